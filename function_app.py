@@ -10,7 +10,7 @@ import azure.functions as func
 
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
-from relay.cosmos.changes import ChangeBatch, install_decoder
+from relay.cosmos.source import ChangeBatch, install_decoder
 from relay.settings import Settings, function_timeout_s
 
 quiet_libraries()
@@ -60,7 +60,7 @@ if settings.cosmos is not None:
 
 if settings.sql is not None:
     # A process waits for its imports before its first event.
-    from relay.sql.tick import SCHEDULE, read_until_next_tick
+    from relay.sql.worker import SCHEDULE, read_until_next_tick
 
     @app.timer_trigger(schedule=SCHEDULE, arg_name="timer", run_on_startup=True, use_monitor=False)
     @app.function_name("relay_sql")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
 from relay.errors import UsageError
 from relay.pipeline import Relay
@@ -63,7 +63,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     """
     from changefeed import MAX_PAGE_SIZE
     from relay.sql.database import Database
-    from relay.sql.items import SqlItems
+    from relay.sql.quarantine import SqlItems
     from relay.sql.source import SqlSource
     from relay.sql.worker import Worker
 
@@ -113,7 +113,7 @@ def open_store(settings: Settings) -> Items:
     if feed is None:
         return CosmosItems(Containers(settings))
     from relay.sql.database import Database
-    from relay.sql.items import SqlItems
+    from relay.sql.quarantine import SqlItems
 
     return SqlItems(Database(feed, call_timeout_s=None))
 
@@ -130,7 +130,7 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
         from relay.sql.canary import open_canary as open_sql_canary
 
         return open_sql_canary(feed)
-    from relay.cosmos.canary import open_canary as open_cosmos_canary
+    from relay.cosmos.reader import open_canary as open_cosmos_canary
 
     return open_cosmos_canary(settings)
 

@@ -12,7 +12,6 @@ from relay.cli.console_check import check_of
 from relay.cli.results import ExitCode, Result
 from relay.cli.sources import add_source_argument, choose_source, for_source
 from relay.cli.stopping import on_signals
-from relay.console.settings import ConsoleSettings
 from relay.errors import UsageError
 from relay.settings import Settings
 
@@ -65,11 +64,11 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
             f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
         )
     # Here, as no other command needs what serves a page.
-    from relay.console.access import Loopback, access_for
     from relay.console.application import application
-    from relay.console.assembly import open_view
-    from relay.console.commands import Commands
-    from relay.console.server import serving
+    from relay.console.observer import open_view
+    from relay.console.pages import ConsoleSettings
+    from relay.console.server import access_for, loopback, serving
+    from relay.console.texts import Commands
 
     shown = ConsoleSettings.from_environment(environment)
     access = access_for(arguments.host)
@@ -88,7 +87,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
         )
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)
-            if not isinstance(access, Loopback):
+            if access is not loopback:
                 print("It answers only requests that the platform has authenticated.", file=sys.stderr)
             await stop.wait()
     return Result(ExitCode.OK, {"address": address}, ["Stopped."])

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from relay.cli import check as command
-from relay.console.checks import Check
-from relay.console.model import Finding
+from relay.console.ports import Check
+from relay.findings import Finding, Level
 
 
 def check_of(environment: Mapping[str, str]) -> Check:
@@ -18,6 +18,6 @@ def check_of(environment: Mapping[str, str]) -> Check:
 
     async def check() -> Sequence[Finding]:
         result = await command.run(arguments, environment)
-        return [Finding(each["level"], each["what"], each["remedy"]) for each in result.data["findings"]]
+        return [Finding(Level(each["level"]), each["what"], each["remedy"]) for each in result.data["findings"]]
 
     return check

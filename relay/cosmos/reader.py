@@ -1,24 +1,25 @@
-"""An outbox in Cosmos DB, as `outbox.Outbox` promises it.
+"""An outbox in Cosmos DB, as `outbox.Outbox` promises it, and as `outbox.Canary` does.
 
-It needs an identity that may read the outbox container and the lease container: the role Cosmos DB Built-in Data
-Reader. It never writes.
+Reading it needs an identity that may read the outbox container and the lease container: the role Cosmos DB
+Built-in Data Reader. Only the canary writes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
 from relay.cosmos.containers import Containers, explaining
-from relay.cosmos.documents import event_of
-from relay.cosmos.feed import Feed, committed_of, numbered
+from relay.cosmos.feed import CosmosReading, Feed, committed_of, feed_start, numbered
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
-from relay.cosmos.ranges import CosmosReading, feed_start
+from relay.cosmos.source import event_of
+from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
-from relay.outbox import Committed, Found, Position, Range, Reading
+from relay.outbox import CLEAN_UP_S, Committed, Found, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
 
@@ -220,3 +221,41 @@ class CosmosOutbox:
 def _position(lease: LeasePosition) -> Position:
     text = None if lease.continuation is None else lease.continuation.strip('"')
     return Position(lease.token, lease.owner, text, None if lease.done < 0 else (lease.done, sys.maxsize))
+
+
+class CosmosCanary:
+    """See `outbox.Canary`."""
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self._container = container
+
+    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+        """Create the document."""
+        with explaining(self._container.id):
+            return dict(await self._container.create_item(document))
+
+    async def remove(self, document: dict[str, Any], /) -> str | None:
+        """Delete the document, if it has not expired."""
+        from azure.cosmos.exceptions import CosmosResourceNotFoundError
+
+        identifier, partition_key = document["id"], document["partitionKey"]
+        try:
+            async with asyncio.timeout(CLEAN_UP_S):
+                with explaining(self._container.id):
+                    await self._container.delete_item(identifier, partition_key=partition_key)
+        except (ServiceError, TimeoutError) as error:
+            if not isinstance(error.__cause__, CosmosResourceNotFoundError):
+                return f"document {identifier!r} of {partition_key!r}"
+        return None
+
+
+@asynccontextmanager
+async def open_canary(settings: Settings) -> AsyncIterator[CosmosCanary]:
+    """The outbox container of the settings. Raises ServiceError where the account cannot be reached."""
+    containers = Containers(settings)
+    try:
+        with explaining(settings.cosmos_container):
+            container = await containers.open(settings.cosmos_container)
+        yield CosmosCanary(container)
+    finally:
+        await containers.close()

@@ -1,23 +1,59 @@
-"""The outbox container as the pipeline's source: change batches, and the leases as its checkpoint."""
+"""The outbox container as the pipeline's source: change batches, and the leases as its checkpoint.
+
+A batch is the text of a JSON array, parsed where a failure has a name. The Functions worker decodes a trigger's
+value before the function runs, and azure-functions does so with orjson where that is installed. Integers of more
+than 64 bits then become floats, and an integer of more than 308 digits is an error that no function can catch: its
+lease would be stuck. So the worker is given a decoder that keeps the text, and the standard library parses it.
+That costs less than to look for long integers and to leave the rest to orjson.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+from collections import UserDict
 from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
-from relay.cosmos.changes import ChangeBatch
-from relay.cosmos.containers import Containers
-from relay.cosmos.documents import select
-from relay.events import Document, Event, Received, Rejected
+import azure.functions as func
+from azure.functions import meta
+from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-CosmosBatch = ChangeBatch | Iterable[Document | None]
-"""What the trigger delivered, as text or parsed."""
+from relay.cosmos.containers import Containers
+from relay.errors import ChangesError
+from relay.events import Document, Event, Received, Rejected, read_event
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 where the SDK hashes.
 _AT_ONCE = 256
 
 _UNUSABLE = object()
+
+
+class ChangeBatch(func.DocumentList):
+    """One batch of changes, as text; a DocumentList like any other to whoever iterates over it."""
+
+    def __init__(self, text: str) -> None:
+        # UserList's own constructor would store a list, where `data` is worked out from the text.
+        self.text = text
+
+    @property
+    def data(self) -> list[func.Document | None]:  # type: ignore[override]
+        """What a DocumentList holds. Raises ChangesError."""
+        return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
+
+    def documents(self) -> list[Document | None]:
+        """The documents, value for value.
+
+        Raises:
+            ChangesError: The text is not a JSON array of objects.
+        """
+        return parse(self.text)
+
+
+CosmosBatch = ChangeBatch | Iterable[Document | None]
+"""What the trigger delivered, as text or parsed."""
 
 
 class CosmosSource:
@@ -57,3 +93,104 @@ def _partition_key(item: Event | Rejected) -> Any:
         return NonePartitionKeyValue
     value = item.document["partitionKey"]
     return value if value is None or isinstance(value, str | int | float) else _UNUSABLE
+
+
+def parse(text: str) -> list[Document | None]:
+    """The documents in the text of a JSON array, value for value. Raises ChangesError."""
+    try:
+        documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ChangesError(
+            f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
+            "withheld. See which document it is with `python -m relay check --scan`."
+        ) from error
+    if not isinstance(documents, list):
+        documents = [documents]
+    if any(not isinstance(document, dict | None) for document in documents):
+        raise ChangesError(f"the trigger delivered {len(documents)} values that are not all JSON objects")
+    return documents
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"a number of {len(digits)} characters is beyond the range of a double")
+    return number
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def install_decoder() -> None:
+    """Make the worker hand the trigger's text to the function, in this process.
+
+    azure-functions (1.26.0 and 2.3.0) has no public way to have a Cosmos DB trigger's value undecoded: the binding
+    accepts a DocumentList alone. Its converter's method is replaced, for the trigger only.
+    """
+
+    def decode(data: meta.Datum | None, *, trigger_metadata: Any) -> ChangeBatch | None:
+        if data is None or data.type is None:
+            return None
+        if data.type in ("string", "json"):
+            return ChangeBatch(data.value)
+        if data.type == "bytes":
+            return ChangeBatch(data.value.decode())
+        raise NotImplementedError(f"the trigger's value is of the type {data.type!r}; a text was expected")
+
+    CosmosDBTriggerConverter.decode = staticmethod(decode)  # type: ignore[method-assign]
+
+
+def select(documents: Iterable[Document | None], event_type: str) -> Received:
+    """Pick the documents of `event_type`, put them into commit order, and check each."""
+    received = Received()
+    chosen: list[Document] = []
+    for wrapped in documents:
+        # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
+        document: Document | None = wrapped.data if isinstance(wrapped, UserDict) else wrapped
+        if document is None or document.get("type") != event_type:
+            received.ignored += 1
+        else:
+            chosen.append(document)
+    for position, document in enumerate(in_commit_order(chosen)):
+        event = event_of(document, position)
+        if isinstance(event, Event):
+            received.events.append(event)
+        else:
+            received.rejected.append(event)
+    return received
+
+
+def event_of(document: Document, position: int = 0) -> Event | Rejected:
+    """The event of a document of the relayed type; `position` is its place among those it came with."""
+    committed_at = document.get("_ts")
+    if type(committed_at) is not int:
+        return read_event(document, position)
+    ttl = document.get("ttl")
+    # Without a `ttl` of its own, or with -1, a document stays, as the container is provisioned.
+    # https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
+    expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
+    return read_event(document, position, committed_at=committed_at, expires_at=expires_at)
+
+
+def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
+    """The documents of each transaction in the order in which their events happened.
+
+    All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
+    (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
+    commit, does; where a document of the transaction has none, the feed's order stays.
+    """
+    lsns = [document.get("_lsn") for document in documents]
+    if all(one != other or one is None for one, other in pairwise(lsns)):
+        return documents
+    ordered: list[Document] = []
+    for lsn, members in groupby(documents, lambda document: document.get("_lsn")):
+        transaction = list(members)
+        if lsn is not None and all(isinstance(document.get("order"), int) for document in transaction):
+            transaction.sort(key=_order)
+        ordered += transaction
+    return ordered
+
+
+def _order(document: Document) -> Any:
+    return document["order"]

@@ -17,8 +17,7 @@ from relay.errors import ServiceError, UsageError, first_line
 from relay.outbox import CLEAN_UP_S
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER, explaining
+from relay.sql.database import CONSUMER, connect, explaining
 from relay.sql.rows import REQUIRED_COLUMNS
 
 _POLL_S = 0.2

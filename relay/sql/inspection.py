@@ -18,8 +18,7 @@ from relay.errors import first_line
 from relay.findings import Gap, Why
 from relay.settings import SqlFeed
 from relay.sql.catalog import Catalog, catalog_of
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER
+from relay.sql.database import CONSUMER, connect
 from relay.sql.facts import (
     MaintenanceFacts,
     ObjectFacts,

@@ -10,7 +10,7 @@ from changefeed import ChangefeedError, SetupError, install_async, set_keep_asyn
 from changefeed.statements import AsyncSession, Statement, run_async
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import SqlFeed
-from relay.sql.connection import connect
+from relay.sql.database import connect
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"

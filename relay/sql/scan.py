@@ -16,8 +16,7 @@ from relay.errors import first_line
 from relay.events import Event, Rejected
 from relay.findings import Finding, Level
 from relay.settings import SqlFeed
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER
+from relay.sql.database import CONSUMER, connect
 from relay.sql.rows import event_of, is_of_type
 
 _PAGE_ROWS = 500

@@ -33,12 +33,10 @@ from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
 from relay.results import set_aside_command
 from relay.settings import SqlFeed
-from relay.sql.bounded import BoundedSession
-from relay.sql.database import CONSUMER
+from relay.sql.database import CONSUMER, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
-from relay.sql.ownership import Ownership, now
 from relay.sql.rows import event_of
-from relay.sql.source import SqlBatch
+from relay.sql.source import Ownership, SqlBatch, now
 
 logger = logging.getLogger(__name__)
 

@@ -10,23 +10,32 @@ import uuid
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
+from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.balance import Watch, decide
-from relay.sql.bounded import BoundedSession
-from relay.sql.database import CONSUMER
+from relay.sql.database import CONSUMER, BoundedSession
 from relay.sql.memory import Memory
-from relay.sql.ownership import Ownership, now
-from relay.sql.retention import carry_out_retention
 from relay.sql.shard import Connect, Shard
-from relay.sql.source import SqlBatch
+from relay.sql.source import Ownership, SqlBatch, now
 
 logger = logging.getLogger(__name__)
 
 # How often in a claim's time it is renewed, and the others' claims are looked at.
 _ROUNDS = 4
+
+# Seconds before retention first deletes. The timer runs a worker for one tick only, so it has to be less.
+_RETENTION_AFTER_S = 10.0
+
+# Seconds between two of its rounds, and maximum seconds of one deletion.
+_RETENTION_EVERY_S = 60.0
+_RETENTION_LIMIT_S = 60.0
+
+# On Azure Functions, a timer starts a worker every minute. Between two of its ticks, the shards are free for
+# another instance's worker, or wait for a moment.
+SCHEDULE = "0 * * * * *"
+_LASTS_S = 57.0
 
 
 class Worker:
@@ -187,3 +196,37 @@ async def _set_within(event: asyncio.Event, within_s: float) -> None:
             await event.wait()
     except TimeoutError:
         return
+
+
+async def carry_out_retention(connect: Connect, table: str) -> None:
+    """Delete what is due, on sessions that nothing else waits for, until cancelled.
+
+    The policy is stored with the feed (`python -m relay install --keep`), and the database deletes no more than it
+    allows and every consumer has read.
+    """
+    await asyncio.sleep(_RETENTION_AFTER_S)
+    while True:
+        try:
+            session = BoundedSession(await connect(), _RETENTION_LIMIT_S)
+            try:
+                while await AsyncFeed(session, table).carry_out_retention():
+                    # Readers and writers go first.
+                    await asyncio.sleep(0.1)
+            finally:
+                await session.close()
+        except (ChangefeedError, AzureError, OSError) as error:
+            logger.warning("relay_retention_unavailable: %s It is tried again.", first_line(error))
+        except Exception as error:  # noqa: BLE001 - a defect must not end retention for as long as the process lives
+            logger.error("relay_defect: %s. Retention is tried again.", described(error))
+        await asyncio.sleep(_RETENTION_EVERY_S)
+
+
+async def read_until_next_tick(worker: Worker, lasts_s: float = _LASTS_S) -> None:
+    """Publish what is there, then wait for news; the pages under way are finished when the time is over."""
+    stop = asyncio.Event()
+    reading = asyncio.create_task(worker.run(stop))
+    try:
+        await asyncio.wait((reading,), timeout=lasts_s)
+    finally:
+        stop.set()
+        await reading

@@ -22,9 +22,8 @@ from relay.events import Document
 from relay.ports import Source
 from relay.settings import Settings
 from relay.sql.database import CONSUMER, Database
-from relay.sql.ownership import Ownership, now
 from relay.sql.rows import document_of
-from relay.sql.source import SqlBatch, SqlSource
+from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from tests.support.in_memory import InMemorySource
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import example, given
 
-from relay.cosmos.documents import event_of
+from relay.cosmos.source import event_of
 from relay.events import MAX_KEY_LENGTH, MAX_PROPERTIES_BYTES, Reason, Rejected
 from tests.fuzz.budget import DOCUMENTS, trying
 from tests.fuzz.documents import batches

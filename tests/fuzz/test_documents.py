@@ -12,8 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.changes import parse
-from relay.cosmos.source import CosmosBatch
+from relay.cosmos.source import CosmosBatch, parse
 from relay.errors import PublishError
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay

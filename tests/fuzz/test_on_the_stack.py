@@ -21,9 +21,9 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.clients import servicebus_client
-from relay.cosmos.changes import parse
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
+from relay.cosmos.source import parse
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine

@@ -19,7 +19,7 @@ from tests.infra.project import ROOT, SITES, Project
 REQUIREMENTS = ("requirements.txt", "requirements-console.txt")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
-import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.connection
+import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.database
 from changefeed.install import migrations
 assert migrations("postgresql") and migrations("sqlserver")
 print(changefeed.__file__, relay.__file__, sep="\\n")

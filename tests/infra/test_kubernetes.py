@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 from changefeed import connect_async
 from changefeed.statements import Statement
 from relay.settings import Settings
-from relay.sql.connection import needs_token
+from relay.sql.database import needs_token
 from tests.infra.checks.settings import known_settings
 from tests.infra.project import ROOT
 from tests.support.outbox import event

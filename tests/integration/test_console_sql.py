@@ -17,7 +17,7 @@ from relay.errors import ServiceError
 from relay.events import Event
 from relay.outbox import Found
 from relay.sql.database import CONSUMER, Database
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
 from relay.sql.rows import event_of
 from tests.support import sql_outbox

@@ -11,7 +11,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay
 from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosSource
 from relay.errors import PublishError
 from relay.evidence import AcceptedLedger

@@ -13,7 +13,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.holdings import Holdings
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason
 from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine

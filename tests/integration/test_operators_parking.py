@@ -15,7 +15,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from relay import holds
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.errors import QuarantineError
 from relay.events import EventName, Reason, Rejected
 from relay.holds import Holds

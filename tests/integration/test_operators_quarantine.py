@@ -14,7 +14,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings

@@ -19,8 +19,8 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
 from relay.cli.replay_state import ReplayState
 from relay.cli.sender import OrderedSender
-from relay.cosmos import ranges
-from relay.cosmos.ranges import CosmosReading
+from relay.cosmos import feed
+from relay.cosmos.feed import CosmosReading
 from relay.holds import marker
 from relay.outbox import Range
 from tests.integration.conftest import RelayMaker
@@ -286,7 +286,7 @@ async def test_an_interrupted_replay_goes_on_where_it_was(
     sent_twice: bool,
     as_new: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(feed, "_PAGE_ITEMS", 6)
     ids = await fill(data, keys=5, transactions=4, size=3)
     words = ("replay", *HOUR, *as_new, "--state", str(tmp_path / "replay.state"), "--json")
     with monkeypatch.context() as patch:
@@ -352,7 +352,7 @@ async def test_a_key_that_fails_stops_there_the_others_go_on_and_the_rest_follow
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(feed, "_PAGE_ITEMS", 6)
     ids = await fill(data, keys=4, transactions=5, size=3)
     await refuse(servicebus.admin_port, ids["k2"][7], "amqp:internal-error")
     words = ("replay", *HOUR, "--state", str(tmp_path / "replay.state"), "--json")
@@ -379,7 +379,7 @@ async def test_a_topic_that_refuses_everything_stops_it_with_exit_code_3(
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 6)
+    monkeypatch.setattr(feed, "_PAGE_ITEMS", 6)
     await fill(data, keys=1, transactions=9, size=3)
     await set_topic_status(servicebus.admin_port, "SendDisabled")
 
@@ -475,7 +475,7 @@ async def test_events_that_the_feed_did_not_bring_are_reported_and_the_replay_is
 async def test_reading_ends_when_everything_counted_has_come(
     data: ContainerProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 2)
+    monkeypatch.setattr(feed, "_PAGE_ITEMS", 2)
     for number in range(20):
         clock.now = START + 10.0 * number
         await commit(data, new(f"e{number}", "k"))
@@ -682,7 +682,7 @@ async def test_the_events_of_one_commit_go_in_their_own_order_wherever_the_feed_
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranges, "_PAGE_ITEMS", 1)
+    monkeypatch.setattr(feed, "_PAGE_ITEMS", 1)
     for number in range(3):
         await commit(data, *(new(f"e{number}{place}", "k", order=9 - place) for place in range(10)))
 

@@ -19,7 +19,7 @@ from outbox_emulators.cosmos.messages import Reply, Request
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.errors import LeaseError, QuarantineError, StoreError
 from relay.quarantine.items import Filter
 from relay.settings import Settings

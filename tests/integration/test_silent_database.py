@@ -13,9 +13,9 @@ from changefeed.connections import connect_async
 from changefeed.statements import Statement
 from relay.errors import FeedError, StoreError
 from relay.quarantine.items import Create, Item
-from relay.sql import item_table
+from relay.sql import quarantine
 from relay.sql.database import Database
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.network import Network
 from tests.support.sql_outbox import sql_settings
 
@@ -80,8 +80,8 @@ async def test_a_transaction_that_is_cut_off_is_not_carried_out(
     between, database = network
     items = SqlItems(database)
     blocking = await connect_async(outbox_database)
-    await blocking.execute(Statement(item_table.BEGIN))
-    await blocking.execute(Statement(item_table.INSERT, item_table.values_of(item("2"))))
+    await blocking.execute(Statement(quarantine.BEGIN))
+    await blocking.execute(Statement(quarantine.INSERT, quarantine.values_of(item("2"))))
 
     storing = asyncio.create_task(items.batch("k", [Create(item("1")), Create(item("2"))]))
     async with asyncio.timeout(LIMIT_S):
@@ -92,6 +92,6 @@ async def test_a_transaction_that_is_cut_off_is_not_carried_out(
     with pytest.raises(StoreError, match=r"did not answer within 1 s"):
         await storing
 
-    await blocking.execute(Statement(item_table.ROLLBACK))
+    await blocking.execute(Statement(quarantine.ROLLBACK))
     await blocking.close()
     assert await items.of_type("parkedKey") == []

@@ -22,9 +22,8 @@ from relay.results import KeyOutcome
 from relay.settings import OnPoison
 from relay.sql import rows as rows_module
 from relay.sql import shard as shards_module
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER, Database
-from relay.sql.items import SqlItems
+from relay.sql.database import CONSUMER, Database, connect
+from relay.sql.quarantine import SqlItems
 from relay.sql.shard import Connect
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker

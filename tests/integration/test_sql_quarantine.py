@@ -12,7 +12,7 @@ from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.sql.database import Database
 from relay.sql.install import install
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.sql_outbox import sql_settings

@@ -70,7 +70,7 @@ async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlD
 async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(
     environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.sql.ranges._PAGE_ROWS", 7)
+    monkeypatch.setattr("relay.sql.reader._PAGE_ROWS", 7)
     ids: dict[str, list[str]] = {}
     for number in range(60):
         key, identifier = f"k{number % 3}", f"e{99 - number}"
@@ -323,7 +323,7 @@ async def test_a_replay_that_was_cut_short_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
     keys: int,
 ) -> None:
-    monkeypatch.setattr("relay.sql.ranges._PAGE_ROWS", 4)
+    monkeypatch.setattr("relay.sql.reader._PAGE_ROWS", 4)
     for number in range(12):
         # One key may be written to two shards: each has positions of its own.
         sql.named(f"e{number}", key=f"k{number % keys}", shard_id=number // 6, hint=WITHIN)

@@ -12,7 +12,7 @@ from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, conne
 from changefeed.statements import AsyncSession, Statement
 from relay.pipeline import Relay
 from relay.settings import OnPoison
-from relay.sql import retention
+from relay.sql import worker as workers
 from relay.sql.database import Database
 from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
@@ -104,9 +104,9 @@ async def until(holds: Callable[[], Any]) -> None:
 async def test_what_is_old_and_was_read_by_every_consumer_goes_and_nothing_else(
     outbox_database: str, session: AsyncSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.05)
-    monkeypatch.setattr(retention, "_EVERY_S", 0.05)
-    monkeypatch.setattr(retention, "AsyncFeed", Counted)
+    monkeypatch.setattr(workers, "_RETENTION_AFTER_S", 0.05)
+    monkeypatch.setattr(workers, "_RETENTION_EVERY_S", 0.05)
+    monkeypatch.setattr(workers, "AsyncFeed", Counted)
     await set_keep_async(session, TABLE, "forever")
     site = Site(outbox_database, session)
     try:

@@ -19,12 +19,10 @@ from relay.pipeline import Relay
 from relay.results import KeyOutcome
 from relay.settings import OnPoison
 from relay.sql import shard as shards
-from relay.sql.connection import connect
-from relay.sql.database import CONSUMER, Database
+from relay.sql.database import CONSUMER, Database, connect
 from relay.sql.memory import Memory
-from relay.sql.ownership import Ownership, now
 from relay.sql.shard import Shard
-from relay.sql.source import SqlBatch, SqlSource
+from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event

@@ -11,11 +11,10 @@ from changefeed import START, AsyncConsumer, connect_async, set_keep_async
 from changefeed.statements import Statement
 from relay.pipeline import Relay
 from relay.settings import OnPoison
-from relay.sql import retention, tick
+from relay.sql import worker as workers
 from relay.sql.database import CONSUMER, Database
 from relay.sql.source import SqlSource
-from relay.sql.tick import read_until_next_tick
-from relay.sql.worker import Worker
+from relay.sql.worker import Worker, read_until_next_tick
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
@@ -56,7 +55,7 @@ async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_data
 
 async def test_a_tick_carries_out_retention(outbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker runs for one tick only, so what begins later than that never does."""
-    monkeypatch.setattr(retention, "_FIRST_AFTER_S", retention._FIRST_AFTER_S / _QUICKER)
+    monkeypatch.setattr(workers, "_RETENTION_AFTER_S", workers._RETENTION_AFTER_S / _QUICKER)
     session = await connect_async(outbox_database)
     database = Database(sql_settings(outbox_database))
     worker = working(outbox_database, database, InMemoryPublisher())
@@ -67,7 +66,7 @@ async def test_a_tick_carries_out_retention(outbox_database: str, monkeypatch: p
     await set_keep_async(session, TABLE, "1h")
 
     async with asyncio.timeout(20):
-        await read_until_next_tick(worker, lasts_s=tick._LASTS_S / _QUICKER)
+        await read_until_next_tick(worker, lasts_s=workers._LASTS_S / _QUICKER)
 
     assert (await session.execute(Statement(f'select id from changefeed."feed:{TABLE}"'))).rows == []
     assert (await session.execute(Statement("select count(*) from changefeed.low_water"))).rows == [(1,)]

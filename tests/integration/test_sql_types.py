@@ -20,7 +20,7 @@ from relay.quarantine.record import record_of
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.settings import OnPoison
-from relay.sql import item_table
+from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install as install_quarantine
 from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, event_of
@@ -159,8 +159,8 @@ def judged(row: dict[str, Any]) -> Event | Rejected:
         encode(cloudevents("/contacts")(found))
         encode(plain(found))
     rejected = Rejected.of(found, Reason.SET_ASIDE, "") if isinstance(found, Event) else found
-    body = item_table.values_of(record_of(rejected, "i"))[3]
-    assert item_table.item_of(body, None)["document"] == json.loads(json.dumps(rejected.document))
+    body = quarantine.values_of(record_of(rejected, "i"))[3]
+    assert quarantine.item_of(body, None)["document"] == json.loads(json.dumps(rejected.document))
     return found
 
 

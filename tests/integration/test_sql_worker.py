@@ -16,8 +16,7 @@ from relay.errors import RetryableError
 from relay.pipeline import Relay
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import CONSUMER, Database
-from relay.sql.ownership import Ownership
-from relay.sql.source import SqlSource
+from relay.sql.source import Ownership, SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event

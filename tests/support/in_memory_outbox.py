@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay import jsontext
-from relay.cosmos.documents import event_of, in_commit_order
+from relay.cosmos.source import event_of, in_commit_order
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
 from relay.outbox import Committed, Found, Gone, Position, Range, Reading

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from relay.cosmos.documents import event_of
+from relay.cosmos.source import event_of
 from relay.events import Event, Reason, Rejected
 
 # Recent enough that no test needs the leases.

@@ -30,8 +30,7 @@ from typing import Any
 
 import relay
 from bench.owncost import configure_telemetry
-from relay.cosmos.changes import ChangeBatch
-from relay.cosmos.source import CosmosSource
+from relay.cosmos.source import ChangeBatch, CosmosSource
 from relay.events import EventName, Rejected
 from relay.evidence import AcceptedLedger
 from relay.holds import Holds

@@ -14,14 +14,13 @@ from changefeed.statements import Statement
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.cosmos.containers import Call, Containers
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.errors import StoreError
 from relay.quarantine.items import Items
 from relay.settings import Settings
-from relay.sql.connection import connect
-from relay.sql.database import Database
+from relay.sql.database import Database, connect
 from relay.sql.install import install
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import sql_settings

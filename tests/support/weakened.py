@@ -15,7 +15,7 @@ from typing import Any
 import azure.functions as func
 
 from relay import verdict
-from relay.cosmos import documents
+from relay.cosmos import source
 from relay.events import Event
 from relay.servicebus import publisher
 from relay.servicebus.pipelined.link import Link
@@ -62,7 +62,7 @@ def without_discarding_senders() -> None:
 
 def without_order_within_a_commit() -> None:
     """The documents of a transaction are taken in the order in which the change feed has them."""
-    setattr(documents, "in_commit_order", lambda unordered: unordered)
+    setattr(source, "in_commit_order", lambda unordered: unordered)
 
 
 def without_doubt() -> None:

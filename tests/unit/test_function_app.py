@@ -18,7 +18,7 @@ from local.stack.parts import ROOT
 from outbox_emulators.functions.app import Function, load_functions
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
-from relay.cosmos.changes import ChangeBatch
+from relay.cosmos.source import ChangeBatch
 
 
 @pytest.fixture

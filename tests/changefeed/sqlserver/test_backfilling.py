@@ -1,15 +1,22 @@
-"""Backfill, retention and status on a server with T-SQL."""
+"""Backfill, retention and status on a server with T-SQL, and a weaker procedure, which the checker sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from changefeed import START, ArgumentError, BackfillPlan, backfill, prune, shard_of, status
 from changefeed.ulid import milliseconds
-from tests.changefeed.sqlserver.conftest import Events
+from tests.changefeed.history import kinds
+from tests.changefeed.interleavings import two_readers_at_the_head
+from tests.changefeed.journal import Journal
+from tests.changefeed.reading import observer
+from tests.changefeed.sqlserver import open_backend
+from tests.changefeed.sqlserver.backend import TsqlBackend
+from tests.changefeed.sqlserver.conftest import VARIABLE, Events
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -83,3 +90,29 @@ def test_the_status_tells_what_waits_and_what_was_read(events: Events) -> None:
 
     assert [(shard.shard_id, shard.outbox_rows, shard.last_ulid) for shard in feed.shards] == [(0, 2, cursor)]
     assert feed.shards[0].oldest_s is not None
+
+
+# A weaker procedure, judged by the interleaving and the checker that the real one passes
+
+
+_LOCK = """exec @granted = sp_getapplock @Resource = @resource, @LockMode = 'Exclusive',
+        @LockOwner = 'Transaction', @LockTimeout = 10000;"""
+
+
+@pytest.fixture
+def backend() -> Iterator[TsqlBackend]:
+    """A feed of app.event on the server with T-SQL."""
+    url = os.environ.get(VARIABLE)
+    if not url:
+        pytest.skip(f"{VARIABLE} holds no connection string of a server with T-SQL")
+    opened = open_backend(url)
+    yield opened
+    opened.close()
+
+
+def test_without_the_lock_of_the_shard_an_event_is_numbered_twice(backend: TsqlBackend, journal: Journal) -> None:
+    backend.change_procedures((_LOCK, "set @granted = 0;"))
+
+    two_readers_at_the_head(backend, journal, observer)
+
+    assert "twice" in kinds(journal.faults())

@@ -11,7 +11,7 @@ import pytest
 
 from relay.clients import ConnectionString
 from relay.settings import Settings
-from relay.sql.connection import needs_token
+from relay.sql.database import needs_token
 from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError

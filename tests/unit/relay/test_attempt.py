@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from relay.cosmos.documents import select
+from relay.cosmos.source import select
 from relay.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.events import Received
 from relay.results import KeyFailure, Outcome

@@ -12,7 +12,7 @@ import pytest
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBConverter, CosmosDBTriggerConverter
 
-from relay.cosmos.changes import ChangeBatch, install_decoder, parse
+from relay.cosmos.source import ChangeBatch, install_decoder, parse
 from relay.errors import ChangesError
 
 

@@ -42,5 +42,5 @@ def test_one_outbox_is_chosen_of_two() -> None:
 async def test_the_check_of_the_page_is_that_of_the_command() -> None:
     findings = await check_of({"RELAY_SENDERS": "none"})()
 
-    assert {each.severity for each in findings} == {"error"}
-    assert [each.text for each in findings if "RELAY_SENDERS is 'none'" in each.text]
+    assert {each.level for each in findings} == {"error"}
+    assert [each.what for each in findings if "RELAY_SENDERS is 'none'" in each.what]

@@ -11,7 +11,7 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
 from relay.cosmos.containers import Containers
-from relay.cosmos.items import CosmosItems, clause
+from relay.cosmos.quarantine import CosmosItems, clause
 from relay.errors import StoreError
 from relay.quarantine.items import (
     BatchFailed,

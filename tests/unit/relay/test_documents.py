@@ -4,7 +4,7 @@ from typing import Any
 
 import azure.functions as func
 
-from relay.cosmos.documents import event_of, select
+from relay.cosmos.source import event_of, select
 from relay.events import by_partition_key
 
 

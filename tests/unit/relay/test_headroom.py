@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.cosmos.documents import event_of
+from relay.cosmos.source import event_of
 from relay.events import Event, Reason, Rejected
 from relay.telemetry.gauges import Batch, Headroom
 

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
-from relay.cosmos.documents import event_of
+from relay.cosmos.source import event_of
 from relay.events import Event, read_event
 from relay.servicebus import encoding, messages
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from relay.assembly import assemble
-from relay.cosmos.changes import ChangeBatch
+from relay.cosmos.source import ChangeBatch
 from relay.errors import ChangesError
 from relay.settings import Settings
 

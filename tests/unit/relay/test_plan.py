@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.documents import select
+from relay.cosmos.source import select
 from relay.errors import AccountingError, BlockedError, RetryableError
 from relay.events import Event, Reason, Received, Rejected
 from relay.holds import Holds, Order

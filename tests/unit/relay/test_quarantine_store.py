@@ -7,12 +7,12 @@ import pytest
 from relay.assembly import open_canary, open_outbox, open_store
 from relay.cli.records import open_records
 from relay.cli.sources import SourceKind, for_source
-from relay.cosmos.items import CosmosItems
+from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError, UsageError
 from relay.quarantine.items import Filter
 from relay.settings import Settings
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.cosmos.ranges import CosmosReading
+from relay.cosmos.feed import CosmosReading
 from relay.outbox import Range
 
 EVENTS = Range(0, 10)

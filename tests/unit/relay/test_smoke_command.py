@@ -24,7 +24,7 @@ from relay.cli.oversized import Oversized
 from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
 from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts
-from relay.cosmos.canary import CosmosCanary
+from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
@@ -452,7 +452,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
         await asyncio.Event().wait()
 
     app.delete_item = hang  # type: ignore[method-assign]
-    monkeypatch.setattr("relay.cosmos.canary.CLEAN_UP_S", 0.01)
+    monkeypatch.setattr("relay.cosmos.reader.CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(20):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from changefeed import ChangefeedError, SetupError
 from relay.errors import SettingsError, first_line
 from relay.settings import Settings
-from relay.sql.connection import connect, needs_token, parameters
+from relay.sql.database import connect, needs_token, parameters
 from tests.support.sql_outbox import sql_settings
 
 SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=x"

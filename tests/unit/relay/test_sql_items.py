@@ -16,10 +16,10 @@ from relay.errors import StoreError
 from relay.events import Reason, Rejected
 from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
-from relay.sql import item_table
+from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install, migrations
-from relay.sql.items import SqlItems
+from relay.sql.quarantine import SqlItems
 from tests.support.sql_outbox import sql_settings
 
 BOUND_S = 20
@@ -251,7 +251,7 @@ class Unending:
         self.closed = False
 
     async def execute(self, statement: Statement, /) -> Result:
-        if statement.sql in (item_table.COMMIT, item_table.ROLLBACK):
+        if statement.sql in (quarantine.COMMIT, quarantine.ROLLBACK):
             raise DatabaseError("no answer")
         return await self._session.execute(statement)
 
@@ -296,21 +296,21 @@ async def test_another_error_of_an_insert_is_not_taken_for_an_item_that_is_there
 # T-SQL
 
 
-CHOICE = (item_table.WITH_REASON, item_table.WITH_KEY, item_table.WITH_ID, item_table.IN_ORDER, item_table.AT_MOST)
+CHOICE = (quarantine.WITH_REASON, quarantine.WITH_KEY, quarantine.WITH_ID, quarantine.IN_ORDER, quarantine.AT_MOST)
 STATEMENTS = [
-    item_table.INSERT,
-    item_table.READ,
-    item_table.EXISTS,
-    item_table.TOUCH,
-    item_table.DELETE,
-    item_table.DELETE_UNCHANGED,
-    item_table.HOLDS,
-    item_table.OF_TYPE + item_table.WITH_KEY,
-    item_table.COUNT + item_table.WITH_REASON,
-    item_table.SUMMARIES + "".join(CHOICE),
-    item_table.BEGIN,
-    item_table.COMMIT,
-    item_table.ROLLBACK,
+    quarantine.INSERT,
+    quarantine.READ,
+    quarantine.EXISTS,
+    quarantine.TOUCH,
+    quarantine.DELETE,
+    quarantine.DELETE_UNCHANGED,
+    quarantine.HOLDS,
+    quarantine.OF_TYPE + quarantine.WITH_KEY,
+    quarantine.COUNT + quarantine.WITH_REASON,
+    quarantine.SUMMARIES + "".join(CHOICE),
+    quarantine.BEGIN,
+    quarantine.COMMIT,
+    quarantine.ROLLBACK,
 ]
 
 
@@ -352,6 +352,6 @@ def test_both_tables_have_the_same_columns() -> None:
         columns[folder] = [line.split()[0] for line in lines if line and not line.startswith("--")]
 
     assert columns["postgresql"] == columns["sqlserver"]
-    assert set(item_table.INSERT.partition("(")[2].partition(")")[0].split(", ")) | {"touched_at"} == set(
+    assert set(quarantine.INSERT.partition("(")[2].partition(")")[0].split(", ")) | {"touched_at"} == set(
         columns["postgresql"]
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.sql import ownership
-from relay.sql.ownership import Ownership
+from relay.sql import source
+from relay.sql.source import Ownership
 
 
 class Clocks:
@@ -13,7 +13,7 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steady, self.wall = 1000.0, 5000.0
-        monkeypatch.setattr(ownership, "now", lambda: (self.steady, self.wall))
+        monkeypatch.setattr(source, "now", lambda: (self.steady, self.wall))
 
     def go(self, seconds: float) -> None:
         self.steady += seconds
@@ -26,7 +26,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 def test_a_claim_holds_for_four_fifths_of_its_time(clocks: Clocks) -> None:
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
 
     clocks.go(7.9)
     assert owned.holds()
@@ -35,9 +35,9 @@ def test_a_claim_holds_for_four_fifths_of_its_time(clocks: Clocks) -> None:
 
 
 def test_a_renewal_counts_from_before_it_was_asked_for(clocks: Clocks) -> None:
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
     clocks.go(5)
-    before = ownership.now()
+    before = source.now()
     clocks.go(2)
 
     owned.renewed(before)
@@ -49,9 +49,9 @@ def test_a_renewal_counts_from_before_it_was_asked_for(clocks: Clocks) -> None:
 
 
 def test_an_older_renewal_takes_nothing_back(clocks: Clocks) -> None:
-    before = ownership.now()
+    before = source.now()
     clocks.go(5)
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
 
     owned.renewed(before)
 
@@ -60,7 +60,7 @@ def test_an_older_renewal_takes_nothing_back(clocks: Clocks) -> None:
 
 
 def test_a_machine_that_was_paused_has_lost_its_claim_by_the_walls_clock(clocks: Clocks) -> None:
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
 
     clocks.wall += 3600
 
@@ -68,7 +68,7 @@ def test_a_machine_that_was_paused_has_lost_its_claim_by_the_walls_clock(clocks:
 
 
 def test_a_wall_clock_that_is_set_back_does_not_prolong_a_claim(clocks: Clocks) -> None:
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
     clocks.wall -= 3600
 
     clocks.go(8)
@@ -77,15 +77,15 @@ def test_a_wall_clock_that_is_set_back_does_not_prolong_a_claim(clocks: Clocks) 
 
 
 def test_a_claim_that_was_lost_does_not_come_back(clocks: Clocks) -> None:
-    owned = Ownership(10, ownership.now())
+    owned = Ownership(10, source.now())
 
     owned.end()
-    owned.renewed(ownership.now())
+    owned.renewed(source.now())
 
     assert not owned.holds()
 
 
 def test_the_clocks_of_this_machine_go_on() -> None:
-    before = ownership.now()
+    before = source.now()
 
-    assert all(later >= earlier for earlier, later in zip(before, ownership.now(), strict=True))
+    assert all(later >= earlier for earlier, later in zip(before, source.now(), strict=True))

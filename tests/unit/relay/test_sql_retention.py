@@ -9,8 +9,8 @@ import pytest
 
 from changefeed import DatabaseError
 from changefeed.statements import AsyncSession
-from relay.sql import retention
-from relay.sql.bounded import BoundedSession
+from relay.sql import worker as workers
+from relay.sql.database import BoundedSession
 
 
 async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,16 +27,16 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
                 done.set()
             return found or 0
 
-    monkeypatch.setattr(retention, "AsyncFeed", Feed)
-    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
-    monkeypatch.setattr(retention, "_EVERY_S", 0.01)
+    monkeypatch.setattr(workers, "AsyncFeed", Feed)
+    monkeypatch.setattr(workers, "_RETENTION_AFTER_S", 0.01)
+    monkeypatch.setattr(workers, "_RETENTION_EVERY_S", 0.01)
     opened: list[_Session] = []
 
     async def connect() -> AsyncSession:
         opened.append(_Session())
         return opened[-1]  # type: ignore[return-value]
 
-    task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+    task = asyncio.create_task(workers.carry_out_retention(connect, "outbox.domain_event"))
     async with asyncio.timeout(10):
         await done.wait()
     task.cancel()
@@ -55,8 +55,8 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
 async def test_what_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, says: str
 ) -> None:
-    monkeypatch.setattr(retention, "_FIRST_AFTER_S", 0.01)
-    monkeypatch.setattr(retention, "_EVERY_S", 0.01)
+    monkeypatch.setattr(workers, "_RETENTION_AFTER_S", 0.01)
+    monkeypatch.setattr(workers, "_RETENTION_EVERY_S", 0.01)
     tries = asyncio.Semaphore(0)
 
     async def connect() -> AsyncSession:
@@ -64,7 +64,7 @@ async def test_what_fails_is_tried_again(
         raise failure
 
     with caplog.at_level(logging.WARNING, "relay"):
-        task = asyncio.create_task(retention.carry_out_retention(connect, "outbox.domain_event"))
+        task = asyncio.create_task(workers.carry_out_retention(connect, "outbox.domain_event"))
         async with asyncio.timeout(10):
             for _ in range(3):
                 await tries.acquire()

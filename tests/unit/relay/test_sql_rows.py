@@ -19,7 +19,7 @@ from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
 from relay.quarantine.record import record_of
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
-from relay.sql import item_table as table
+from relay.sql import quarantine as table
 from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, document_of, event_of, select
 
 NOON_MS = 1_770_000_000_000

@@ -1,9 +1,9 @@
--- The store of the relay's quarantine (relay/sql/items.py). PostgreSQL 13 or later, a database in UTF-8.
+-- The store of the relay's quarantine (relay/sql/quarantine.py). PostgreSQL 13 or later, a database in UTF-8.
 -- It is harmless to run this again. The relay's role needs no more than:
 --   grant usage on schema relay to <role>;
 --   grant select, insert, update, delete on relay.item to <role>;
 --
--- relay/sql/texts.py describes how ids, keys and other text of any characters stand in these columns. Text is
+-- The same file describes how ids, keys and other text of any characters stand in these columns. Text is
 -- compared byte by byte (collation "C").
 create schema if not exists relay;
 

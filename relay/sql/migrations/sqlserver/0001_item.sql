@@ -1,8 +1,8 @@
--- The store of the relay's quarantine (relay/sql/items.py). Azure SQL, or SQL Server 2016 or later. One batch.
+-- The store of the relay's quarantine (relay/sql/quarantine.py). Azure SQL, or SQL Server 2016 or later. One batch.
 -- It is harmless to run this again. The relay's user needs no more than:
 --   grant select, insert, update, delete on relay.item to <user>;
 --
--- relay/sql/texts.py describes how ids, keys and other text of any characters stand in these columns. Text is
+-- The same file describes how ids, keys and other text of any characters stand in these columns. Text is
 -- compared code unit by code unit (a BIN2 collation). Everything is nvarchar, as drivers send text as nvarchar.
 if schema_id(N'relay') is null
     exec (N'create schema relay');

@@ -1,11 +1,24 @@
-"""The table relay.item as a store of items: in PostgreSQL, Azure SQL or SQL Server."""
+"""The table relay.item as a store of items: in PostgreSQL, Azure SQL or SQL Server.
+
+JSON text can hold any string, as it can escape every character. A column cannot: PostgreSQL has no U+0000 in text,
+no database has lone surrogates, and SQL Server takes `a` and `a` with a space behind it for equal. So:
+
+- `\\`, U+0000 and each lone surrogate are written as `\\u` and four hexadecimal digits. Nothing else is changed,
+  so no two texts become one.
+- In ids, by which items are found, every space is written so too. The beginning of an id stays a beginning.
+- Items are found by a digest of their partition key, which may be longer than an index takes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 from azure.core.exceptions import AzureError
 
@@ -28,9 +41,49 @@ from relay.quarantine.items import (
     Stored,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.sql import item_table as table
 from relay.sql.database import Database
-from relay.sql.texts import digest, encode_id, ids_beginning
+
+# The columns of a summary, and what `RecordSummary.of` calls them.
+_SUMMARY = {
+    "id": "id",
+    "partition_key": "partitionKey",
+    "reason": "reason",
+    "detail": "detail",
+    "quarantined_at": "quarantinedAt",
+    "position": "position",
+    "invocation_id": "invocationId",
+    "document_id": "documentId",
+    "document_parts": "documentParts",
+    "lsn": "lsn",
+    "place": "place",
+    "ulid": "ulid",
+}
+_COLUMNS = ("key_digest", "etag", "type", "body", *_SUMMARY)
+
+_ITEM = " where key_digest = ? and id = ?"
+INSERT = f"insert into relay.item ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
+READ = f"select body, touched_at, etag from relay.item{_ITEM}"
+EXISTS = f"select 1 from relay.item{_ITEM}"
+TOUCH = f"update relay.item set etag = ?, touched_at = ?{_ITEM}"
+DELETE = f"delete from relay.item{_ITEM}"
+DELETE_UNCHANGED = f"{DELETE} and etag = ?"
+
+HOLDS = "select body from relay.item where type in (?, ?)"
+OF_TYPE = "select body, touched_at from relay.item where type = ?"
+COUNT = "select count(*) from relay.item where type = ?"
+SUMMARIES = f"select {', '.join(_SUMMARY)} from relay.item where type = ?"
+WITH_REASON = " and reason = ?"
+WITH_KEY = " and key_digest = ?"
+SINCE = " and quarantined_at >= ?"
+WITH_ID = " and id like ? escape '!'"
+IN_ORDER = " order by quarantined_at, position, id"
+AT_MOST = " offset 0 rows fetch next ? rows only"
+
+BEGIN, COMMIT, ROLLBACK = "begin transaction", "commit", "rollback"
+
+_ESCAPED = re.compile("[\\\\\0\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+_WILDCARD = re.compile(r"([!%_\[])")
 
 
 class SqlItems:
@@ -53,11 +106,11 @@ class SqlItems:
 
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
         """Read an item. Raises ItemNotFound."""
-        rows = await self._rows(table.READ, *_place(identifier, partition_key))
+        rows = await self._rows(READ, *_place(identifier, partition_key))
         if not rows:
             raise _not_found(identifier)
         body, touched_at, etag = rows[0]
-        return Stored(table.item_of(body, touched_at), etag)
+        return Stored(item_of(body, touched_at), etag)
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
@@ -66,7 +119,7 @@ class SqlItems:
                 await _delete(session, partition_key, identifier)
                 return
             place = _place(identifier, partition_key)
-            done = await session.execute(Statement(table.DELETE_UNCHANGED, (*place, etag)))
+            done = await session.execute(Statement(DELETE_UNCHANGED, (*place, etag)))
             if done.changed == 0 and await _exists(session, partition_key, identifier):
                 raise ItemChanged(f"the item {identifier!r} has another ETag")
             if done.changed == 0:
@@ -98,35 +151,35 @@ class SqlItems:
 
     async def holds(self) -> Holds:
         """Every parked key and order."""
-        return holds.read([json.loads(body) for (body,) in await self._rows(table.HOLDS, PARKED_TYPE, ORDER_TYPE)])
+        return holds.read([json.loads(body) for (body,) in await self._rows(HOLDS, PARKED_TYPE, ORDER_TYPE)])
 
     async def count(self, chosen: Filter, /) -> int:
         """How many records there are."""
-        conditions, values = table.records(chosen)
-        ((found,),) = await self._rows(table.COUNT + conditions, *values)
+        conditions, values = _records(chosen)
+        ((found,),) = await self._rows(COUNT + conditions, *values)
         return int(found)
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
         """The oldest records first, at most `limit`."""
-        conditions, values = table.records(chosen)
+        conditions, values = _records(chosen)
         if limit is None:
-            rows = await self._rows(table.SUMMARIES + conditions + table.IN_ORDER, *values)
+            rows = await self._rows(SUMMARIES + conditions + IN_ORDER, *values)
         else:
-            rows = await self._rows(table.SUMMARIES + conditions + table.IN_ORDER + table.AT_MOST, *values, limit)
-        return list(map(table.summary_of, rows))
+            rows = await self._rows(SUMMARIES + conditions + IN_ORDER + AT_MOST, *values, limit)
+        return list(map(summary_of, rows))
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
         """The records whose ids begin so."""
-        rows = await self._rows(table.SUMMARIES + table.WITH_ID, RECORD_TYPE, ids_beginning(beginning))
-        return list(map(table.summary_of, rows))
+        rows = await self._rows(SUMMARIES + WITH_ID, RECORD_TYPE, ids_beginning(beginning))
+        return list(map(summary_of, rows))
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
         """The items of a type; only those of `partition_key` if it is given."""
         if partition_key is None:
-            rows = await self._rows(table.OF_TYPE, item_type)
+            rows = await self._rows(OF_TYPE, item_type)
         else:
-            rows = await self._rows(table.OF_TYPE + table.WITH_KEY, item_type, digest(partition_key))
-        return [table.item_of(body, touched_at) for body, touched_at in rows]
+            rows = await self._rows(OF_TYPE + WITH_KEY, item_type, digest(partition_key))
+        return [item_of(body, touched_at) for body, touched_at in rows]
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -152,14 +205,14 @@ class SqlItems:
 
 @asynccontextmanager
 async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
-    await session.execute(Statement(table.BEGIN))
+    await session.execute(Statement(BEGIN))
     try:
         yield
-        await session.execute(Statement(table.COMMIT))
+        await session.execute(Statement(COMMIT))
     except Exception as error:
         # A statement that was cancelled has ended its session, and the transaction with it.
         try:
-            await session.execute(Statement(table.ROLLBACK))
+            await session.execute(Statement(ROLLBACK))
         except ChangefeedError:
             # Nobody may go on with a session whose transaction may be open.
             raise DatabaseError(first_line(error), lost=True) from error
@@ -176,24 +229,24 @@ async def _carry_out(session: AsyncSession, partition_key: str, operation: Opera
 
 
 async def _insert(session: AsyncSession, item: Item) -> None:
-    await session.execute(Statement(table.INSERT, table.values_of(item)))
+    await session.execute(Statement(INSERT, values_of(item)))
 
 
 async def _touch(session: AsyncSession, partition_key: str, identifier: str) -> None:
-    changes = (table.new_etag(), datetime.now(UTC).isoformat())
-    done = await session.execute(Statement(table.TOUCH, (*changes, *_place(identifier, partition_key))))
+    changes = (new_etag(), datetime.now(UTC).isoformat())
+    done = await session.execute(Statement(TOUCH, (*changes, *_place(identifier, partition_key))))
     if done.changed == 0:
         raise _not_found(identifier)
 
 
 async def _delete(session: AsyncSession, partition_key: str, identifier: str) -> None:
-    done = await session.execute(Statement(table.DELETE, _place(identifier, partition_key)))
+    done = await session.execute(Statement(DELETE, _place(identifier, partition_key)))
     if done.changed == 0:
         raise _not_found(identifier)
 
 
 async def _exists(session: AsyncSession, partition_key: str, identifier: str) -> bool:
-    return bool((await session.execute(Statement(table.EXISTS, _place(identifier, partition_key)))).rows)
+    return bool((await session.execute(Statement(EXISTS, _place(identifier, partition_key)))).rows)
 
 
 def _creates(operations: Sequence[Operation], item: Item) -> bool:
@@ -210,3 +263,84 @@ def _exists_already(item: Item) -> ItemExists:
 
 def _not_found(identifier: str) -> ItemNotFound:
     return ItemNotFound(f"there is no item {identifier!r}")
+
+
+def values_of(item: Item) -> list[Any]:
+    """The parameters of INSERT."""
+    # In ASCII: the database's encoding does not matter.
+    body = json.dumps(dict(item))
+    row: dict[str, Any] = {"id": encode_id(item["id"]), "partitionKey": encode(item["partitionKey"])}
+    if item["type"] == RECORD_TYPE:
+        document = item.get("document")
+        named = {**item, "place": item.get("order"), "documentId": None}
+        if isinstance(document, dict) and isinstance(document.get("id"), str):
+            named["documentId"] = document["id"]
+        row = {name: _encoded(named.get(name)) for name in _SUMMARY.values()} | row
+    return [digest(item["partitionKey"]), new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
+
+
+def item_of(body: str, touched_at: str | None) -> Item:
+    """An item of its columns."""
+    item: dict[str, Any] = json.loads(body)
+    return item if touched_at is None else {**item, "touchedAt": touched_at}
+
+
+def summary_of(row: Row) -> RecordSummary:
+    """A row of SUMMARIES."""
+    named = zip(_SUMMARY.values(), row, strict=True)
+    return RecordSummary.of(
+        {name: decode(value) if isinstance(value, str) else value for name, value in named if value is not None}
+    )
+
+
+def _records(chosen: Filter) -> tuple[str, list[object]]:
+    """What stands behind COUNT or SUMMARIES, and the parameters of both."""
+    conditions, values = "", [RECORD_TYPE]
+    if chosen.reason is not None:
+        conditions += WITH_REASON
+        values.append(encode(chosen.reason))
+    if chosen.partition_key is not None:
+        conditions += WITH_KEY
+        values.append(digest(chosen.partition_key))
+    if chosen.since is not None:
+        conditions += SINCE
+        values.append(chosen.since)
+    return conditions, list(values)
+
+
+def new_etag() -> str:
+    """An ETag that no item has had."""
+    return uuid4().hex
+
+
+def _encoded(value: Any) -> Any:
+    return encode(value) if isinstance(value, str) else value
+
+
+def encode(text: str) -> str:
+    """A text as it stands in a column."""
+    return _ESCAPED.sub(_escape, text)
+
+
+def decode(text: str) -> str:
+    """The text of a column, or the id."""
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
+
+
+def encode_id(identifier: str) -> str:
+    """An id, or the beginning of one, as it stands in a column."""
+    return encode(identifier).replace(" ", "\\u0020")
+
+
+def ids_beginning(beginning: str) -> str:
+    """A pattern for `like … escape '!'` that matches the ids with this beginning."""
+    return _WILDCARD.sub(r"!\1", encode_id(beginning)) + "%"
+
+
+def digest(partition_key: str) -> str:
+    """What items of a partition key are found by: 64 hexadecimal digits."""
+    return hashlib.sha256(partition_key.encode(errors="surrogatepass")).hexdigest()
+
+
+def _escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
