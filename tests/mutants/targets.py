@@ -57,12 +57,10 @@ _RELAY = {
 _COMMANDS = {
     "cli/check": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
     "cosmos/check": ("unit/relay/test_check_findings",),
-    "cli/topic_facts": ("unit/relay/test_check_findings",),
     "findings": ("unit/relay/test_check_findings",),
-    "cli/topic": ("unit/relay/test_check_command",),
+    "cli/topic": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
     "cosmos/inspection": ("unit/relay/test_check_command", "contracts/test_inspections"),
     "cosmos/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
-    "cli/topic_findings": ("unit/relay/test_check_findings",),
     "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "cosmos/feed": (
         *("unit/relay/test_replay_order", "contracts/test_outboxes"),
@@ -82,8 +80,7 @@ _COMMANDS = {
     "sql/check": ("unit/relay/test_sql_findings",),
     "sql/inspection": ("integration/test_sql_check",),
     "sql/scan": ("integration/test_sql_check",),
-    "cli/terminal": ("unit/relay/test_terminal",),
-    "cli/environment": ("unit/relay/test_operations_inputs",),
+    "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
     "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
     "cli/sender": ("unit/relay/test_ordered",),
     "cli/quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
@@ -103,7 +100,6 @@ _COMMANDS = {
     "cli/replay_run": ("unit/relay/test_replay_command", "unit/relay/test_replay_state"),
     "cli/replay_report": ("unit/relay/test_replay_command", "integration/test_sql_replay"),
     "cli/replay_state": ("unit/relay/test_replay_state", "integration/test_sql_replay"),
-    "cli/results": ("unit/relay/test_cli",),
     "canary": ("unit/relay/test_smoke_comparison",),
     "cli/smoke": ("unit/relay/test_smoke_command",),
     "cli/comparison": ("unit/relay/test_smoke_comparison",),
@@ -111,10 +107,8 @@ _COMMANDS = {
     "cli/smoke_report": ("unit/relay/test_smoke_command", "integration/test_sql_smoke"),
     "sql/canary": ("integration/test_sql_smoke",),
     "cli/session": ("unit/relay/test_smoke_command",),
-    "cli/sources": ("integration/test_sql_smoke",),
     "times": ("unit/relay/test_operations_inputs",),
-    "cli/columns": ("unit/relay/test_columns",),
-    "cli/arguments": ("unit/relay/test_operations_inputs",),
+    "cli/arguments": ("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
 }
 
 _UNIT = "tests/unit/outbox/test_{}.py"
