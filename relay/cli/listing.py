@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from relay.cli.columns import table
 from relay.cli.holdings import Order, Parked
 from relay.cli.records import SHORT_ID, Records
-from relay.cli.results import ExitCode, Result
+from relay.cli.terminal import ExitCode, Result, table
 from relay.quarantine.holds import ORDER_PREFIX
 from relay.quarantine.summaries import Filter, RecordSummary
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.cli.records import SHORT_ID, Records
-from relay.cli.results import ExitCode, Result
 from relay.cli.sender import OrderedSender
 from relay.cli.successors import Successors
-from relay.cli.terminal import Progress
+from relay.cli.terminal import ExitCode, Progress, Result
 from relay.events import Event, EventName
 from relay.outbox import Outbox
 from relay.quarantine.summaries import RecordSummary
