@@ -5,6 +5,7 @@ metadata description = 'The page that shows where events are, as a container app
 
 @description('Name of the container app.')
 param name string = 'ca-relay-console'
+@description('Region of every resource.')
 param location string = resourceGroup().location
 
 @description('Additional tags for every resource.')

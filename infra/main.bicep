@@ -34,6 +34,7 @@ param zoneRedundant bool = false
   'Serverless'
   'Autoscale'
 ])
+@description('How the Cosmos DB account is billed: per request, or by provisioned throughput that scales up to cosmosMaxThroughput.')
 param cosmosCapacityMode string = 'Serverless'
 
 @minValue(1000)
@@ -70,6 +71,7 @@ param lockContainers bool = true
   'Standard'
   'Premium'
 ])
+@description('Tier of the Service Bus namespace. It cannot be changed later.')
 param serviceBusSku string = 'Standard'
 
 @allowed([
@@ -144,6 +146,7 @@ param sqlOutbox object = {}
   2048
   4096
 ])
+@description('Memory of an instance of the function app in megabytes. About one core comes with 2048.')
 param instanceMemoryMB int = 2048
 
 @minValue(1)
@@ -171,6 +174,7 @@ param operatorPrincipalIds array = []
   'Group'
   'ServicePrincipal'
 ])
+@description('Type of the principals in operatorPrincipalIds.')
 param operatorPrincipalType string = 'User'
 
 @description('E-mail addresses that receive alerts.')
@@ -184,6 +188,7 @@ param alertThresholds object = {}
 
 @minValue(30)
 @maxValue(730)
+@description('Days that the workspace keeps logs and metrics.')
 param logRetentionInDays int = 30
 
 @minValue(-1)

@@ -36,6 +36,7 @@ param clientIpAddresses array = []
 ])
 @description('PostgreSQL: Azure Database for PostgreSQL flexible server. AzureSQL: a logical server with one database.')
 param engine string = 'PostgreSQL'
+@description('Name of the database. It cannot be changed later.')
 param database string = 'outbox'
 
 @description('Object id of the Microsoft Entra principal that administers the database. Nobody can log in with a password.')
@@ -49,6 +50,7 @@ param administratorName string
   'Group'
   'ServicePrincipal'
 ])
+@description('Type of the principal in administratorObjectId.')
 param administratorType string = 'User'
 
 @allowed([
@@ -56,7 +58,9 @@ param administratorType string = 'User'
   '17'
   '18'
 ])
+@description('Major version of PostgreSQL.')
 param postgresVersion string = '18'
+@description('Size of the PostgreSQL server.')
 param postgresSkuName string = 'Standard_B2s'
 
 @allowed([
@@ -68,6 +72,7 @@ param postgresSkuName string = 'Standard_B2s'
 param postgresSkuTier string = 'Burstable'
 
 @minValue(32)
+@description('Disk of the PostgreSQL server in gigabytes. It can only grow.')
 param postgresStorageInGigabytes int = 32
 
 @minValue(7)
@@ -121,6 +126,7 @@ param memory string = '1Gi'
   'Standard'
   'Premium'
 ])
+@description('Tier of the Service Bus namespace. It cannot be changed later.')
 param serviceBusSku string = 'Standard'
 
 @allowed([
@@ -191,6 +197,7 @@ param operatorPrincipalIds array = []
   'Group'
   'ServicePrincipal'
 ])
+@description('Type of the principals in operatorPrincipalIds.')
 param operatorPrincipalType string = 'User'
 
 @description('E-mail addresses that receive alerts.')
@@ -204,6 +211,7 @@ param alertThresholds object = {}
 
 @minValue(30)
 @maxValue(730)
+@description('Days that the workspace keeps logs and metrics.')
 param logRetentionInDays int = 30
 
 @minValue(-1)

@@ -22,7 +22,7 @@ from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
 from relay.console.application import PAGES
-from relay.console.extension import Extension, Slot
+from relay.console.pages import Extension, Slot
 
 _FOLDER = Path(__file__).parent
 _PEEKED = 20

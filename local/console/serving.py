@@ -13,15 +13,13 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.cli.console_check import check_of
+from relay.cli.console import check_of
 from relay.clients import ADMIN_VARIABLE
-from relay.console.access import Loopback
 from relay.console.application import application
-from relay.console.assembly import open_view
-from relay.console.observer import Observer
-from relay.console.server import serving
+from relay.console.observer import Observer, open_view
+from relay.console.pages import ConsoleSettings
+from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
-from relay.console.settings import ConsoleSettings
 from relay.settings import Settings
 
 
@@ -68,7 +66,7 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
         local = Actions(stack, topic, environment).extension([web.get("/ready", probe.ready)])
         app = application(
             view,
-            Loopback(),
+            loopback,
             name=TOPIC,
             settings=ConsoleSettings(show_data=True),
             check=check_of(environment),

@@ -32,10 +32,9 @@ from local.stack.parts import Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
-from relay.console.access import Loopback
 from relay.console.application import application
 from relay.console.observer import Observer
-from relay.console.server import serving
+from relay.console.server import loopback, serving
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"
@@ -195,7 +194,7 @@ async def _console(
         return
     async with (
         open_observer(stack, always=True) as observer,
-        serving(application(observer, Loopback(), name=TOPIC), "127.0.0.1", 0) as address,
+        serving(application(observer, loopback, name=TOPIC), "127.0.0.1", 0) as address,
     ):
         console.print(f"The console is at {address}")
         yield observer

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from aiohttp import web
 
-from relay.console.access import Access, guarded
-from relay.console.checks import Check, Checks
-from relay.console.commands import Commands
-from relay.console.documents import json_response
-from relay.console.extension import Extension
-from relay.console.headers import set_headers
-from relay.console.model import Problem, Timeline
-from relay.console.pages import Pages
-from relay.console.ports import View
-from relay.console.settings import ConsoleSettings
-from relay.console.stream import Streams
+from relay.console.model import Checked, Problem, Snapshot, Timeline
+from relay.console.pages import ConsoleSettings, Extension, Pages
+from relay.console.ports import Check, View
+from relay.console.server import Access, guarded, set_headers
+from relay.console.stream import Streams, encoded
+from relay.console.texts import Commands
 from relay.errors import RelayError, first_line
+from relay.findings import Level
 
 PAGES = web.AppKey("PAGES", Pages)
 
 _EVENTS_OF_KEY = 100
 _STATE_WAIT_S = 1.5
 _MOST_EVENTS_OF_KEY = 1000
+
+# The order in which findings are shown.
+_LEVELS = (Level.ERROR, Level.UNKNOWN, Level.WARNING, Level.OK)
 
 
 def application(
@@ -109,7 +110,7 @@ class _Console:
 
     async def state(self, request: web.Request) -> web.Response:
         """The latest snapshot. A view looks only while somebody waits, so this waits for a moment."""
-        return json_response(await self._streams.news(self._view.latest, _STATE_WAIT_S))
+        return _json(await self._streams.news(self._view.latest, _STATE_WAIT_S))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
@@ -117,7 +118,7 @@ class _Console:
             raise web.HTTPBadRequest(text="Name the partition key: /timeline.json?key=…\n")
         if not (limit.isascii() and limit.isdecimal() and 0 < int(limit) <= _MOST_EVENTS_OF_KEY):
             raise web.HTTPBadRequest(text=f"limit: a whole number from 1 to {_MOST_EVENTS_OF_KEY}\n")
-        return json_response(await self._timeline(partition_key, int(limit)))
+        return _json(await self._timeline(partition_key, int(limit)))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         return await self._streams.serve(request, self._streams.events())
@@ -141,6 +142,41 @@ class _Console:
             return await self._view.timeline(partition_key, limit, data=self._show_data)
         except RelayError as error:
             return Timeline(partition_key, (), problems=[Problem("The outbox", first_line(error))])
+
+
+class Checks:
+    """Runs a check at most once a `pause_s`, and for everybody who waits at once."""
+
+    def __init__(self, check: Check, *, pause_s: float = 30.0, timeout_s: float = 60.0) -> None:
+        self._check = check
+        self._pause_s = pause_s
+        self._timeout_s = timeout_s
+        self._lock = asyncio.Lock()
+        self._ended = 0.0
+        self.last: Checked | None = None
+
+    async def run(self) -> Checked:
+        """A new result, or the last one where it is younger than the pause."""
+        async with self._lock:
+            if self.last is None or time.monotonic() - self._ended >= self._pause_s:
+                self.last = await self._new()
+                self._ended = time.monotonic()
+            return self.last
+
+    async def _new(self) -> Checked:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                findings = await self._check()
+        except TimeoutError:
+            text = f"it took more than {self._timeout_s:g} s: run `python -m relay check` in a shell"
+            return Checked(time.time(), (), Problem("The check", text))
+        except RelayError as error:
+            return Checked(time.time(), (), Problem("The check", first_line(error)))
+        return Checked(time.time(), sorted(findings, key=lambda each: _LEVELS.index(each.level)))
+
+
+def _json(value: Snapshot | Timeline) -> web.Response:
+    return web.Response(body=encoded(value), content_type="application/json")
 
 
 def _html(text: str) -> web.Response:

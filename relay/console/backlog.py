@@ -1,18 +1,28 @@
-"""The events that were read and not passed yet: what is kept of them until they are."""
+"""The events that the relay has not passed, and which events are in quarantine: all that is kept of them."""
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import datetime, timedelta
 
+from relay.console.model import QuarantineRecord
 from relay.events import EventName
 from relay.outbox import Committed
 from relay.place import PlaceInFeed
+from relay.quarantine.items import Filter, Items, RecordSummary
 
-EntryT = TypeVar("EntryT", tuple[PlaceInFeed, EventName], tuple[float, EventName])
+_PAGE = 1000
+_PAGES = 20
+
+# Records are written by several hosts, whose clocks differ.
+_OVERLAP = timedelta(seconds=30)
+
+# Maximum number of records that are known of: about 50 MB. Only the latest keep their summaries.
+_KNOWN = 500_000
+_SUMMARIES = 1000
 
 
 @dataclass(slots=True)
@@ -20,7 +30,6 @@ class Waiting:
     """An event that the relay has not passed, or of which it is not known yet whether it is in quarantine.
 
     Attributes:
-        name: Its partition key and id.
         partition, place: Where it is now.
         committed_at: When it was committed, as close as the console knows.
         expires_at: When the outbox deletes it.
@@ -113,11 +122,12 @@ class Backlog:
             heapq.heappush(self._expiring, (event.expires_at, event.name))
         # What was moved or passed is left behind in the heaps; they are cleared when it is the greater part.
         if len(order) > 2 * self._counts[event.partition] + 1000:
-            self._order[event.partition] = _heap((each.place, each.name) for each in self.within(event.partition))
+            order[:] = [(each.place, each.name) for each in self.within(event.partition)]
+            heapq.heapify(order)
         if len(self._expiring) > 2 * len(self._waiting) + 1000:
-            self._expiring = _heap(
-                (each.expires_at, each.name) for each in self._waiting.values() if each.expires_at is not None
-            )
+            waiting = self._waiting.values()
+            self._expiring = [(each.expires_at, each.name) for each in waiting if each.expires_at is not None]
+            heapq.heapify(self._expiring)
 
     def _first(self, partition: str) -> Waiting | None:
         order = self._order.get(partition)
@@ -130,7 +140,69 @@ class Backlog:
         return None
 
 
-def _heap(entries: Iterable[EntryT]) -> list[EntryT]:
-    heap = list(entries)
-    heapq.heapify(heap)
-    return heap
+class Quarantined:
+    """The events in quarantine, read as records are added.
+
+    Attributes:
+        complete: Whether every record that was read is still known of.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._names: dict[int, None] = {}
+        self._latest: OrderedDict[int, RecordSummary] = OrderedDict()
+        self._since: str | None = None
+        self._newest: str | None = None
+        self.complete = True
+
+    async def read(self) -> bool:
+        """Read the records that were added since; returns False where there are more than were read.
+
+        Raises:
+            StoreError: The quarantine cannot be read.
+        """
+        limit = _PAGE
+        for _ in range(_PAGES):
+            page = await self._items.summaries(Filter(since=self._since), limit)
+            self._keep(page)
+            if len(page) < limit:
+                if self._newest is not None:
+                    self._since = (datetime.fromisoformat(self._newest) - _OVERLAP).isoformat()
+                return True
+            # As many records of one moment as fit a page: the next one has to be larger to get past them.
+            limit = 2 * limit if page[-1].quarantined_at == self._since else _PAGE
+            self._since = page[-1].quarantined_at
+        return False
+
+    def has(self, event: Waiting) -> bool:
+        """Whether a record of this event was read."""
+        return any(name in self._names for name in _names_of(event))
+
+    def record(self, event: Waiting) -> QuarantineRecord | None:
+        """The record of an event, where it is one of the latest."""
+        found = next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
+        return None if found is None else QuarantineRecord.of(found)
+
+    def _keep(self, page: Iterable[RecordSummary]) -> None:
+        for summary in page:
+            name = _name(summary)
+            self._names[name] = None
+            self._latest[name] = summary
+            if len(self._latest) > _SUMMARIES:
+                self._latest.popitem(last=False)
+            if self._newest is None or summary.quarantined_at > self._newest:
+                self._newest = summary.quarantined_at
+        while len(self._names) > _KNOWN:
+            del self._names[next(iter(self._names))]
+            self.complete = False
+
+
+# Hashes, as half a million of names would take ten times as much. A record whose document is stored in parts, or
+# has no string for an id, is found by its place in the feed.
+def _name(summary: RecordSummary) -> int:
+    return hash((summary.partition_key, summary.document_id or summary.committed))
+
+
+def _names_of(event: Waiting) -> tuple[int, int]:
+    partition_key, identifier = event.name
+    return hash((partition_key, identifier)), hash((partition_key, event.place))

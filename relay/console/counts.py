@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relay.console.model import DeadLetterGroup, QuarantineGroup, Subscription
-from relay.console.parts import Parts
-from relay.console.ports import Attempt, Hosts, Topic
-from relay.console.quarantined import Quarantined
-from relay.quarantine.items import Items
+from relay.console.model import (
+    EXAMPLES,
+    DeadLetterGroup,
+    QuarantineGroup,
+    QuarantineRecord,
+    Subscription,
+    by_reason,
+)
+from relay.console.ports import Attempt, Hosts, Parts, Topic
+from relay.events import Reason
+from relay.quarantine.items import Filter, Items
 
 _DEAD_LETTERS = "dead letters of "
 
-# Dead letters are peeked with their bodies: while their number stays the same, once in this many rounds.
+# Maximum number of records that are read with their reasons; of more, each reason is counted by itself.
+_RECORDS = 1000
+
+# Records, and dead letters with their bodies, are read when their number has changed, and every tenth round.
 _ROUNDS = 10
 
 
@@ -20,16 +29,13 @@ class Counts:
     """The counts as they were read last.
 
     Attributes:
-        records: Records in quarantine; `groups` are those of each reason.
+        records: Records in quarantine; `groups` are those of each reason, the most frequent first.
         parked: Parked keys.
         subscriptions: By name.
         attempts: The current attempt of each partition that is retried.
     """
 
-    def __init__(
-        self, quarantine: Quarantined, items: Items, topic: Topic | None, hosts: Hosts | None, parts: Parts
-    ) -> None:
-        self._quarantine = quarantine
+    def __init__(self, items: Items, topic: Topic | None, hosts: Hosts | None, parts: Parts) -> None:
         self._items = items
         self._topic = topic
         self._hosts = hosts
@@ -50,20 +56,42 @@ class Counts:
 
     async def read(self) -> None:
         """Read everything once."""
+        self._round += 1
+        again = self._round % _ROUNDS == 0
         async with self._parts.reading("quarantine by reason"):
-            self.records, self.groups = await self._quarantine.groups()
-            self.parked = len((await self._items.holds()).parked)
+            await self._read_quarantine(again)
         if self._topic is not None:
-            await self._read_topic(self._topic)
+            await self._read_topic(self._topic, again)
         if self._hosts is not None:
             async with self._parts.reading("hosts"):
                 self.attempts = await self._hosts.attempts()
 
-    async def _read_topic(self, topic: Topic) -> None:
+    async def _read_quarantine(self, again: bool) -> None:
+        total = await self._items.count(Filter())
+        if again or total != self.records:
+            self.groups = await self._read_groups(total)
+        self.records = total
+        self.parked = len((await self._items.holds()).parked)
+
+    async def _read_groups(self, total: int) -> list[QuarantineGroup]:
+        if total <= _RECORDS:
+            found = await self._items.summaries(Filter(), _RECORDS)
+            return [
+                QuarantineGroup(reason, len(records), tuple(map(QuarantineRecord.of, records[:EXAMPLES])))
+                for reason, records in by_reason(found)
+            ]
+        groups = []
+        for reason in Reason:
+            chosen = Filter(reason=reason)
+            if count := await self._items.count(chosen):
+                examples = await self._items.summaries(chosen, EXAMPLES)
+                groups.append(QuarantineGroup(reason, count, tuple(map(QuarantineRecord.of, examples))))
+        return sorted(groups, key=lambda group: (-group.count, group.reason))
+
+    async def _read_topic(self, topic: Topic, again: bool) -> None:
         async with self._parts.reading("subscriptions"):
             self.subscriptions = await topic.subscriptions()
-        self._round += 1
-        if self._round % _ROUNDS == 0:
+        if again:
             self._peeked.clear()
         counts = {subscription.name: subscription.dead_lettered for subscription in self.subscriptions}
         for name, count in counts.items():

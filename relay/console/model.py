@@ -6,12 +6,17 @@ Azure, the console sees less than on the local stack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Protocol, TypeVar
 
+from relay.findings import Finding
 from relay.outbox import Committed
+from relay.quarantine.items import RecordSummary
+
+EXAMPLES = 10
+"""Maximum number of records or messages shown of one reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,7 @@ class Subscription:
     """What a subscription of the topic holds.
 
     Attributes:
-        name: Its name.
         active: Messages that wait for a receiver or are locked by one.
-        dead_lettered: Messages in its dead-letter queue.
         delivered: Messages that receivers have completed since the broker started.
     """
 
@@ -91,13 +94,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineGroup:
-    """The records in quarantine of one reason.
-
-    Attributes:
-        reason: The code of the reason.
-        count: How many there are.
-        examples: The oldest of them, at most ten: record id, partition key, document id, when and why in words.
-    """
+    """The records in quarantine of one reason; `examples` are the oldest of them, at most EXAMPLES."""
 
     reason: str
     count: int
@@ -115,14 +112,24 @@ class QuarantineRecord:
     detail: str
     quarantined_at: str
 
+    @classmethod
+    def of(cls, summary: RecordSummary) -> QuarantineRecord:
+        """A record as the console shows it."""
+        return cls(
+            summary.id,
+            summary.partition_key,
+            summary.document_id,
+            summary.reason,
+            summary.detail,
+            summary.quarantined_at,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """The dead-lettered messages of one subscription and one reason.
+    """The dead-lettered messages of one subscription and one reason, as far as they were peeked.
 
-    Attributes:
-        count: How many there are among those that were peeked.
-        examples: The oldest of them, at most ten: message id, partition key, and the description of the error.
+    `examples` are the oldest of them, at most EXAMPLES.
     """
 
     subscription: str
@@ -157,7 +164,6 @@ class Snapshot:
 
     Attributes:
         number: Grows whenever anything in the snapshot has changed but `at`.
-        at: When it was taken.
         recent: The latest events, newest first, at most fifty.
     """
 
@@ -195,8 +201,6 @@ class Delivery:
 
     Attributes:
         message_id: The event's id.
-        subscription: Where.
-        arrival: What became of it there.
         accepted_at: When the topic accepted the message.
         at: When it was completed or dead-lettered.
         deliveries: How often it was handed to a receiver.
@@ -212,16 +216,18 @@ class Delivery:
     reason: str | None = None
 
 
+def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
+    """When the topic accepted an event, by the broker's own time; None where no subscription has it."""
+    return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Tracked:
     """An event, and where it is.
 
     Attributes:
         event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
-        id: The event's id.
-        stage: How far the relay is with it.
         published_at: When the topic accepted it, or when the console saw that the relay had passed it.
-        quarantined: Its record, where it has one.
         deliveries: At each subscription where it was seen.
         missing_before: How many sequence numbers are missing between the event before it and this one.
         data: The event's data as JSON text; None unless payloads are shown.
@@ -242,12 +248,9 @@ class Timeline:
     """Every event of one partition key, in the order of the feed.
 
     Attributes:
-        partition_key: The key.
         events: The last ones, at most as many as were asked for, the oldest first.
         more: Whether there are older ones.
         parked_since: Since when the key is parked, in ISO 8601; None if it is not.
-        partition: Where it belongs.
-        problems: What could not be read.
     """
 
     partition_key: str
@@ -259,10 +262,31 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A finding of `python -m relay check`."""
+class Checked:
+    """What `python -m relay check` has found.
 
-    severity: str
-    text: str
-    remedy: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    Attributes:
+        at: When it ended.
+        findings: Those that ask for something first.
+        problem: Why it could not be run; None if it was.
+    """
+
+    at: float
+    findings: Sequence[Finding]
+    problem: Problem | None = None
+
+
+class _WithReason(Protocol):
+    @property
+    def reason(self) -> str: ...
+
+
+GroupedT = TypeVar("GroupedT", bound=_WithReason)
+
+
+def by_reason(found: Iterable[GroupedT]) -> list[tuple[str, list[GroupedT]]]:
+    """Records or messages by reason, the most frequent reason first."""
+    groups: dict[str, list[GroupedT]] = {}
+    for each in found:
+        groups.setdefault(each.reason, []).append(each)
+    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Self
 
+from relay.assembly import open_outbox, open_store
+from relay.console.backlog import Quarantined
 from relay.console.counts import Counts
-from relay.console.follower import Follower
-from relay.console.keys import Keys
 from relay.console.model import Flow, Snapshot, Timeline
-from relay.console.parts import Parts
-from relay.console.ports import Hosts, Topic
-from relay.console.quarantined import Quarantined
+from relay.console.ports import Hosts, Parts, Topic
+from relay.console.progress import Follower
+from relay.console.servicebus import ServiceBusTopic
+from relay.console.timeline import read_timeline
 from relay.outbox import Outbox
 from relay.quarantine.items import Items
+from relay.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +66,9 @@ class Observer:
         self._always = always
         self._clock = clock
         self._parts = Parts()
-        quarantine = Quarantined(items)
-        self._follower = Follower(outbox, topic, quarantine, self._parts, clock)
-        self._counts = Counts(quarantine, items, topic, hosts, self._parts)
-        self._keys = Keys(outbox, items, topic)
+        self._outbox, self._items, self._topic = outbox, items, topic
+        self._follower = Follower(outbox, topic, Quarantined(items), self._parts, clock)
+        self._counts = Counts(items, topic, hosts, self._parts)
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since))
         self._changed = asyncio.Condition()
@@ -112,7 +113,9 @@ class Observer:
             and each.event.partition_key == partition_key
             and each.published_at is not None
         }
-        return await self._keys.timeline(partition_key, limit, published_at, data=data)
+        return await read_timeline(
+            self._outbox, self._items, self._topic, partition_key, limit, published_at, data=data
+        )
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -196,6 +199,35 @@ class Observer:
             tuple(counts.subscriptions),
             tuple(counts.groups),
             tuple(counts.dead_letters),
-            tuple(progress.recent()),
+            tuple(reversed(progress.latest.values())),
             (*self._parts.problems, *self._follower.limits()),
         )
+
+
+@asynccontextmanager
+async def open_view(
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    from_beginning: bool,
+    hosts: Hosts | None = None,
+    topic: Topic | None = None,
+    always: bool = False,
+) -> AsyncIterator[Observer]:
+    """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
+
+    Args:
+        settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
+        environment: May have `SERVICEBUS_ADMIN`, where the management endpoint has an address of its own.
+        from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
+        hosts: Where the relay's processes can be asked.
+        topic: To be used instead of the settings' topic.
+        always: Look also while nobody watches.
+
+    Raises:
+        UsageError: The settings have both outboxes.
+    """
+    outbox, items = open_outbox(settings, from_beginning=from_beginning), open_store(settings)
+    topic = topic or ServiceBusTopic(settings, environment)
+    async with Observer(outbox, topic, items, hosts, always=always) as observer:
+        yield observer

@@ -1,22 +1,23 @@
-"""The HTML of the console: the whole page, and the sections that the stream replaces."""
+"""The HTML of the console: the whole page, the sections that the stream replaces, and what others add to it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from aiohttp import web
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
-from relay.console import formats
-from relay.console.checks import Checked
-from relay.console.commands import Commands
-from relay.console.extension import Extension, Slot
-from relay.console.headline import headline
-from relay.console.model import DeadLetterGroup, Partition, Snapshot, Timeline
-from relay.console.settings import ConsoleSettings
-from relay.console.steps import steps
+from relay.console import texts
+from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot, Timeline
+from relay.console.timeline import steps
+from relay.errors import SettingsError
 
 SECTIONS = (
     "headline",
@@ -52,11 +53,93 @@ _FILTERS = (
     "written",
 )
 
+_TRACE_ID = "{trace_id}"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What the page shows beside the state of the relay.
+
+    Attributes:
+        trace_url: The address of a trace, with `{trace_id}` for its id; None for no links.
+        show_data: Whether the data of events is shown.
+    """
+
+    trace_url: str | None = None
+    show_data: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> ConsoleSettings:
+        """Read and check CONSOLE_TRACE_URL and CONSOLE_SHOW_DATA. A blank value counts as not set.
+
+        Raises:
+            SettingsError: Naming everything that is wrong.
+        """
+        problems = []
+        trace_url = environment.get("CONSOLE_TRACE_URL", "").strip() or None
+        if trace_url is not None and not _is_template(trace_url):
+            problems.append(
+                f"CONSOLE_TRACE_URL is {trace_url!r}: set an https:// or http:// address that contains "
+                f"{_TRACE_ID} after the host"
+            )
+        show_data = environment.get("CONSOLE_SHOW_DATA", "").strip().lower() or "false"
+        if show_data not in ("true", "false"):
+            problems.append(f"CONSOLE_SHOW_DATA is {show_data!r}: set 'true' or 'false'")
+        if problems:
+            raise SettingsError(problems)
+        return cls(trace_url, show_data == "true")
+
+    def trace_address(self, traceparent: str | None) -> str | None:
+        """The address of an event's trace; None without CONSOLE_TRACE_URL, or without a trace in W3C's format.
+
+        https://www.w3.org/TR/trace-context/#traceparent-header
+        """
+        found = _TRACEPARENT.fullmatch(traceparent or "")
+        if self.trace_url is None or found is None:
+            return None
+        return self.trace_url.replace(_TRACE_ID, found["trace"])
+
+
+class Slot(StrEnum):
+    """Where a block can stand, and which variables its template has beside those of the page."""
+
+    TOP = "top"
+    """Before the first section. It is not replaced by the stream: forms keep what was typed."""
+    SUBSCRIPTION = "subscription"
+    """In the row of each subscription: `subscription`."""
+    QUARANTINE_GROUP = "quarantine_group"
+    """With each reason in quarantine: `group`."""
+    QUARANTINE_RECORD = "quarantine_record"
+    """With each record shown: `record`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Blocks and routes.
+
+    Attributes:
+        name: Of the part: its templates are included as `name/file.html`.
+        templates: The folder of its templates.
+        blocks: Which template stands in which slot, such as {Slot.TOP: "send.html"}.
+        routes: Its routes. A handler makes its HTML with `request.app[PAGES].fragment("name/file.html", …)`.
+        static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
+            included in the page.
+    """
+
+    name: str
+    templates: Path
+    blocks: Mapping[Slot, str] = field(default_factory=dict)
+    routes: Sequence[web.AbstractRouteDef] = ()
+    static: Path | None = None
+
 
 class Pages:
     """Renders the templates of the console and of its extensions."""
 
-    def __init__(self, name: str, settings: ConsoleSettings, commands: Commands, extensions: Sequence[Extension]):
+    def __init__(
+        self, name: str, settings: ConsoleSettings, commands: texts.Commands, extensions: Sequence[Extension]
+    ):
         """`name` is the topic's, for the title."""
         loaders = {each.name: FileSystemLoader(each.templates) for each in extensions}
         self._environment = Environment(
@@ -66,7 +149,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {each: getattr(formats, each) for each in _FILTERS}
+        self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
         self._environment.globals |= {
             "name": name,
             "show_data": settings.show_data,
@@ -75,7 +158,7 @@ class Pages:
             "blocks": {slot: _blocks(slot, extensions) for slot in Slot},
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
-            "trace_address": lambda parent: formats.trace_address(parent, settings.trace_url),
+            "trace_address": settings.trace_address,
         }
         self._number = -1
         self._sections: Mapping[str, str] = {}
@@ -135,7 +218,7 @@ def _values(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "snapshot": snapshot,
         "flow": snapshot.flow,
-        "status": headline(snapshot),
+        "status": texts.headline(snapshot),
         "partitions": partitions,
         "partitions_left": len(snapshot.partitions) - len(partitions),
         "dead_letters": groups,
@@ -158,3 +241,12 @@ def _blocks(slot: Slot, extensions: Sequence[Extension]) -> Sequence[str]:
 
 def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:
     return [f"/static/{each.name}/{file}" for each in extensions if each.static and (each.static / file).is_file()]
+
+
+def _is_template(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # such as a bracket that does not close
+        return False
+    named = parts.scheme in ("http", "https") and parts.hostname is not None
+    return named and _TRACE_ID in text and _TRACE_ID not in parts.netloc

@@ -1,16 +1,25 @@
 """What the console reads in addition to the outbox (`relay.outbox`): a topic, and the relay itself.
 
 Nothing here writes, locks a session or settles a message. The adapter for Azure is in `servicebus`; a local stack
-has further ones, which know more.
+has further ones, which know more. Each part is read independently (`Parts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.console.model import DeadLetterGroup, Delivery, Snapshot, Subscription, Timeline
+from relay.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline
+from relay.errors import RelayError
+from relay.findings import Finding
+
+logger = logging.getLogger(__name__)
+
+_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +68,43 @@ class View(Protocol):
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """The last events of a key, with their data if `data`."""
+
+
+Check = Callable[[], Awaitable[Sequence[Finding]]]
+"""What `python -m relay check` finds."""
+
+
+class Parts:
+    """Reads parts independently: one that fails is a problem, and the others are still read."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, Problem] = {}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Of each part that could not be read when it was read last."""
+        return list(self._problems.values())
+
+    @asynccontextmanager
+    async def reading(self, what: str) -> AsyncIterator[None]:
+        """Turn what goes wrong within, or takes longer than 20 seconds, into the problem of this part."""
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                yield
+        except RelayError as error:
+            text = str(error)
+        except TimeoutError:
+            text = f"it was not read within {_WITHIN_S:g} s: the service answers slowly, or not at all"
+        except Exception as error:
+            # A page that ends would hide everything else with it.
+            logger.exception("console_part_failed what=%s", what)
+            text = f"it cannot be read: {type(error).__name__}. See the console's log."
+        else:
+            self._problems.pop(what, None)
+            return
+        self._problems[what] = Problem(what, text)
+
+    def forget(self, beginning: str, kept: set[str]) -> None:
+        """Forget the problems of parts with this beginning that are not among those kept."""
+        for what in [each for each in self._problems if each.startswith(beginning) and each not in kept]:
+            del self._problems[what]

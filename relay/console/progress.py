@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from relay.console.backlog import Backlog, Waiting
-from relay.console.model import Delivery, Partition, QuarantineRecord, Stage, Tracked
-from relay.console.ports import Attempt
-from relay.console.quarantined import Quarantined
-from relay.console.tally import Latencies, Rate
+from relay.console.backlog import Backlog, Quarantined, Waiting
+from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
+from relay.console.ports import Attempt, Parts, Topic
 from relay.events import EventName, Reason
-from relay.outbox import Committed, Position
-from relay.place import PlaceInFeed
+from relay.outbox import Committed, Outbox, Position
 
-RECENT = 50
+# Maximum number of events of one call, and of calls before the positions are read again.
+_PAGE = 1000
+_PAGES = 10
+
+# Maximum number of unpublished events in memory; reading pauses at this limit.
+_HELD = 100_000
+
+# Maximum number of events shown as the latest ones.
+_RECENT = 50
 
 # Maximum number of newly passed events that are looked up at the topic.
 _SAMPLE = 200
@@ -24,24 +30,111 @@ _SAMPLE = 200
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
 
+_RATE_S = 10
+_LATENCY_S = 60.0
 
-@dataclass(slots=True)
-class _Latest:
-    """One of the latest events: how far it is."""
+# Maximum number of latencies kept; beyond it, the oldest of the minute are dropped.
+_LATENCIES = 2000
 
-    event: Committed
-    stage: Stage = Stage.COMMITTED
-    published_at: float | None = None
-    quarantined: QuarantineRecord | None = None
-    deliveries: tuple[Delivery, ...] = ()
+
+class Follower:
+    """Keeps `progress` up to date."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        topic: Topic | None,
+        quarantine: Quarantined,
+        parts: Parts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._outbox = outbox
+        self._topic = topic
+        self._quarantine = quarantine
+        self._parts = parts
+        self._clock = clock
+        self.progress = Progress(quarantine, clock)
+        self._looked_at = clock()
+
+    async def look(self) -> bool:
+        """Read events, positions and new records of quarantine, in this order; returns whether there was any news.
+
+        A record is stored before the position passes its event. So what a position has passed is counted when the
+        records that were added since have been read, and not before.
+        """
+        progress, started_at = self.progress, self._clock()
+        progress.begin(started_at - self._looked_at)
+        before, ended = (progress.committed, progress.published), False
+        async with self._parts.reading("outbox"):
+            ended = await self._read_news()
+        async with self._parts.reading("positions"):
+            await self._read_positions()
+        if progress.passed:
+            async with self._parts.reading("quarantine"):
+                if await self._quarantine.read():
+                    names = [event.name for event in progress.passed[-_SAMPLE:]]
+                    progress.judge(await self._deliveries(names))
+        progress.deliver(await self._deliveries(list(progress.latest)))
+        if ended:
+            progress.caught_up(started_at)
+        self._looked_at = self._clock()
+        return not ended or before != (progress.committed, progress.published)
+
+    def limits(self) -> Iterator[Problem]:
+        """What the bounds of the memory leave out."""
+        if self.progress.held >= _HELD:
+            yield Problem("outbox", f"more than {_HELD} events wait: the others are counted when these are passed")
+        if not self._quarantine.complete:
+            yield Problem(
+                "quarantine",
+                "there are more records than are remembered: an event that was set aside long ago may be counted "
+                "as published",
+            )
+
+    async def _read_news(self) -> bool:
+        """Read what was committed; returns whether that was all."""
+        for _ in range(_PAGES):
+            if self.progress.held >= _HELD:
+                return False
+            events = await self._outbox.news(_PAGE)
+            self.progress.add(events)
+            if not events:
+                return True
+        return False
+
+    async def _read_positions(self) -> None:
+        positions = await self._outbox.positions()
+        self.progress.move(positions)
+        lost = self.progress.lost()
+        for event in lost:
+            partition = await self._outbox.partition_of(event.name[0])
+            if partition is not None and partition != event.partition:
+                self.progress.backlog.move(event, partition, event.place)
+        if lost:
+            self.progress.move(positions)
+
+    async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]]:
+        """What the topic knows of these events' messages."""
+        keys: dict[str, list[str]] = {}
+        for partition_key, identifier in names:
+            keys.setdefault(partition_key, []).append(identifier)
+        found: dict[EventName, list[Delivery]] = {}
+        if self._topic is not None:
+            async with self._parts.reading("deliveries"):
+                for partition_key, ids in keys.items():
+                    for delivery in await self._topic.deliveries(partition_key, ids):
+                        found.setdefault((partition_key, delivery.message_id), []).append(delivery)
+        return found
 
 
 class Progress:
-    """What was read, in bounded memory: no more of an event than its place, once it is among neither those that
-    wait nor the latest.
+    """What was read, in bounded memory: of most events that were passed, a hash of the name alone.
 
     Attributes:
-        committed, published, quarantined: Events that were read, and what became of them.
+        backlog: Events that the relay has not passed.
+        passed: Events that it has passed, of which it is not known yet whether they are in quarantine.
+        latest: The latest events, the oldest first.
+        committed, published: How many events were read, and how many of them were published.
         following: Whether all news were read a moment ago, so that what comes now is new.
     """
 
@@ -49,20 +142,20 @@ class Progress:
         self._quarantine = quarantine
         self._clock = clock
         self.backlog = Backlog()
-        self.committed = self.published = self.quarantined = 0
+        self.passed: list[Waiting] = []
+        self.latest: OrderedDict[EventName, Tracked] = OrderedDict()
+        self.committed = self.published = 0
         self.commits, self.publications, self.latencies = Rate(), Rate(), Latencies()
         self.following = False
         self._read_up_to = 0.0
-        self._passed: list[Waiting] = []
         self._remembered: OrderedDict[int, None] = OrderedDict()
-        self._latest: OrderedDict[EventName, _Latest] = OrderedDict()
         self._positions: dict[str, Position] = {}
         self._moved_at: dict[str, float] = {}
 
     @property
     def held(self) -> int:
         """How many events are kept because it is not known yet what becomes of them."""
-        return len(self.backlog) + len(self._passed)
+        return len(self.backlog) + len(self.passed)
 
     def begin(self, paused_s: float) -> None:
         """Ignore rates and latencies across a pause in reading."""
@@ -81,17 +174,14 @@ class Progress:
             if hash(name) in self._remembered:
                 continue
             committed_at = self._committed_at(event, now)
-            new = self.backlog.add(event, committed_at)
-            latest = self._latest.get(name)
-            if latest is not None:
-                latest.event = event
-            if not new:
-                continue
-            self.committed += 1
-            self.commits.add(committed_at, now)
-            self._latest[name] = _Latest(event)
-            if len(self._latest) > RECENT:
-                self._latest.popitem(last=False)
+            if self.backlog.add(event, committed_at):
+                self.committed += 1
+                self.commits.add(committed_at, now)
+                self.latest[name] = Tracked(event.id, Stage.COMMITTED, event)
+                if len(self.latest) > _RECENT:
+                    self.latest.popitem(last=False)
+            elif name in self.latest:
+                self.latest[name] = replace(self.latest[name], event=event)
 
     def move(self, positions: Sequence[Position]) -> None:
         """Take over the relay's positions."""
@@ -101,7 +191,10 @@ class Progress:
             if before is not None and before.position != position.position:
                 self._moved_at[position.name] = now
             if position.place is not None:
-                self._pass(position.name, position.place, now)
+                for event in self.backlog.passed(position.name, position.place):
+                    event.passed_at = now
+                    self.passed.append(event)
+                    self._remember(event.name)
         self._positions = {position.name: position for position in positions}
         self._moved_at = {name: at for name, at in self._moved_at.items() if name in self._positions}
 
@@ -112,62 +205,32 @@ class Progress:
         gone = self.backlog.partitions - self._positions.keys()
         return [event for name in gone for event in self.backlog.within(name)]
 
-    @property
-    def unjudged(self) -> bool:
-        """Whether events were passed, of which it is not known yet whether they are in quarantine."""
-        return bool(self._passed)
-
-    def sample(self) -> list[EventName]:
-        """Some of the events that were passed, the last ones, for the topic to say when it accepted them."""
-        return [event.name for event in self._passed[-_SAMPLE:]]
-
-    def judge(self, accepted_at: Mapping[EventName, float]) -> None:
+    def judge(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
         """Count what was passed; quarantine has been read to its end since.
 
         Args:
-            accepted_at: When the topic accepted an event, as far as it says so.
+            found: What the topic says of it.
         """
-        for event in self._passed:
-            event.passed_at = accepted_at.get(event.name, event.passed_at)
-            in_quarantine = self._quarantine.has(event)
-            latest = self._latest.get(event.name)
-            if in_quarantine:
-                self.quarantined += 1
+        for event in self.passed:
+            at = accepted_at(found.get(event.name, ()))
+            if at is not None:
+                event.passed_at = at
+            if self._quarantine.has(event):
+                self._set_aside(event)
             else:
-                self.published += 1
                 self._publish(event)
-            self._remember(event.name)
-            if latest is not None:
-                self._settle(latest, event, in_quarantine)
-        self._passed.clear()
+        self.passed.clear()
 
-    def delivered(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
+    def deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
         """Take over what the topic says of the latest events."""
-        for name, latest in self._latest.items():
-            deliveries = tuple(found.get(name, ()))
-            if deliveries:
-                latest.deliveries = deliveries
-                accepted = [each.accepted_at for each in deliveries if each.accepted_at is not None]
-                if accepted and latest.stage is not Stage.COMMITTED:
-                    latest.published_at = min(accepted)
-
-    def names(self) -> list[EventName]:
-        """The names of the latest events."""
-        return list(self._latest)
-
-    def recent(self) -> list[Tracked]:
-        """The latest events, the newest first."""
-        return [
-            Tracked(
-                each.event.id,
-                each.stage,
-                each.event,
-                published_at=each.published_at,
-                quarantined=each.quarantined,
-                deliveries=each.deliveries,
-            )
-            for each in reversed(self._latest.values())
-        ]
+        for name, deliveries in found.items():
+            if (tracked := self.latest.get(name)) is not None:
+                at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
+                self.latest[name] = replace(
+                    tracked,
+                    deliveries=tuple(deliveries),
+                    published_at=tracked.published_at if at is None else at,
+                )
 
     def partitions(self, attempts: Mapping[str, Attempt]) -> list[Partition]:
         """Each partition that the relay has a position in, or in which something waits."""
@@ -183,7 +246,7 @@ class Progress:
                     position.owner,
                     position.position,
                     self.backlog.behind(name),
-                    0.0 if oldest is None else age_s(oldest, now),
+                    0.0 if oldest is None else _age_s(oldest, now),
                     self._moved_at.get(name),
                     None if attempt is None or attempt.number < 2 else attempt.number,
                     None if attempt is None else attempt.error,
@@ -191,24 +254,21 @@ class Progress:
             )
         return found
 
-    def _pass(self, name: str, place: PlaceInFeed, now: float) -> None:
-        for event in self.backlog.passed(name, place):
-            event.passed_at = now
-            self._passed.append(event)
-
     def _publish(self, event: Waiting) -> None:
+        self.published += 1
         # What was passed before the console looked was published some time before.
         if self.following:
             self.publications.add(event.passed_at, event.passed_at)
             self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
+        if (tracked := self.latest.get(event.name)) is not None:
+            self.latest[event.name] = replace(tracked, stage=Stage.PUBLISHED, published_at=event.passed_at)
 
-    def _settle(self, latest: _Latest, event: Waiting, in_quarantine: bool) -> None:
-        if not in_quarantine:
-            latest.stage, latest.published_at = Stage.PUBLISHED, event.passed_at
-            return
-        latest.quarantined = record = self._quarantine.record(event)
-        parked = record is not None and record.reason == Reason.KEY_PARKED
-        latest.stage = Stage.PARKED if parked else Stage.QUARANTINED
+    def _set_aside(self, event: Waiting) -> None:
+        if (tracked := self.latest.get(event.name)) is not None:
+            record = self._quarantine.record(event)
+            parked = record is not None and record.reason == Reason.KEY_PARKED
+            stage = Stage.PARKED if parked else Stage.QUARANTINED
+            self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
 
     def _remember(self, name: EventName) -> None:
         self._remembered[hash(name)] = None
@@ -232,6 +292,49 @@ class Progress:
         return (earliest + latest) / 2 if self.following else earliest
 
 
+class Rate:
+    """How many events a second there were over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def add(self, at: float, now: float) -> None:
+        """Count one event at a time; one that is too old does not count."""
+        second = math.floor(min(at, now))
+        if second > now - _RATE_S:
+            self._counts[second] = self._counts.get(second, 0) + 1
+
+    def at(self, now: float) -> float:
+        """Events a second."""
+        for second in [each for each in self._counts if each <= now - _RATE_S]:
+            del self._counts[second]
+        return round(sum(self._counts.values()) / _RATE_S, 1)
+
+
+class Latencies:
+    """Percentiles of the latencies of the last minute, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[float, float]] = deque(maxlen=_LATENCIES)
+
+    def add(self, latency_s: float, now: float) -> None:
+        """Keep one."""
+        self._kept.append((now, max(0.0, latency_s)))
+
+    def percentiles(self, now: float) -> tuple[float | None, float | None]:
+        """p50 and p99; None where there is none."""
+        while self._kept and self._kept[0][0] < now - _LATENCY_S:
+            self._kept.popleft()
+        ordered = sorted(latency for _, latency in self._kept)
+        if not ordered:
+            return None, None
+        return _nearest(ordered, 0.50), _nearest(ordered, 0.99)
+
+
+def _nearest(ordered: list[float], share: float) -> float:
+    return round(1000 * ordered[max(0, math.ceil(share * len(ordered)) - 1)], 1)
+
+
 def _moment(text: str | None) -> float | None:
     """Seconds since 1970 of a time in ISO 8601 with a zone; None for anything else."""
     try:
@@ -241,7 +344,7 @@ def _moment(text: str | None) -> float | None:
     return None if moment.tzinfo is None else moment.timestamp()
 
 
-def age_s(since: float, now: float) -> float:
+def _age_s(since: float, now: float) -> float:
     """An age in seconds: tenths up to ten seconds, then whole ones, so that a page changes once a second."""
     age = max(0.0, now - since)
     return round(age, 1) if age < 10 else float(int(age))

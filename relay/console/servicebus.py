@@ -13,7 +13,7 @@ policy with Manage or the role Azure Service Bus Data Owner.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from azure.core.exceptions import AzureError
@@ -28,14 +28,12 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.console.model import Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription
+from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.errors import ServiceError, first_line
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.
 PEEKED = 200
-
-_EXAMPLES = 10
 
 
 class ServiceBusTopic:
@@ -84,7 +82,10 @@ class ServiceBusTopic:
                 except BaseException:
                     await self._close_receiver(subscription)
                     raise
-        return grouped(subscription, [letter for letter, _ in self._peeked[subscription]])
+        return [
+            DeadLetterGroup(subscription, reason, len(letters), tuple(letters[:EXAMPLES]))
+            for reason, letters in by_reason(letter for letter, _ in self._peeked[subscription])
+        ]
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
         """The dead letters of a key among those that were peeked last; no request is made."""
@@ -123,7 +124,7 @@ class ServiceBusTopic:
             page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
             if not page:
                 break
-            found += [(dead_letter_of(message), delivery_of(subscription, message)) for message in page]
+            found += [(_dead_letter(message), _delivery(subscription, message)) for message in page]
             number = (page[-1].sequence_number or number) + 1
         return found
 
@@ -140,7 +141,7 @@ class ServiceBusTopic:
             raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
 
 
-def dead_letter_of(message: ServiceBusReceivedMessage) -> DeadLetter:
+def _dead_letter(message: ServiceBusReceivedMessage) -> DeadLetter:
     """A message without its body."""
     enqueued_at = message.enqueued_time_utc
     return DeadLetter(
@@ -153,7 +154,7 @@ def dead_letter_of(message: ServiceBusReceivedMessage) -> DeadLetter:
     )
 
 
-def delivery_of(subscription: str, message: ServiceBusReceivedMessage) -> Delivery:
+def _delivery(subscription: str, message: ServiceBusReceivedMessage) -> Delivery:
     """What a dead letter says of its delivery. Nothing says when it was dead-lettered."""
     enqueued_at = message.enqueued_time_utc
     return Delivery(
@@ -164,15 +165,3 @@ def delivery_of(subscription: str, message: ServiceBusReceivedMessage) -> Delive
         deliveries=message.delivery_count,
         reason=message.dead_letter_reason,
     )
-
-
-def grouped(subscription: str, letters: Iterable[DeadLetter]) -> list[DeadLetterGroup]:
-    """Dead letters by reason, the most frequent reason first."""
-    of_reason: dict[str, list[DeadLetter]] = {}
-    for letter in letters:
-        of_reason.setdefault(letter.reason, []).append(letter)
-    groups = [
-        DeadLetterGroup(subscription, reason, len(found), tuple(found[:_EXAMPLES]))
-        for reason, found in of_reason.items()
-    ]
-    return sorted(groups, key=lambda group: (-group.count, group.reason))

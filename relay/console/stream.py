@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
 
 from aiohttp import web
 
 from relay import jsontext
-from relay.console.documents import document_of
-from relay.console.model import Snapshot, Tracked
+from relay.console.model import Snapshot, Timeline, Tracked
 from relay.console.pages import Pages
 from relay.console.ports import View
 
@@ -88,7 +88,7 @@ class Streams:
         while True:
             for tracked in reversed(snapshot.recent):
                 if seen.get(tracked.id) != tracked:
-                    yield message(jsontext.encode(document_of(tracked)).decode())
+                    yield message(encoded(tracked).decode())
             # What is no longer among the recent ones does not come back.
             seen = {each.id: each for each in snapshot.recent}
             later = await self.news(snapshot, _HEARTBEAT_S)
@@ -103,6 +103,11 @@ class Streams:
                 return await self._view.changed(snapshot.number)
         except TimeoutError:
             return snapshot
+
+
+def encoded(value: Snapshot | Timeline | Tracked) -> bytes:
+    """A value as a JSON object with the names of its attributes: times in seconds since 1970, null for unknown."""
+    return jsontext.encode(asdict(value))
 
 
 def message(data: str, event: str | None = None) -> bytes:

@@ -1,36 +1,49 @@
-"""Puts together what is known of a partition key: events, quarantine, deliveries and positions."""
+"""The timeline of one partition key: events, quarantine, deliveries and positions, read and put together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
-from relay.console.model import Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked
-from relay.console.quarantined import record_of
+from relay.console.model import (
+    Arrival,
+    Delivery,
+    Problem,
+    QuarantineRecord,
+    Stage,
+    Timeline,
+    Tracked,
+    accepted_at,
+)
+from relay.console.ports import Parts, Topic
 from relay.events import Reason
-from relay.outbox import Committed, Position
+from relay.holds import PARKED_TYPE
+from relay.outbox import Committed, Outbox, Position
 from relay.place import PlaceInFeed
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
+
+# Maximum number of records of a key that are read; each costs a row of a query.
+_RECORDS = 10_000
+
+# Maximum clock skew between the database and the hosts, in seconds.
+_SKEW_S = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
     """What was read of a key.
 
     Attributes:
-        partition_key: The key.
         committed: Its last events, in the order of the feed.
         more: Whether the outbox has older ones.
         positions: The relay's positions by name, read after the events.
         records: Its quarantine records, read after the positions.
         judged: Whether these are all of them: without them, nothing is said to be published.
-        deliveries: What the topic knows of its messages.
         published_at: When the relay was seen to pass an event, by id.
         data: The events' data as JSON text, by id.
         parked_since: Since when it is parked.
         partition: The name of its position, where it has no event.
-        problems: What could not be read.
     """
 
     partition_key: str
@@ -45,6 +58,64 @@ class Known:
     parked_since: str | None = None
     partition: str | None = None
     problems: Sequence[Problem] = ()
+
+
+async def read_timeline(
+    outbox: Outbox,
+    items: Items,
+    topic: Topic | None,
+    partition_key: str,
+    limit: int,
+    published_at: Mapping[str, float],
+    *,
+    data: bool,
+) -> Timeline:
+    """The last events of a key; a part that cannot be read is among its problems.
+
+    Args:
+        outbox, items, topic: What is read.
+        partition_key: The key.
+        limit: Maximum number of events, from 1.
+        published_at: When the relay was seen to pass an event, by id.
+        data: Whether to read the events' data.
+    """
+    parts, known = Parts(), Known(partition_key, judged=False, published_at=published_at)
+    # The events before the positions, and these before the quarantine: a record is stored before the position
+    # passes its event.
+    async with parts.reading("outbox"):
+        known.committed, known.more = await outbox.of_key(partition_key, limit)
+    async with parts.reading("positions"):
+        known.positions = {each.name: each for each in await outbox.positions()}
+        known.partition = None if known.committed else await outbox.partition_of(partition_key)
+    async with parts.reading("quarantine"):
+        known.records = await _records(items, known)
+        for marker in await items.of_type(PARKED_TYPE, partition_key):
+            known.parked_since = marker["since"]
+        known.judged = len(known.records) < _RECORDS
+    ids = [event.id for event in known.committed]
+    if topic is not None:
+        async with parts.reading("topic"):
+            set_aside = [each.document_id for each in known.records if each.document_id]
+            known.deliveries = await topic.deliveries(partition_key, [*ids, *set_aside])
+    if data:
+        async with parts.reading("data"):
+            known.data = await outbox.data(partition_key, ids)
+    known.problems = parts.problems
+    if len(known.records) >= _RECORDS:
+        text = (
+            f"Only the first {_RECORDS:,} quarantine records were read; some published events may be shown as not "
+            "yet published."
+        )
+        known.problems = [*known.problems, Problem("quarantine", text)]
+    return timeline(known, limit)
+
+
+async def _records(items: Items, known: Known) -> list[RecordSummary]:
+    since = None
+    if known.more and known.committed:
+        # No event of these was set aside before it was committed.
+        since = datetime.fromtimestamp(known.committed[0].committed_at - _SKEW_S, UTC).isoformat()
+    return await items.summaries(Filter(partition_key=known.partition_key, since=since), _RECORDS)
 
 
 def timeline(known: Known, limit: int) -> Timeline:
@@ -107,16 +178,16 @@ def _tracked(
     position = known.positions.get(event.partition)
     passed = position is not None and position.place is not None and event.place <= position.place
     if record is not None:
-        stage = _stage_of(record_of(record))
+        stage = _stage_of(record)
     else:
         stage = Stage.PUBLISHED if (passed and known.judged) or arrived else Stage.COMMITTED
     return Tracked(
         event.id,
         stage,
         event,
-        published_at=_accepted_at(arrived)
+        published_at=accepted_at(arrived)
         or (known.published_at.get(event.id) if stage is Stage.PUBLISHED else None),
-        quarantined=None if record is None else record_of(record),
+        quarantined=None if record is None else QuarantineRecord.of(record),
         deliveries=arrived,
         data=known.data.get(event.id),
     )
@@ -129,18 +200,20 @@ def _gone(
     found = []
     for identifier, record in records.items():
         if identifier not in there:
-            arrived = tuple(deliveries.get(identifier, ()))
-            shown = record_of(record)
-            tracked = Tracked(identifier, _stage_of(shown), None, quarantined=shown, deliveries=arrived)
+            tracked = Tracked(
+                identifier,
+                _stage_of(record),
+                None,
+                quarantined=QuarantineRecord.of(record),
+                deliveries=tuple(deliveries.get(identifier, ())),
+            )
             at = datetime.fromisoformat(record.quarantined_at).timestamp()
             found.append(_Gone(tracked, record.committed, at))
     for identifier, several in deliveries.items():
         if identifier not in there and identifier not in records:
-            accepted_at = _accepted_at(several)
-            tracked = Tracked(
-                identifier, Stage.PUBLISHED, None, published_at=accepted_at, deliveries=tuple(several)
-            )
-            found.append(_Gone(tracked, None, accepted_at))
+            accepted = accepted_at(several)
+            tracked = Tracked(identifier, Stage.PUBLISHED, None, published_at=accepted, deliveries=tuple(several))
+            found.append(_Gone(tracked, None, accepted))
     return sorted(found, key=lambda gone: gone.at or 0.0)
 
 
@@ -173,9 +246,75 @@ def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
     return found
 
 
-def _accepted_at(deliveries: Sequence[Delivery]) -> float | None:
-    return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
-
-
-def _stage_of(record: QuarantineRecord) -> Stage:
+def _stage_of(record: RecordSummary) -> Stage:
     return Stage.PARKED if record.reason == Reason.KEY_PARKED else Stage.QUARANTINED
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened to an event, or is still to happen.
+
+    Attributes:
+        kind: `committed`, `accepted`, or a value of Stage or Arrival; the page has a class for each.
+        label: What happened, in words.
+        at: When; None where that is not known or not yet.
+        written_at: When, in ISO 8601, as the quarantine record has it.
+        after_s: How long after the step before it; None where either time is not known.
+        where: The subscription.
+        why: A reason and its detail.
+        done: Whether it has happened.
+    """
+
+    kind: str
+    label: str
+    at: float | None = None
+    written_at: str | None = None
+    after_s: float | None = None
+    where: str | None = None
+    why: str | None = None
+    done: bool = True
+
+
+def steps(tracked: Tracked) -> Sequence[Step]:
+    """Every step of an event that the console knows of, from its commit, and the one that it waits for."""
+    found = []
+    committed_at = None
+    if tracked.event is not None:
+        committed_at = tracked.event.committed_at
+        found.append(Step("committed", "Committed", committed_at))
+    if tracked.stage in (Stage.QUARANTINED, Stage.PARKED):
+        record = tracked.quarantined
+        found.append(
+            Step(
+                tracked.stage,
+                tracked.stage.capitalize(),
+                written_at=record.quarantined_at if record else None,
+                why=f"{record.reason}: {record.detail}" if record else None,
+            )
+        )
+    # The broker's own time where a subscription has it.
+    accepted = accepted_at(tracked.deliveries)
+    if accepted is None:
+        accepted = tracked.published_at
+    if tracked.stage is Stage.PUBLISHED or accepted is not None:
+        found.append(Step("accepted", "Accepted", accepted, after_s=_between(committed_at, accepted)))
+    elif tracked.stage is Stage.COMMITTED and not tracked.deliveries:
+        found.append(Step("accepted", "Not yet accepted", done=False))
+    return [*found, *(_arrived(each, accepted) for each in tracked.deliveries)]
+
+
+def _arrived(delivery: Delivery, accepted: float | None) -> Step:
+    tries = f"{delivery.deliveries} deliveries" if delivery.deliveries and delivery.deliveries > 1 else None
+    return Step(
+        delivery.arrival,
+        delivery.arrival.capitalize(),
+        delivery.at,
+        after_s=_between(accepted, delivery.at),
+        where=delivery.subscription,
+        why=", ".join(each for each in (delivery.reason, tries) if each) or None,
+        done=delivery.arrival is not Arrival.WAITING,
+    )
+
+
+def _between(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else max(second - first, 0.0)

@@ -13,7 +13,6 @@ from relay.console.model import (
     DeadLetter,
     DeadLetterGroup,
     Delivery,
-    Finding,
     Partition,
     Problem,
     QuarantineGroup,
@@ -23,6 +22,7 @@ from relay.console.model import (
     Timeline,
     Tracked,
 )
+from relay.findings import Finding, Level
 from relay.outbox import Committed
 from tests.support.console_page import WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, record
@@ -129,7 +129,7 @@ async def test_no_text_of_others_becomes_part_of_the_page(console: ConsolePage, 
     timeline = Timeline(key, events, True, next(texts), next(texts), [Problem(next(texts), next(texts))])
     console.view.timelines[key] = timeline
     await console.view.set(**hostile(console.view.latest, texts))
-    console.checker.findings = [Finding(next(texts), next(texts), next(texts)) for _ in PAYLOADS]
+    console.checker.findings = [Finding(Level.WARNING, next(texts), next(texts)) for _ in PAYLOADS]
 
     page = await console.open(key)
     title = await page.title()

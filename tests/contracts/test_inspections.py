@@ -19,8 +19,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.topic import read_servicebus
-from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
+from relay.cli.topic import ServiceBusFacts, SubscriptionFacts, TopicFacts, read_servicebus
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts, read_cosmos
 from relay.findings import Gap, Why
 from relay.settings import Settings

@@ -15,9 +15,8 @@ from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.console.assembly import open_view
 from relay.console.model import Stage
-from relay.console.observer import Observer
+from relay.console.observer import Observer, open_view
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts

@@ -11,11 +11,10 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from playwright.async_api import Browser, Page, Playwright, expect
 
-from relay.console.access import Loopback
 from relay.console.application import application
-from relay.console.model import Finding
-from relay.console.server import serving
-from relay.console.settings import ConsoleSettings
+from relay.console.pages import ConsoleSettings
+from relay.console.server import loopback, serving
+from relay.findings import Finding
 from tests.support.browser import CHROMIUM
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
@@ -91,7 +90,7 @@ class ConsolePage:
 
 def console_of(view: InMemoryView, checker: Checker) -> web.Application:
     """The console of a view, for this machine."""
-    return application(view, Loopback(), name="domain-events", settings=SHOWN, check=checker)
+    return application(view, loopback, name="domain-events", settings=SHOWN, check=checker)
 
 
 @asynccontextmanager

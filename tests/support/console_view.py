@@ -12,7 +12,6 @@ from relay.console.model import (
     DeadLetter,
     DeadLetterGroup,
     Delivery,
-    Finding,
     Flow,
     Partition,
     QuarantineGroup,
@@ -24,6 +23,7 @@ from relay.console.model import (
     Tracked,
 )
 from relay.errors import ServiceError
+from relay.findings import Finding, Level
 from relay.outbox import Committed
 
 # 2026-02-09 11:30:00 UTC
@@ -216,12 +216,12 @@ def history(key: str = "contact-1") -> Timeline:
 
 
 FINDINGS = [
-    Finding("ok", "the settings are complete and well-formed"),
+    Finding(Level.OK, "the settings are complete and well-formed"),
     Finding(
-        "warning",
+        Level.WARNING,
         "subscription billing: messages expire after 1:00:00, less than 1 day, 0:00:00",
         "raise defaultMessageTimeToLive to P14D",
     ),
-    Finding("ok", "topic domain-events drops duplicates within 1 day"),
-    Finding("ok", "container data: partition key /partitionKey"),
+    Finding(Level.OK, "topic domain-events drops duplicates within 1 day"),
+    Finding(Level.OK, "container data: partition key /partitionKey"),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 from collections import Counter
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.main import parser
 from tests.support.pages import PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
 
 README_WORDS = 700
@@ -112,23 +110,6 @@ def test_a_shell_can_parse_every_block_also_those_that_are_not_run(page: Path) -
                 ["bash", "-n"], input=block.text, capture_output=True, text=True, timeout=20, check=False
             )
             assert (parsed.returncode, parsed.stderr) == (0, ""), block.place
-
-
-def relay_commands(text: str) -> list[list[str]]:
-    """The arguments of each `python -m relay` in a block, without what the shell does with its output."""
-    joined = text.replace("\\\n", " ")
-    found = re.findall(r"python -m relay\b([^|<>#&;)\n]*)", joined)
-    return [shlex.split(arguments) for arguments in found]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_command_line_takes_the_arguments_that_the_pages_give(page: Path) -> None:
-    for block in blocks(page):
-        for words in relay_commands(block.text) if block.language in (SHELL, "console") else []:
-            try:
-                parser().parse_args(words)
-            except SystemExit:
-                pytest.fail(f"{block.place}: python -m relay {shlex.join(words)}")
 
 
 @pytest.mark.parametrize(

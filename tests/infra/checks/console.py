@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from relay.console.access import PlatformAuthentication, access_for
-from relay.console.settings import ConsoleSettings
+from relay.console.pages import ConsoleSettings
+from relay.console.server import access_for, platform_authentication
 from relay.settings import Settings
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError
@@ -79,7 +79,7 @@ def the_console_asks_for_who_is_signed_in(project: Project) -> None:
     words = container["command"]
     ingress = app.at("properties.configuration.ingress")
     assert words[:4] == ["python", "-m", "relay", "console"]
-    assert isinstance(access_for(words[words.index("--host") + 1]), PlatformAuthentication)
+    assert access_for(words[words.index("--host") + 1]) is platform_authentication
     assert int(words[words.index("--port") + 1]) == ingress["targetPort"]
     assert ingress["allowInsecure"] is False
     assert app.at("properties.template.scale.maxReplicas") == 1

@@ -140,6 +140,26 @@ def every_setting_is_documented_with_the_default_that_is_deployed(project: Proje
 
 
 @check
+def every_parameter_is_described(project: Project) -> None:
+    """Where it is declared, unless it is named after a setting, whose meaning docs/settings.md has."""
+    settings = {name.replace("_", "").lower() for name in known_settings(app_settings(project.trial))}
+    for file in ("main.bicep", "sql.bicep", "console.bicep"):
+        parameters = [each for each in project.declarations(file).values() if each.kind == "param"]
+        assert parameters, file
+        for each in parameters:
+            assert "description" in each.decorators or each.name.lower() in settings, f"{file}: {each.name}"
+
+
+@check
+def every_parameter_on_a_page_exists(project: Project) -> None:
+    declared = "\n".join(project.files.values())
+    for page in ("docs/deployment.md", "docs/runbook.md", "docs/console.md", "infra/README.md"):
+        text = (project.root / page).read_text(encoding="utf-8")
+        for name in re.findall(r"`(?:param )?([a-z]+(?:[A-Z][a-z]*)+)(?: ?= ?[^`]*)?`", text):
+            assert re.search(rf"\b{name}\b", declared), f"{page}: {name}"
+
+
+@check
 def outputs_are_valid_settings_of_the_relay(project: Project) -> None:
     for deployment in project.both:
         outputs, settings = deployment.outputs, app_settings(deployment)
@@ -200,8 +220,6 @@ def the_documentation_registers_every_resource_provider(project: Project) -> Non
 
     # Microsoft.App runs Flex Consumption apps without a resource of its own. Authorization is always registered.
     assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
-    readme = (project.infra / "README.md").read_text(encoding="utf-8")
-    assert readme.count("deployment.md#register-the-resource-providers") == 2
 
 
 @check

@@ -18,8 +18,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.cli.topic import read_servicebus
-from relay.cli.topic_facts import SubscriptionFacts, TopicFacts
+from relay.cli.topic import SubscriptionFacts, TopicFacts, read_servicebus
 from relay.clients import administration_address
 from relay.cosmos.inspection import ContainerFacts, LockFacts, read_cosmos
 from relay.cosmos.scan import scan

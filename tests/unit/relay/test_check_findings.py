@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 
 from relay.cli.check import exit_code
-from relay.cli.results import ExitCode
-from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts, TopicFacts
-from relay.cli.topic_findings import Requirements, check_servicebus
+from relay.cli.terminal import ExitCode
+from relay.cli.topic import Requirements, ServiceBusFacts, SubscriptionFacts, TopicFacts, check_servicebus
 from relay.clients import Connection, Identity, administration_connection
 from relay.cosmos.check import check_cosmos
 from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts

@@ -12,10 +12,10 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.console.access import Access, Loopback, PlatformAuthentication, access_for
 from relay.console.application import PAGES, application
-from relay.console.extension import Extension, Slot
-from relay.console.model import Finding
+from relay.console.pages import Extension, Slot
+from relay.console.server import Access, access_for, loopback, platform_authentication
+from relay.findings import Finding
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 Client = TestClient[web.Request, web.Application]
@@ -41,14 +41,14 @@ async def client_of(access: Access, *extensions: Extension) -> AsyncIterator[Cli
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def own() -> AsyncIterator[Client]:
     """A client of a console for this machine alone."""
-    async with client_of(Loopback()) as client:
+    async with client_of(loopback) as client:
         yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def public() -> AsyncIterator[Client]:
     """A client of a console behind the platform's authentication."""
-    async with client_of(PlatformAuthentication()) as client:
+    async with client_of(platform_authentication) as client:
         yield client
 
 
@@ -65,7 +65,7 @@ async def extended(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cl
 
     blocks = {Slot.TOP: "send.html", Slot.SUBSCRIPTION: "peek.html"}
     local = Extension("local", folder, blocks, [web.post("/send", send)], static=folder)
-    async with client_of(Loopback(), local) as client:
+    async with client_of(loopback, local) as client:
         yield client
 
 
@@ -120,19 +120,19 @@ async def test_elsewhere_only_who_is_signed_in_sees_anything(public: Client, hea
 @pytest.mark.parametrize(
     ("host", "wanted"),
     [
-        ("127.0.0.1", Loopback),
-        ("127.0.0.2", Loopback),
-        ("localhost", Loopback),
-        ("::1", Loopback),
-        ("0.0.0.0", PlatformAuthentication),
-        ("::", PlatformAuthentication),
-        ("10.1.2.3", PlatformAuthentication),
-        ("console.internal", PlatformAuthentication),
-        ("", PlatformAuthentication),
+        ("127.0.0.1", loopback),
+        ("127.0.0.2", loopback),
+        ("localhost", loopback),
+        ("::1", loopback),
+        ("0.0.0.0", platform_authentication),
+        ("::", platform_authentication),
+        ("10.1.2.3", platform_authentication),
+        ("console.internal", platform_authentication),
+        ("", platform_authentication),
     ],
 )
-async def test_the_address_alone_decides_who_may_see_it(host: str, wanted: type) -> None:
-    assert type(access_for(host)) is wanted
+async def test_the_address_alone_decides_who_may_see_it(host: str, wanted: Access) -> None:
+    assert access_for(host) is wanted
 
 
 async def test_it_only_reads(own: Client) -> None:

@@ -15,7 +15,7 @@ from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Sta
 from relay.console.observer import Observer
 from relay.console.ports import Attempt
 from relay.errors import StoreError
-from relay.quarantine.holds import marker
+from relay.holds import marker
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -107,7 +107,8 @@ async def test_what_was_passed_is_not_counted_before_quarantine_could_be_read(re
 async def test_a_quarantine_of_many_pages_is_read_to_its_end_before_anything_is_counted(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.console.quarantined._PAGE", 100)
+    monkeypatch.setattr("relay.console.backlog._PAGE", 100)
+    monkeypatch.setattr("relay.console.counts._RECORDS", 100)
     for number in range(450):
         relayed.quarantine(f"old-{number}", quarantinedAt="2026-01-01T00:00:00.000000+00:00")
     relayed.outbox.commit("a")
@@ -147,6 +148,21 @@ async def test_an_event_that_comes_again_is_not_counted_again(relayed: Deploymen
     relayed.outbox.pass_all()
     await relayed.observer.look()
     relayed.outbox.committed.append(replace(first, place=(9, 0)))
+    flow = (await relayed.observer.look()).flow
+
+    assert (flow.committed, flow.waiting, flow.published) == (1, 0, 1)
+
+
+async def test_an_event_that_comes_again_while_quarantine_cannot_be_read_is_not_counted_again(
+    relayed: Deployment,
+) -> None:
+    first = relayed.outbox.commit("a")
+    relayed.outbox.pass_all()
+    relayed.items.answers = [StoreError("no route to the store")] * 2
+    await relayed.observer.look()
+
+    relayed.outbox.committed.append(replace(first, place=(7, 0)))
+    relayed.outbox.pass_all()
     flow = (await relayed.observer.look()).flow
 
     assert (flow.committed, flow.waiting, flow.published) == (1, 0, 1)
@@ -373,7 +389,7 @@ async def test_a_snapshot_is_new_only_where_something_has_changed(relayed: Deplo
 async def test_no_further_events_are_read_while_too_many_wait(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.console.follower._HELD", 1500)
+    monkeypatch.setattr("relay.console.progress._HELD", 1500)
     for number in range(4000):
         relayed.outbox.commit(str(number))
 

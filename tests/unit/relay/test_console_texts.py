@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from relay.console import formats
-from relay.console.commands import Commands
-from relay.console.headline import Level, headline
+from relay.console import texts
 from relay.console.model import Arrival, Delivery, Flow, Partition, Problem, Snapshot, Stage, Subscription, Tracked
-from relay.console.settings import ConsoleSettings
-from relay.console.steps import steps
+from relay.console.pages import ConsoleSettings
+from relay.console.texts import Commands, Level, headline
+from relay.console.timeline import steps
 from relay.errors import SettingsError
 from tests.support.console_view import NOON, TRACE, busy, committed, delivered, record, tracked
 
@@ -37,7 +36,7 @@ from tests.support.console_view import NOON, TRACE, busy, committed, delivered, 
     ],
 )
 def test_spans_are_written_in_their_largest_units(seconds: float | None, text: str) -> None:
-    assert formats.span(seconds).replace("\u202f", " ") == text
+    assert texts.span(seconds).replace("\u202f", " ") == text
 
 
 @pytest.mark.parametrize(
@@ -53,15 +52,15 @@ def test_spans_are_written_in_their_largest_units(seconds: float | None, text: s
     ],
 )
 def test_rates_are_written_as_precisely_as_they_can_be_read(per_second: float | None, text: str) -> None:
-    assert formats.rate(per_second).replace("\u202f", " ") == text
+    assert texts.rate(per_second).replace("\u202f", " ") == text
 
 
 def test_times_are_written_in_utc() -> None:
-    assert formats.clock(NOON) == "11:30:00"
-    assert formats.clock(NOON + 0.0361) == "11:30:00.036"
-    assert formats.date(NOON) == "2026-02-09"
-    assert formats.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
-    assert formats.written("<yesterday>\n") == "<yesterday>\\x0a"
+    assert texts.clock(NOON) == "11:30:00"
+    assert texts.clock(NOON + 0.0361) == "11:30:00.036"
+    assert texts.date(NOON) == "2026-02-09"
+    assert texts.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
+    assert texts.written("<yesterday>\n") == "<yesterday>\\x0a"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_times_are_written_in_utc() -> None:
     ],
 )
 def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
-    word = formats.shell_word(text)
+    word = texts.shell_word(text)
 
     bash = shutil.which("bash")
     if bash is None:
@@ -93,7 +92,7 @@ def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
-    assert Commands().show_record(record(1, id="3f1c")) == "python -m relay quarantine show 3f1c"
+    assert Commands().release_record(record(1, id="3f1c")) == "python -m relay quarantine release 3f1c"
     assert Commands("--source sql").release_record(record(1, id="-3f1c")) == (
         "python -m relay quarantine release --source sql -- -3f1c"
     )
@@ -116,7 +115,7 @@ def test_commands_name_the_outbox_where_there_are_two() -> None:
 def test_only_a_trace_of_w3c_becomes_a_link(
     traceparent: str | None, template: str | None, address: str | None
 ) -> None:
-    assert formats.trace_address(traceparent, template) == address
+    assert ConsoleSettings(template).trace_address(traceparent) == address
 
 
 CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5))

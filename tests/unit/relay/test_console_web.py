@@ -13,14 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.console.access import Loopback
-from relay.console.application import application
-from relay.console.checks import Checks
-from relay.console.model import Finding, Stage, Timeline
-from relay.console.server import serving
-from relay.console.settings import ConsoleSettings
+from relay.console.application import Checks, application
+from relay.console.model import Stage, Timeline
+from relay.console.pages import ConsoleSettings
+from relay.console.server import loopback, serving
 from relay.console.stream import message
 from relay.errors import UsageError
+from relay.findings import Finding
 from tests.support.console_view import FINDINGS, InMemoryView, busy, committed, delivered, history, tracked
 
 Client = TestClient[web.Request, web.Application]
@@ -33,7 +32,7 @@ def view() -> InMemoryView:
 
 @pytest.fixture
 async def client(view: InMemoryView) -> AsyncIterator[Client]:
-    async with TestClient(TestServer(application(view, Loopback()))) as started:
+    async with TestClient(TestServer(application(view, loopback))) as started:
         yield started
 
 
@@ -99,7 +98,7 @@ async def test_an_outbox_that_cannot_be_read_is_named_in_the_timeline(client: Cl
 
 @pytest.mark.parametrize("shown", [False, True])
 async def test_the_data_of_events_is_shown_only_where_it_is_asked_for(view: InMemoryView, shown: bool) -> None:
-    app = application(view, Loopback(), settings=ConsoleSettings(show_data=shown))
+    app = application(view, loopback, settings=ConsoleSettings(show_data=shown))
     async with TestClient(TestServer(app)) as client:
         page = await (await client.get("/key?key=contact-1")).text()
         document = await (await client.get("/timeline.json?key=contact-1")).text()
@@ -163,7 +162,7 @@ def test_a_text_cannot_begin_a_message_of_its_own() -> None:
 
 async def test_it_ends_at_once_with_its_streams_open(view: InMemoryView) -> None:
     async with aiohttp.ClientSession() as session:
-        async with serving(application(view, Loopback()), "127.0.0.1", 0) as address:
+        async with serving(application(view, loopback), "127.0.0.1", 0) as address:
             responses = [
                 await session.get(address + path) for path in ("stream", "stream?key=contact-1", "events.json")
             ]
@@ -179,10 +178,10 @@ async def test_it_ends_at_once_with_its_streams_open(view: InMemoryView) -> None
 
 
 async def test_a_port_that_is_in_use_is_named_with_the_remedy(view: InMemoryView) -> None:
-    async with serving(application(view, Loopback()), "127.0.0.1", 0) as address:
+    async with serving(application(view, loopback), "127.0.0.1", 0) as address:
         port = int(address.rstrip("/").rpartition(":")[2])
         with pytest.raises(UsageError, match=rf"port {port} of 127.0.0.1 is in use: .*--port 0"):
-            async with serving(application(view, Loopback()), "127.0.0.1", port):
+            async with serving(application(view, loopback), "127.0.0.1", port):
                 pass
 
 
@@ -203,7 +202,7 @@ async def test_who_asks_for_a_check_together_gets_one(view: InMemoryView) -> Non
 
     assert runs == 1
     assert all(each is results[0] for each in results)
-    assert [each.severity for each in results[0].findings] == ["warning", "ok", "ok", "ok"]
+    assert [each.level for each in results[0].findings] == ["warning", "ok", "ok", "ok"]
 
 
 async def test_a_check_is_run_again_after_its_pause(view: InMemoryView) -> None:
@@ -247,7 +246,7 @@ async def test_the_check_without_scripts_is_a_page(view: InMemoryView) -> None:
     async def check() -> Sequence[Finding]:
         return FINDINGS
 
-    async with TestClient(TestServer(application(view, Loopback(), check=check))) as client:
+    async with TestClient(TestServer(application(view, loopback, check=check))) as client:
         page = await (await client.get("/check")).text()
 
     assert page.startswith("<!doctype html>")
@@ -258,7 +257,7 @@ async def test_an_empty_relay_has_a_page(view: InMemoryView) -> None:
     names = ("partitions", "subscriptions", "quarantine", "dead_letters", "recent")
     changes: dict[str, Any] = dict.fromkeys(names, ())
     empty = InMemoryView(replace(view.latest, number=0, **changes), [Timeline("k", [])])
-    async with TestClient(TestServer(application(empty, Loopback()))) as client:
+    async with TestClient(TestServer(application(empty, loopback))) as client:
         page = await (await client.get("/key?key=k")).text()
 
     assert "The outbox is being read." in page

@@ -1,0 +1,204 @@
+"""The pages name what exists: settings and defaults, commands, options, log lines; a figure has one page."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import bench.__main__
+import changefeed.cli
+import local.__main__
+import outbox_emulators.__main__
+import relay.cli.main
+from relay.settings import Settings
+from tests.support.pages import PAGES, ROOT, SHELL, blocks
+from tests.unit.test_documentation import prose
+
+REQUIRED = {"COSMOS": "AccountEndpoint=https://x;AccountKey=eA==;", "SERVICEBUS__fullyQualifiedNamespace": "x.y"}
+OF_AN_SQL_OUTBOX = {"SQL": "postgresql://user@host/database"}
+
+# Names that look like settings of the relay and are none.
+OTHER_NAMES = {
+    "COSMOS_HTTP_CONNECTION_WITHOUT_TLS_ALLOWED": "the Java SDK reads it",
+    "LOCAL_SERVICEBUS_ADMIN": "the stack's env file has it for curl",
+    "RELAY_IDENTITY": "an output of sql.bicep",
+    "RELAY_SENDER": "an example of a misspelt name",
+    "SERVICEBUS_ADMIN": "the administration port of an emulator",
+    "SERVICEBUS_SUBSCRIPTION": "the sample's consumer reads it",
+    "SQL_ASCII": "an encoding of PostgreSQL",
+}
+OTHER_OPTIONS = {
+    "--directory": "the sample's consumer",
+    "--emulators-seed": "the pytest plugin of outbox-emulators",
+    "--publish": "docker",
+    "--spec": "pipx",
+    "--ttl": "az",
+}
+
+
+def page(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def settings_of(path: str) -> dict[str, str]:
+    """The names in the first column of a page's tables, with the second, which is a setting's default or empty."""
+    rows = re.findall(r"^\| (`[^|]+`) \| ?`?([^|`]*)", page(path), re.MULTILINE)
+    return {name: default.strip() for names, default in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_documented_defaults_are_those_of_the_code() -> None:
+    bare = REQUIRED | OF_AN_SQL_OUTBOX
+    by_default = Settings.from_environment(bare)
+
+    for name, default in settings_of("docs/settings.md").items():
+        if default:
+            assert Settings.from_environment(bare | {name: default}) == by_default, name
+
+
+def test_every_setting_on_a_page_is_in_a_table_of_settings() -> None:
+    tables = ("docs/settings.md", "docs/console.md", "docs/local-stack.md")
+    listed = {name for table in tables for name in settings_of(table)}
+    named = {
+        name
+        for each in PAGES
+        for name in re.findall(
+            r"\b(?:RELAY|COSMOS|SERVICEBUS|SQL|CONSOLE|LOCAL|OUTBOX_RELAY)_[A-Z][A-Z_]*", each.read_text("utf-8")
+        )
+    }
+
+    assert named - listed == set(OTHER_NAMES)
+
+
+def test_every_page_owns_its_claims_and_names_what_holds_it_to_the_code() -> None:
+    [table] = re.findall(r"^### Which page owns what\n(.*?)^#", page("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    owners = [ROOT / name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    tests = [ROOT / name for row in rows for name in re.findall(r"`([^`]+)`", row[2])]
+
+    assert len(owners) == len(set(owners))
+    assert [each for each in PAGES if not {each, each.parent} & set(owners)] == []
+    assert [str(path) for path in owners + tests if not path.exists()] == []
+
+
+def test_every_path_on_a_page_exists() -> None:
+    folders = "bench|changefeed|docs|emulators|inbox|infra|local|outbox|relay|samples|tests"
+    for path in PAGES:
+        for named in re.findall(rf"`((?:{folders})/[\w./-]*)`", prose(path.read_text(encoding="utf-8"))):
+            assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
+
+
+def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    chosen = parser.add_subparsers(dest="command", required=True)
+    for name, (module, _) in commands.items():
+        importlib.import_module(module).add_arguments(chosen.add_parser(name))
+    return parser
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each `python -m …` of the pages."""
+    return {
+        "relay": relay.cli.main.parser(),
+        "local": with_subcommands(local.__main__._COMMANDS),
+        "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
+        "changefeed": changefeed.cli._parser(),
+        "bench": bench.__main__.parser(),
+    }
+
+
+def commands(text: str, programs: Mapping[str, argparse.ArgumentParser]) -> Iterator[tuple[str, list[str]]]:
+    """Each of the programs with its arguments, without what the shell does with its output."""
+    joined = re.sub(r"\\\n|…", " ", re.sub(r"\$\([^)]*\)", "x", text))
+    arguments = r"""((?:"[^"]*"|'[^']*'|[^|<>#&;)\n"'])*)"""
+    for name, given in re.findall(rf"python -m ({'|'.join(programs)})\b(?!\.){arguments}", joined):
+        yield name, shlex.split(given.replace("\\", "/"))
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    """All options of a parser and of its subcommands."""
+    found = set(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= {option for each in action.choices.values() for option in options(each)}
+    return found
+
+
+def within(parser: argparse.ArgumentParser, words: list[str]) -> argparse.ArgumentParser:
+    """The parser of the subcommand that these words begin with."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and words and words[0] in action.choices:
+            return within(action.choices[words[0]], words[1:])
+    return parser
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_in_a_block_parses(path: Path, programs: dict[str, argparse.ArgumentParser]) -> None:
+    for block in blocks(path):
+        for name, words in commands(block.text, programs) if block.language in (SHELL, "console") else []:
+            try:
+                programs[name].parse_args(words)
+            except SystemExit:
+                pytest.fail(f"{block.place}: python -m {name} {shlex.join(words)}")
+
+
+def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argparse.ArgumentParser]) -> None:
+    known = set().union(OTHER_OPTIONS, *map(options, programs.values()))
+    for path in PAGES:
+        for code in re.findall(r"`([^`]+)`", prose(path.read_text(encoding="utf-8"))):
+            text = " ".join(code.split())
+            if option := re.match(r"--[a-z][a-z-]*", text):
+                assert option[0] in known, f"{path.name}: {text}"
+            for name, words in commands(text, programs):
+                subcommand = within(programs[name], words)
+                named = {word.partition("=")[0] for word in words if word.startswith("--")}
+                assert named <= options(subcommand), f"{path.name}: {text}"
+                if words and not words[0].startswith("-") and name != "bench":
+                    assert subcommand is not programs[name], f"{path.name}: {text}"
+
+
+def test_every_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", page("Makefile"), re.MULTILINE))
+    named = {
+        target
+        for path in PAGES
+        for target in re.findall(r"(?:`|^(?:\w+=\S+ )*)make ([a-z][a-z-]*)", path.read_text("utf-8"), re.MULTILINE)
+    }
+
+    assert named
+    assert named - targets == set()
+
+
+def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
+    written = {
+        action
+        for source in (ROOT / "relay").rglob("*.py")
+        for action in re.findall(r'"(relay_[a-z]+(?:_[a-z]+)*)\b', source.read_text(encoding="utf-8"))
+    }
+    documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md")))
+
+    assert documented == written
+
+
+def test_a_figure_of_the_benchmarks_is_on_one_page() -> None:
+    def figures(text: str) -> set[tuple[str, str]]:
+        found = re.findall(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?) ?(\u00d7|ms|µs|rows/s|events/s|%)(?!\w)", text)
+        # Round numbers are settings.
+        return {(number, unit) for number, unit in found if len(re.sub(r"[.,]|^0\.0*|0+$", "", number)) >= 3}
+
+    measured = figures(page("docs/benchmarks.md"))
+    # The README's headlines are written by the same command.
+    others = {
+        path: re.sub(r"<!-- headlines -->.*?<!-- end -->", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for path in PAGES
+        if path.name != "benchmarks.md"
+    }
+
+    assert len(measured) > 20
+    assert {path.name: both for path, text in others.items() if (both := figures(text) & measured)} == {}
