@@ -18,7 +18,7 @@ from relay.cli.terminal import Result, Terminal
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.outbox import Outbox
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100

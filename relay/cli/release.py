@@ -13,7 +13,7 @@ from relay.cli.successors import Successors
 from relay.cli.terminal import ExitCode, Progress, Result
 from relay.events import Event, EventName
 from relay.outbox import Outbox
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
 CHUNK = 50

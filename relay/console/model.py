@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from relay.findings import Finding
 from relay.outbox import Committed
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 EXAMPLES = 10
 """Maximum number of records or messages shown of one reason."""
