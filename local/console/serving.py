@@ -13,7 +13,7 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.cli.console_check import check_of
+from relay.cli.console import check_of
 from relay.clients import ADMIN_VARIABLE
 from relay.console.application import application
 from relay.console.observer import Observer, observer_of

@@ -1,12 +1,25 @@
-"""The parser of the commands, and the types of their arguments, which say what is wrong with a value."""
+"""What the commands take: options, the types of their values, env files, and the choice of one outbox."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from relay.cli.terminal import EXIT_CODES, Result, Terminal
+from relay.errors import UsageError
+from relay.settings import Settings
+
 T = TypeVar("T")
+
+Run = Callable[[argparse.Namespace, Mapping[str, str], Terminal], Awaitable[Result]]
+"""A command: its arguments, the environment with the env files, and the terminal. It raises RelayError."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Parser(argparse.ArgumentParser):
@@ -15,6 +28,82 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.register("type", int, whole_number)
+
+
+class Commands:
+    """The commands of a parser. The arguments of each have its `run`, and its name as `command`."""
+
+    def __init__(self, parser: argparse.ArgumentParser, prefix: str = "") -> None:
+        self._added = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+        self._prefix = prefix
+
+    def group(self, name: str, summary: str, examples: str) -> Commands:
+        """Add a command that has commands of its own."""
+        return Commands(self._parser(name, summary, examples), f"{name} ")
+
+    def add(self, name: str, summary: str, examples: str, run: Run) -> Parser:
+        """Add a command; returns the parser of its options."""
+        parser = self._parser(name, summary, examples)
+        _add_common(parser)
+        parser.set_defaults(run=run, command=f"{self._prefix}{name}")
+        return parser
+
+    def _parser(self, name: str, summary: str, examples: str) -> Parser:
+        return self._added.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"{examples}\n\n{EXIT_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+
+def _add_common(parser: Parser) -> None:
+    parser.add_argument(
+        "--env-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="read settings from this file of NAME=value lines; the file takes precedence over the environment, "
+        "and a later file over an earlier one",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the log of the relay and of the SDKs on standard error"
+    )
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add `--source`."""
+    parser.add_argument(
+        "--source",
+        type=_source,
+        metavar="cosmos|sql",
+        help="which outbox; needed where both COSMOS and SQL are set",
+    )
+
+
+def _source(text: str) -> str:
+    if text not in ("cosmos", "sql"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an outbox: write cosmos or sql")
+    return text
+
+
+def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
+    """The settings with one outbox alone: the one that `--source` names, or the only one.
+
+    Raises:
+        UsageError: The wanted one is not set, or both are set and none is wanted.
+    """
+    present = {"cosmos": settings.cosmos is not None, "sql": settings.sql is not None}
+    if wanted is None and all(present.values()):
+        raise UsageError("COSMOS and SQL are both set: add --source cosmos or --source sql")
+    if wanted is not None and not present[wanted]:
+        raise UsageError(f"--source {wanted}: {wanted.upper()} is not set")
+    if wanted is None:
+        return settings
+    return replace(settings, sql=None) if wanted == "cosmos" else replace(settings, cosmos=None)
 
 
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -41,3 +130,54 @@ def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
     return int(text)
+
+
+def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
+    """`environment` with the values of env files, which take precedence, a later file over an earlier one.
+
+    Raises:
+        UsageError: A file cannot be read, or a line is not an assignment.
+    """
+    merged = dict(environment)
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--env-file {file} cannot be read: {error}") from error
+        merged |= parse_env_file(text, str(file))
+    return merged
+
+
+def parse_env_file(text: str, name: str) -> dict[str, str]:
+    """The assignments of an env file: `NAME=value` or `export NAME='value'`, one per line; `#` starts a comment.
+
+    Quotes and backslashes have their meaning in a POSIX shell. Nothing is expanded: a `$` stays a `$`.
+
+    Raises:
+        UsageError: A line is not an assignment. The message has its number, but not its text, which may be secret.
+    """
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            values |= _assignment(line)
+        except ValueError as error:
+            raise UsageError(f"{name}, line {number}: {error}") from error
+    return values
+
+
+def _assignment(line: str) -> dict[str, str]:
+    if line.lstrip().startswith("#"):
+        return {}
+    words = shlex.shlex(line, posix=True)
+    words.whitespace_split = True
+    words.commenters = ""  # for shlex a # within a word starts a comment, for a shell it does not
+    word = words.get_token()
+    if word == "export":
+        word = words.get_token()
+    if not word:
+        return {}
+    variable, equals, value = word.partition("=")
+    rest = str(words.instream.readline()).strip()
+    if not equals or not _NAME.fullmatch(variable) or (rest and not rest.startswith("#")):
+        raise ValueError("write NAME=value, with quotes around a value with spaces")
+    return {variable: value}

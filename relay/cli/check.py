@@ -10,16 +10,18 @@ from datetime import timedelta
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import reported
-from relay.cli.results import ExitCode, Result
-from relay.cli.topic import read_servicebus
-from relay.cli.topic_findings import Requirements, check_servicebus
+from relay.cli.arguments import Commands, reported
+from relay.cli.terminal import ExitCode, Result, Terminal
+from relay.cli.topic import Requirements, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
 from relay.findings import Finding, Level, Scan
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 from relay.times import parse_duration
+
+_MIN_WINDOW = timedelta(minutes=10)
+_MIN_TTL = timedelta(days=1)
 
 EXAMPLES = """\
 examples:
@@ -45,19 +47,20 @@ quarantine.
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `check`."""
+def add_to(commands: Commands) -> None:
+    """Add the command and its options."""
+    parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
     parser.add_argument(
         "--min-window",
         type=reported(parse_duration),
-        default=timedelta(minutes=10),
+        default=_MIN_WINDOW,
         metavar="DURATION",
         help="the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds (default: PT10M)",
     )
     parser.add_argument(
         "--min-ttl",
         type=reported(parse_duration),
-        default=timedelta(days=1),
+        default=_MIN_TTL,
         metavar="DURATION",
         help="warn where messages live for less than this (default: P1D)",
     )
@@ -77,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     """Check the settings and, if they are valid, the resources that they name.
 
     Raises:
@@ -86,28 +89,50 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     try:
         settings = Settings.from_environment(environment)
     except SettingsError as error:
-        findings = [Finding(Level.ERROR, problem) for problem in error.problems]
-        return _result(ExitCode.USAGE, findings)
-    administration = administration_address(arguments.servicebus_admin, environment)
-    required = Requirements(
+        return _result(ExitCode.USAGE, settings_findings(error))
+    found = await findings(
+        settings,
+        environment,
         min_window=arguments.min_window,
-        configured_window=timedelta(seconds=settings.duplicate_window_s),
         min_ttl=arguments.min_ttl,
-    )
-    # All at once: each service may take its time to answer, or not to.
-    outboxes, servicebus = await asyncio.gather(
-        assembly.check_outboxes(settings), read_servicebus(settings, administration)
+        administration=arguments.servicebus_admin,
     )
     scans = await assembly.scan_outboxes(settings) if arguments.scan else []
-    findings = [
+    found += [finding for scan in scans for finding in scan.findings]
+    code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
+    return _result(code, found, scans)
+
+
+async def findings(
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    min_window: timedelta = _MIN_WINDOW,
+    min_ttl: timedelta = _MIN_TTL,
+    administration: str | None = None,
+) -> list[Finding]:
+    """What `check` finds with these settings, without a scan; the arguments are those of its options.
+
+    Raises:
+        UsageError: `administration` is no address.
+    """
+    address = administration_address(administration, environment)
+    # All at once: each service may take its time to answer, or not to.
+    outboxes, servicebus = await asyncio.gather(
+        assembly.check_outboxes(settings), read_servicebus(settings, address)
+    )
+    required = Requirements(min_window, timedelta(seconds=settings.duplicate_window_s), min_ttl)
+    return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
         *outboxes,
         *check_servicebus(servicebus, settings.servicebus_topic, required),
-        *(finding for scan in scans for finding in scan.findings),
     ]
-    code = exit_code(findings, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return _result(code, findings, scans)
+
+
+def settings_findings(error: SettingsError) -> list[Finding]:
+    """What `check` finds where the settings are wrong."""
+    return [Finding(Level.ERROR, problem) for problem in error.problems]
 
 
 def _senders(settings: Settings) -> Finding:
@@ -122,30 +147,30 @@ def _senders(settings: Settings) -> Finding:
     return Finding(Level.OK, "events are sent over one connection")
 
 
-def exit_code(findings: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
+def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
     """The exit code for these findings."""
-    if any(finding.unavailable for finding in findings):
+    if any(finding.unavailable for finding in found):
         return ExitCode.SERVICE
     counted = {Level.ERROR}
     if strict:
         counted.add(Level.WARNING)
     if not allow_unknown:
         counted.add(Level.UNKNOWN)
-    return ExitCode.FINDINGS if any(finding.level in counted for finding in findings) else ExitCode.OK
+    return ExitCode.FINDINGS if any(finding.level in counted for finding in found) else ExitCode.OK
 
 
-def _result(code: ExitCode, findings: list[Finding], scans: Sequence[Scan] = ()) -> Result:
-    counts = Counter(finding.level for finding in findings)
-    lines = [line for finding in findings for line in _lines(finding)]
+def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) -> Result:
+    counts = Counter(finding.level for finding in found)
+    lines = [line for finding in found for line in _lines(finding)]
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
     data: dict[str, Any] = {
         "counts": {str(level): counts[level] for level in Level},
         "findings": [
-            {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in findings
+            {"level": str(finding.level), "what": finding.what, "remedy": finding.remedy} for finding in found
         ],
     }
     for scan in scans:
-        data |= scan.data()
+        data |= scan.data
     return Result(code, data, lines)
 
 

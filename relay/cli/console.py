@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from relay.cli.console_check import check_of
-from relay.cli.results import ExitCode, Result
-from relay.cli.sources import add_source_argument, choose_source, for_source
-from relay.cli.stopping import on_signals
-from relay.errors import UsageError
+from relay.cli import check
+from relay.cli.arguments import Commands, add_source, with_one_outbox
+from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
+from relay.console.ports import Check
+from relay.errors import SettingsError, UsageError
+from relay.findings import Finding
 from relay.settings import Settings
 
 _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
@@ -33,9 +34,10 @@ the authentication of Azure Container Apps or App Service; there is no option to
 SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `console`."""
-    add_source_argument(parser)
+def add_to(commands: Commands) -> None:
+    """Add the command and its options."""
+    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run)
+    add_source(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str]) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     """Serve the page until SIGINT or SIGTERM.
 
     Raises:
@@ -58,6 +60,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
         UsageError: Jinja2 is missing, nothing can listen on the address, or both outboxes are set and none is
             chosen.
     """
+    settings = Settings.from_environment(environment)
     if find_spec("jinja2") is None:
         raise UsageError(
             f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
@@ -68,15 +71,14 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
     from relay.console.observer import observer_of
     from relay.console.pages import ConsoleSettings
     from relay.console.server import access_for, loopback, serving
-    from relay.console.texts import Commands
+    from relay.console.texts import Commands as PageCommands
 
     shown = ConsoleSettings.from_environment(environment)
     access = access_for(arguments.host)
-    stop = on_signals()
-    source = choose_source(settings, arguments.source)
-    commands = Commands(f"--source {source}" if settings.cosmos and settings.sql else "")
-    chosen, from_beginning = for_source(settings, source), arguments.begin == "beginning"
-    async with observer_of(chosen, environment, from_beginning=from_beginning) as view:
+    stop = stop_signal()
+    chosen = with_one_outbox(settings, arguments.source)
+    commands = PageCommands(f"--source {arguments.source}" if settings.cosmos and settings.sql else "")
+    async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
         app = application(
             view,
             access,
@@ -91,6 +93,18 @@ async def run(arguments: argparse.Namespace, settings: Settings, environment: Ma
                 print("It answers only requests that the platform has authenticated.", file=sys.stderr)
             await stop.wait()
     return Result(ExitCode.OK, {"address": address}, ["Stopped."])
+
+
+def check_of(environment: Mapping[str, str]) -> Check:
+    """`python -m relay check` with these settings and without options, for the page."""
+
+    async def findings() -> Sequence[Finding]:
+        try:
+            return await check.findings(Settings.from_environment(environment), environment)
+        except SettingsError as error:
+            return check.settings_findings(error)
+
+    return findings
 
 
 def _port(text: str) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from relay.cli.holdings import Order
 from relay.cli.listing import SHORT_ORDER, missing_line, order_line, record_line
 from relay.cli.records import Records
-from relay.cli.results import ExitCode, Result
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.errors import UsageError
-from relay.quarantine.holds import ORDER_PREFIX
-from relay.quarantine.summaries import RecordSummary
+from relay.holds import ORDER_PREFIX
+from relay.quarantine.items import RecordSummary
 
 _LISTED_WHEN_ASKING = 10
 

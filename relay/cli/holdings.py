@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from relay import holds
 from relay.errors import ServiceError, StoreError
-from relay.quarantine import holds
-from relay.quarantine.items import Create, Delete, Item, ItemChanged, ItemExists, ItemNotFound, Items, Stored
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import (
+    Create,
+    Delete,
+    Filter,
+    Item,
+    ItemChanged,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    Stored,
+)
 
 
 @dataclass(frozen=True, slots=True)

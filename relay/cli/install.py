@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from relay import assembly
-from relay.cli.results import ExitCode, Result
+from relay.cli.arguments import Commands
+from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.settings import Settings
 
 EXAMPLES = """\
@@ -20,8 +22,9 @@ unlike every other command.
 --create-table also creates the event table, with the columns that docs/sql.md describes."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `install`."""
+def add_to(commands: Commands) -> None:
+    """Add the command and its options."""
+    parser = commands.add("install", "create what the relay needs in an SQL database", EXAMPLES, run)
     parser.add_argument(
         "--create-table", action="store_true", help="also create the event table, if there is none"
     )
@@ -40,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-notify", action="store_true", help="readers poll (default)")
 
 
-async def run(arguments: argparse.Namespace, settings: Settings) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     """Make what is missing.
 
     Raises:
@@ -48,7 +51,7 @@ async def run(arguments: argparse.Namespace, settings: Settings) -> Result:
         ServiceError: The database cannot be reached, or refuses.
     """
     done = await assembly.install(
-        settings,
+        Settings.from_environment(environment),
         keep=arguments.keep,
         create_table=arguments.create_table,
         roles=not arguments.no_roles,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from relay.cli.columns import table
 from relay.cli.holdings import Order, Parked
 from relay.cli.records import SHORT_ID, Records
-from relay.cli.results import ExitCode, Result
-from relay.quarantine.holds import ORDER_PREFIX
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.cli.terminal import ExitCode, Result, table
+from relay.holds import ORDER_PREFIX
+from relay.quarantine.items import Filter, RecordSummary
 
 SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
 

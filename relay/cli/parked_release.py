@@ -10,7 +10,7 @@ from relay.cli.release import CHUNK, ReleaseOutcome, StillInvalid, load, repeate
 from relay.cli.sender import OrderedSender
 from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 
 # The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
 _ROUNDS = 50

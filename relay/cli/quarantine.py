@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 
 from relay import assembly
 from relay.cli import release, set_aside
-from relay.cli.arguments import positive
+from relay.cli.arguments import Commands, add_source, positive, with_one_outbox
 from relay.cli.discard import discard, find_orders
 from relay.cli.listing import list_records, show_record
 from relay.cli.parked_release import ParkedRelease
 from relay.cli.records import Records, open_records
-from relay.cli.results import EXIT_CODES, Result
 from relay.cli.sender import ordered_sender
-from relay.cli.sources import add_source_argument, choose_source, closing, for_source
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import Result, Terminal
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.outbox import Outbox
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
@@ -77,20 +77,13 @@ The records behind a discarded record of a parked partition key stay parked unti
 discarded."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """Add the subcommands and their options; `common` has the options of every command."""
-    commands = parser.add_subparsers(dest="quarantine_command", required=True, metavar="COMMAND")
+def add_to(commands: Commands) -> None:
+    """Add the command, its commands and their options."""
+    group = commands.group("quarantine", "manage documents that could not be published", EXAMPLES)
 
     def add(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(
-            name,
-            parents=[common],
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=f"{examples}\n\n{EXIT_CODES}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_source_argument(made)
+        made = group.add(name, summary, examples, run)
+        add_source(made)
         return made
 
     listing = add("list", "list the quarantined documents, in order of arrival", LIST_EXAMPLES)
@@ -125,20 +118,25 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     _add_filter(parser)
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Run the subcommand.
 
     Raises:
         UsageError: The options contradict each other, or confirmation is impossible.
         ServiceError: The quarantine container cannot be read or written.
     """
-    if arguments.quarantine_command in ("release", "discard"):
+    settings = Settings.from_environment(environment)
+    command = arguments.command.removeprefix("quarantine ")
+    if command in ("release", "discard"):
         _check_choice(arguments)
-    if arguments.quarantine_command == "discard" and not arguments.yes and not terminal.can_ask:
+    if command == "discard" and not arguments.yes and not terminal.can_ask:
         raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
-    settings = for_source(settings, choose_source(settings, arguments.source))
-    async with open_records(settings) as records, closing(assembly.open_outbox(settings)) as outbox:
-        match arguments.quarantine_command:
+    settings = with_one_outbox(settings, arguments.source)
+    async with AsyncExitStack() as stack:
+        records = await stack.enter_async_context(open_records(settings))
+        outbox = assembly.open_outbox(settings)
+        stack.push_async_callback(outbox.close)
+        match command:
             case "list":
                 chosen = Filter(arguments.reason, arguments.partition_key)
                 return await list_records(records, chosen, arguments.limit)

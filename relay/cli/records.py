@@ -10,9 +10,8 @@ from typing import Any
 from relay import assembly
 from relay.cli.holdings import Holdings, explaining_store_errors
 from relay.errors import UsageError
-from relay.quarantine.items import BatchFailed, Delete, ItemNotFound, Items
+from relay.quarantine.items import BatchFailed, Delete, Filter, ItemNotFound, Items, RecordSummary, in_order
 from relay.quarantine.record import part_id
-from relay.quarantine.summaries import Filter, RecordSummary, in_order
 from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.cli.records import SHORT_ID, Records
-from relay.cli.results import ExitCode, Result
 from relay.cli.sender import OrderedSender
 from relay.cli.successors import Successors
-from relay.cli.terminal import Progress
+from relay.cli.terminal import ExitCode, Progress, Result
 from relay.events import Event, EventName
 from relay.outbox import Outbox
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
 CHUNK = 50

@@ -5,40 +5,42 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from relay import assembly
+from relay.cli.arguments import Commands, with_one_outbox
 from relay.cli.records import open_records
 from relay.cli.replay_options import EXAMPLES, add_arguments, choice_of
 from relay.cli.replay_report import dry_result, finished_before, result_of
 from relay.cli.replay_run import Replay
 from relay.cli.replay_state import ReplayIdentity, ReplayState
-from relay.cli.results import Result
 from relay.cli.sender import ordered_sender
-from relay.cli.sources import choose_source, closing, for_source
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import Result, Terminal
 from relay.clients import Connection, ConnectionString
 from relay.outbox import Range
 from relay.settings import Settings
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+def add_to(commands: Commands) -> None:
+    """Add the command and its options."""
+    add_arguments(commands.add("replay", "publish events of the outbox again", EXAMPLES, run))
 
 
-async def run(arguments: argparse.Namespace, settings: Settings, terminal: Terminal) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Publish the events again, or count what a replay would publish.
 
     Raises:
         UsageError: The options contradict each other, or the state file belongs to another replay.
         ServiceError: The outbox cannot be read, or the state file cannot be written.
     """
-    source = choose_source(settings, arguments.source)
-    settings = for_source(settings, source)
+    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
     asked = choice_of(arguments, settings)
     async with AsyncExitStack() as stack:
-        outbox = await stack.enter_async_context(closing(assembly.open_outbox(settings)))
+        outbox = assembly.open_outbox(settings)
+        stack.push_async_callback(outbox.close)
         identity = ReplayIdentity(
             since=asked.since,
             until=asked.until,
@@ -50,7 +52,7 @@ async def run(arguments: argparse.Namespace, settings: Settings, terminal: Termi
             topic=f"{_namespace(settings.servicebus)}/{settings.servicebus_topic}",
             run=secrets.token_hex(4),
             started=int(time.time()),
-            source=str(source),
+            source="cosmos" if settings.sql is None else "sql",
             ids=asked.ids,
             shard=asked.shard,
             cursor=asked.cursor,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.cli.replay_state import ReplayState
-from relay.cli.results import ExitCode, Result
 from relay.cli.sender import OrderedSender
+from relay.cli.terminal import ExitCode, Result
 from relay.times import format_time
 
 _KEYS_LISTED = 50

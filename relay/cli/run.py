@@ -8,11 +8,11 @@ import os
 from collections.abc import Mapping
 
 from relay.assembly import assemble_sql
-from relay.cli.results import ExitCode, Result
-from relay.cli.stopping import on_signals
+from relay.cli.arguments import Commands
+from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
+from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.errors import SettingsError
 from relay.settings import Settings
-from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
 
 EXAMPLES = """\
 examples:
@@ -26,22 +26,21 @@ after the pages under way; its shards are free at once. The first line on standa
 With APPLICATIONINSIGHTS_CONNECTION_STRING set, telemetry goes to Application Insights. An outbox in Cosmos DB is
 read by the function app instead."""
 
-logger = logging.getLogger(__name__)
+
+def add_to(commands: Commands) -> None:
+    """Add the command, which has no options of its own."""
+    commands.add("run", "publish from an SQL outbox until stopped", EXAMPLES, run)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`run` has no options of its own."""
-
-
-async def run(settings: Settings, environment: Mapping[str, str]) -> Result:
+async def run(_: argparse.Namespace, environment: Mapping[str, str], __: Terminal) -> Result:
     """Work until SIGINT or SIGTERM.
 
     Raises:
         UsageError: There is no SQL outbox to read.
         SettingsError: The connection string of Application Insights is malformed.
     """
-    relay = assemble_sql(settings)
-    stop = on_signals()
+    relay = assemble_sql(Settings.from_environment(environment))
+    stop = stop_signal()
     try:
         _set_up_telemetry(environment)
         print(f"relay worker {relay.worker.name} has started", flush=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from relay.cli.results import ExitCode
+from relay.cli.terminal import ExitCode
 from relay.errors import ConfigurationError, SendError
 from relay.events import Event, Rejected, by_partition_key
 from relay.ports import Publisher

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.cli.records import Records
-from relay.cli.results import ExitCode, Result
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.errors import UsageError
 from relay.outbox import Outbox
 

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 from relay import assembly
 from relay.canary import TTL_S, canary
-from relay.cli.arguments import reported
+from relay.cli.arguments import Commands, add_source, reported, with_one_outbox
 from relay.cli.comparison import compare
 from relay.cli.oversized import OversizedTest
 from relay.cli.records import Records, open_records
-from relay.cli.results import Result
 from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
-from relay.cli.sources import add_source_argument, choose_source, for_source
-from relay.cli.terminal import Terminal
+from relay.cli.terminal import Result, Terminal
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import ServiceError, UsageError
 from relay.outbox import Canary
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration, parse_duration
 
@@ -57,9 +55,11 @@ and its record is removed. After a pause, five small events must arrive. This ra
 documents, if there is one."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `smoke`."""
-    add_source_argument(parser)
+def add_to(commands: Commands) -> None:
+    """Add the command and its options."""
+    summary = "send one event through the deployed app and compare what arrives"
+    parser = commands.add("smoke", summary, EXAMPLES, run)
+    add_source(parser)
     parser.add_argument(
         "--subscription",
         metavar="NAME",
@@ -92,17 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def run(
-    arguments: argparse.Namespace, settings: Settings, environment: Mapping[str, str], terminal: Terminal
-) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Send a canary through the deployed app.
 
     Raises:
         UsageError: The subscription or the outbox cannot be used. Nothing was written.
         ServiceError: The outbox or Service Bus cannot be reached, or refuses.
     """
-    source = choose_source(settings, arguments.source)
-    settings = for_source(settings, source)
+    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
     timeout: timedelta = arguments.timeout
     if not timedelta(0) < timeout <= _LONGEST:
         raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
@@ -124,7 +121,7 @@ async def run(
         assembly.open_canary(settings) as outbox,
     ):
         terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
-        smoke = Smoke(subscription, timeout.total_seconds(), document, source)
+        smoke = Smoke(subscription, timeout.total_seconds(), document)
         await _send_through(smoke, session, outbox, settings)
         if arguments.oversized and smoke.unaltered:
             terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")

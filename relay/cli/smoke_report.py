@@ -8,9 +8,8 @@ from typing import Any
 from relay.canary import TTL_S
 from relay.cli.comparison import Difference
 from relay.cli.oversized import Oversized
-from relay.cli.results import ExitCode, Result
-from relay.cli.sources import SourceKind
-from relay.quarantine.summaries import RecordSummary
+from relay.cli.terminal import ExitCode, Result
+from relay.quarantine.items import RecordSummary
 from relay.settings import Settings
 
 _SHOWN_DIFFERENCES = 10
@@ -22,7 +21,6 @@ class Smoke:
 
     Attributes:
         document: The canary as the outbox has stored it.
-        source: The outbox.
         latency_s: From the start of the write to the receipt of the message; None if none arrived.
         differences: Between what was stored and what arrived.
         quarantined: The canary's quarantine record, if there was one instead of a message.
@@ -33,7 +31,6 @@ class Smoke:
     subscription: str
     timeout_s: float
     document: dict[str, Any]
-    source: SourceKind = SourceKind.COSMOS
     latency_s: float | None = None
     differences: list[Difference] = field(default_factory=list)
     quarantined: RecordSummary | None = None
@@ -63,7 +60,7 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
         lines += oversized_lines
         remedies += oversized_lines[1:]
         left_behind += smoke.oversized.left_behind
-    expires = f", expires within {TTL_S} s" if smoke.source is SourceKind.COSMOS else ""
+    expires = f", expires within {TTL_S} s" if settings.sql is None else ""
     lines += [f"not deleted{expires}: {each}" for each in left_behind]
     passed = smoke.unaltered and (smoke.oversized is None or smoke.oversized.ok)
     data: dict[str, Any] = {
@@ -92,8 +89,8 @@ def _altered_lines(smoke: Smoke, remedies: list[str]) -> list[str]:
     return [*lines, *(f"-> {remedy}" for remedy in remedies)]
 
 
-def _where_to_look(source: SourceKind, settings: Settings) -> list[str]:
-    if source is SourceKind.SQL and settings.sql is not None:
+def _where_to_look(settings: Settings) -> list[str]:
+    if settings.sql is not None:
         runs = (
             "-> Check that the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)."
         )
@@ -117,7 +114,7 @@ def _missing_lines(smoke: Smoke, settings: Settings) -> list[str]:
         ]
     return [
         f"missing: no message arrived on '{smoke.subscription}' within {smoke.timeout_s:g} s",
-        *_where_to_look(smoke.source, settings),
+        *_where_to_look(settings),
         f"-> Check that the rules of '{smoke.subscription}' match an event with the subject SmokeTest.",
         "-> While the relay works through a backlog, the canary waits behind it: set a longer --timeout.",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay.cli.records import Records
 from relay.events import Event
 from relay.outbox import Outbox
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter
 
 
 class Successors:

@@ -1,21 +1,60 @@
-"""The terminal: results go to standard output, everything else to standard error."""
+"""The results of commands, and the terminal: results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TextIO
-
-from relay.cli.results import Result
+from enum import IntEnum
+from typing import Any, TextIO
+from unicodedata import combining, east_asian_width
 
 # A terminal is updated often, a log now and then.
 _TERMINAL_EVERY_S = 0.2
 _LOG_EVERY_S = 10.0
+
+WIDEST = 44
+"""The columns of a terminal that a cell of a table takes at most: a UUID (36) fits."""
+
+
+class ExitCode(IntEnum):
+    """Scripts depend on these values."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    SERVICE = 3
+    INTERRUPTED = 130
+
+
+EXIT_CODES = """\
+exit codes:
+  0    success
+  1    there are findings, or part of the work was not done; the output has the details
+  2    wrong usage or wrong settings; nothing was done
+  3    the outbox or Service Bus could not be reached, or refused the request
+  130  interrupted (Ctrl-C)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a command.
+
+    Attributes:
+        code: The exit code of the process.
+        data: What `--json` prints in addition to `command` and `exitCode`.
+        lines: What is printed without `--json`.
+    """
+
+    code: ExitCode
+    data: Mapping[str, Any]
+    lines: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -148,3 +187,45 @@ class _LogHandler(logging.Handler):
             self._terminal.write_log(self.format(record))
         except Exception:  # noqa: BLE001 - as every handler of the standard library
             self.handleError(record)
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set, for a command that works until it is stopped."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def set_stop(*_: object) -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not by the loop, whose handlers do not exist on Windows.
+        signal.signal(number, set_stop)
+    return stop
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table with aligned columns of bounded widths; none without rows."""
+    if not rows:
+        return []
+    cells = [list(header), *([bounded(cell) for cell in row] for row in rows)]
+    widths = [max(_width(line[column]) for line in cells) for column in range(len(header))]
+    return ["  ".join(map(_padded, line, widths)).rstrip() for line in cells]
+
+
+def bounded(text: str) -> str:
+    """`text` without characters that a terminal obeys, at most `WIDEST` wide; what is cut off is an ellipsis."""
+    beginning = text[: 8 * WIDEST]
+    # What does not print, such as escape sequences, as Python writes it: `\x1b`.
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in beginning)
+    if beginning == text and _width(shown) <= WIDEST:
+        return shown
+    while _width(shown) >= WIDEST:
+        shown = shown[:-1]
+    return f"{shown}…"
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - _width(cell))
+
+
+def _width(text: str) -> int:
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)

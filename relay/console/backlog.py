@@ -11,8 +11,7 @@ from relay.console.model import QuarantineRecord
 from relay.events import EventName
 from relay.outbox import Committed
 from relay.place import PlaceInFeed
-from relay.quarantine.items import Items
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
 
 _PAGE = 1000
 _PAGES = 20

@@ -14,7 +14,7 @@ from typing import TypeVar
 from relay.events import Reason
 from relay.findings import Finding
 from relay.outbox import Committed
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 EXAMPLES = 10
 """Maximum number of records or messages shown of one reason."""

@@ -17,11 +17,10 @@ from relay.console.model import (
     accepted_at,
 )
 from relay.console.ports import Parts, Topic
+from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position
 from relay.place import PlaceInFeed
-from relay.quarantine.holds import PARKED_TYPE
-from relay.quarantine.items import Items
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000

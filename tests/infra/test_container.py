@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from relay.cli.results import ExitCode
+from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT, SITES, Project
 
 REQUIREMENTS = ("requirements.txt", "requirements-console.txt")

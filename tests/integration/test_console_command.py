@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from relay.cli.results import ExitCode
+from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command
 

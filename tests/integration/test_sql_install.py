@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 from collections.abc import Iterator
@@ -11,35 +10,29 @@ import pytest
 
 from changefeed import connect_async
 from changefeed.statements import Statement
-from relay.cli import install
-from relay.cli import run as run_worker
-from relay.cli.results import ExitCode
-from relay.errors import ServiceError, UsageError
-from relay.settings import Settings
+from relay.cli import run
+from relay.cli.main import parser
+from tests.support.operators import Run, relay_command
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
 COSMOS = "AccountEndpoint=https://a/;AccountKey=YQ=="
 
 
-def settings(**environment: str) -> Settings:
-    return Settings.from_environment({"SERVICEBUS": SERVICEBUS, **environment})
-
-
-def options(*, create_table: bool = True) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    install.add_arguments(parser)
-    return parser.parse_args(["--no-roles", "--keep", "30d", *(["--create-table"] if create_table else [])])
+async def install(*words: str, **environment: str) -> Run:
+    options = ("--no-roles", "--keep", "30d", *words)
+    return await relay_command({"SERVICEBUS": SERVICEBUS, **environment}, "install", *options)
 
 
 async def test_install_makes_each_thing_once(postgres_database: str) -> None:
-    found = settings(SQL=postgres_database, SQL_FEED="shop.Event")
+    found = {"SQL": postgres_database, "SQL_FEED": "shop.Event"}
 
-    first = await install.run(options(), found)
-    again = await install.run(options(), found)
+    first = await install("--create-table", "--json", **found)
+    again = await install("--create-table", "--json", **found)
 
-    assert first.code is again.code is ExitCode.OK
-    assert first.data["done"][-2:] == ["made the table shop.Event", "set up the feed of shop.Event"]
-    assert (again.data["done"], again.lines) == ([], ["Everything is there already."])
+    assert first.code == again.code == 0
+    assert first.json["done"][-2:] == ["made the table shop.Event", "set up the feed of shop.Event"]
+    assert again.json["done"] == []
+    assert (await install(**found)).out == "Everything is there already.\n"
     session = await connect_async(postgres_database)
     result = await session.execute(Statement("select count(*) from relay.item"))
     assert result.rows[0][0] == 0
@@ -50,11 +43,8 @@ async def test_install_makes_each_thing_once(postgres_database: str) -> None:
 
 
 def test_how_long_positions_are_kept_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    install.add_arguments(parser)
-
     with pytest.raises(SystemExit):
-        parser.parse_args(["--create-table"])
+        parser().parse_args(["install", "--create-table"])
 
     assert "required: --keep" in capsys.readouterr().err
 
@@ -62,18 +52,22 @@ def test_how_long_positions_are_kept_has_to_be_said(capsys: pytest.CaptureFixtur
 async def test_a_table_of_ones_own_gets_a_feed_in_a_schema_that_exists(postgres_database: str) -> None:
     session = await connect_async(postgres_database)
     await session.execute(Statement("create schema shop"))
-    result = await install.run(options(), settings(SQL=postgres_database, SQL_FEED="shop.Event"))
-    assert "made the table shop.Event" in result.data["done"]
+
+    made = await install("--create-table", SQL=postgres_database, SQL_FEED="shop.Event")
+
+    assert "made the table shop.Event" in made.out
     await session.close()
 
 
 async def test_what_stands_in_the_way_is_named(postgres_database: str) -> None:
-    with pytest.raises(UsageError, match=r"there is no table outbox\.domain_event"):
-        await install.run(options(create_table=False), settings(SQL=postgres_database))
-    with pytest.raises(UsageError, match="SQL is not set"):
-        await install.run(options(), settings(COSMOS=COSMOS))
-    with pytest.raises(ServiceError, match="cannot be reached"):
-        await install.run(options(), settings(SQL="postgresql://127.0.0.1:1/shop"))
+    without_table = await install(SQL=postgres_database)
+    without_sql = await install("--create-table", COSMOS=COSMOS)
+    without_server = await install("--create-table", SQL="postgresql://127.0.0.1:1/shop")
+
+    assert [each.code for each in (without_table, without_sql, without_server)] == [2, 2, 3]
+    assert "there is no table outbox.domain_event" in without_table.err
+    assert "SQL is not set" in without_sql.err
+    assert "cannot be reached" in without_server.err
 
 
 @pytest.fixture
@@ -90,14 +84,16 @@ async def test_a_worker_that_is_told_to_stop_ends_with_success(
 ) -> None:
     stopped = asyncio.Event()
     stopped.set()
-    monkeypatch.setattr(run_worker, "on_signals", lambda: stopped)
+    monkeypatch.setattr(run, "stop_signal", lambda: stopped)
+    environment = {"SERVICEBUS": SERVICEBUS, "SQL": "postgresql://127.0.0.1:1/shop"}
 
-    result = await run_worker.run(settings(SQL="postgresql://127.0.0.1:1/shop"), {})
+    ended = await relay_command(environment, "run", "--json")
 
-    assert result.code is ExitCode.OK
-    assert f"relay worker {result.data['worker']} has started" in capsys.readouterr().out
+    assert ended.code == 0
+    assert f"relay worker {ended.json['worker']} has started" in capsys.readouterr().out
 
 
 async def test_there_is_nothing_to_run_without_an_sql_outbox() -> None:
-    with pytest.raises(UsageError, match="SQL is not set"):
-        await run_worker.run(settings(COSMOS=COSMOS), {})
+    ended = await relay_command({"SERVICEBUS": SERVICEBUS, "COSMOS": COSMOS}, "run")
+
+    assert (ended.code, "SQL is not set" in ended.err) == (2, True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli.main import main
-from relay.cli.results import EXIT_CODES, ExitCode
+from relay.cli.terminal import EXIT_CODES, ExitCode
 from relay.errors import ServiceError, UsageError
 from tests.support.operators import relay_command
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relay.cli.console_check import check_of
+from relay.cli.arguments import with_one_outbox
+from relay.cli.console import check_of
 from relay.cli.main import parser
-from relay.cli.sources import SourceKind, for_source
+from relay.errors import UsageError
 from relay.settings import Settings
 
 BOTH = {
@@ -33,10 +34,15 @@ def test_what_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str])
 def test_one_outbox_is_chosen_of_two() -> None:
     settings = Settings.from_environment(BOTH)
 
-    assert for_source(settings, SourceKind.SQL).cosmos is None
-    assert for_source(settings, SourceKind.SQL).sql == settings.sql
-    assert for_source(settings, SourceKind.COSMOS).sql is None
-    assert for_source(settings, SourceKind.COSMOS).cosmos == settings.cosmos
+    sql, cosmos = with_one_outbox(settings, "sql"), with_one_outbox(settings, "cosmos")
+
+    assert (sql.cosmos, sql.sql) == (None, settings.sql)
+    assert (cosmos.cosmos, cosmos.sql) == (settings.cosmos, None)
+    assert with_one_outbox(sql, None) == sql
+    with pytest.raises(UsageError, match="both set: add --source cosmos or --source sql"):
+        with_one_outbox(settings, None)
+    with pytest.raises(UsageError, match="--source cosmos: COSMOS is not set"):
+        with_one_outbox(sql, "cosmos")
 
 
 async def test_the_check_of_the_page_is_that_of_the_command() -> None:

@@ -15,7 +15,7 @@ from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Sta
 from relay.console.observer import Observer
 from relay.console.ports import Attempt
 from relay.errors import StoreError
-from relay.quarantine.holds import marker
+from relay.holds import marker
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox

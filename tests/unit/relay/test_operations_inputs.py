@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.stack.environment import write_env_file
-from relay.cli.environment import parse, with_files
+from relay.cli.arguments import parse_env_file, with_files
 from relay.cli.main import parser
 from relay.errors import UsageError
 from relay.times import format_duration, format_time, parse_duration, parse_moment, parse_time
@@ -33,13 +33,13 @@ from tests.support.operators import relay_command
     ],
 )
 def test_an_env_file_line_means_what_it_means_to_a_shell(line: str, values: dict[str, str]) -> None:
-    assert parse(line, "stack.env") == values
+    assert parse_env_file(line, "stack.env") == values
 
 
 @pytest.mark.parametrize("line", ["NAME", "NAME=a value", "1NAME=x", "NAME='open", "export NAME VALUE"])
 def test_a_line_that_is_no_assignment_is_reported_by_its_number_and_without_its_value(line: str) -> None:
     with pytest.raises(UsageError, match=r"^stack\.env, line 2: ") as raised:
-        parse(f"FIRST=1\n{line}", "stack.env")
+        parse_env_file(f"FIRST=1\n{line}", "stack.env")
     assert "value" not in str(raised.value).replace("NAME=value", "").replace("a value with", "")
 
 

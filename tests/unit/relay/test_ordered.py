@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
 
-from relay.cli.results import ExitCode
 from relay.cli.sender import OrderedSender, ordered_sender
+from relay.cli.terminal import ExitCode
 from relay.events import Event
 from relay.settings import Settings
 from tests.unit.relay.topics import FakeTopic, event

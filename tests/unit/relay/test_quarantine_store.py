@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relay.assembly import open_canary, open_outbox, open_store
+from relay.cli.arguments import with_one_outbox
 from relay.cli.records import open_records
-from relay.cli.sources import SourceKind, for_source
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError, UsageError
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter
 from relay.settings import Settings
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
@@ -21,18 +21,18 @@ SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0a2V5;"
 
 
-@pytest.mark.parametrize(("source", "kind"), [(SourceKind.SQL, SqlItems), (SourceKind.COSMOS, CosmosItems)])
-def test_the_store_is_where_the_outbox_is(source: SourceKind, kind: type) -> None:
+@pytest.mark.parametrize(("source", "kind"), [("sql", SqlItems), ("cosmos", CosmosItems)])
+def test_the_store_is_where_the_outbox_is(source: str, kind: type) -> None:
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
-    assert isinstance(open_store(for_source(both, source)), kind)
+    assert isinstance(open_store(with_one_outbox(both, source)), kind)
 
 
-@pytest.mark.parametrize(("source", "kind"), [(SourceKind.SQL, SqlOutbox), (SourceKind.COSMOS, CosmosOutbox)])
-def test_the_outbox_is_the_one_that_was_chosen(source: SourceKind, kind: type) -> None:
+@pytest.mark.parametrize(("source", "kind"), [("sql", SqlOutbox), ("cosmos", CosmosOutbox)])
+def test_the_outbox_is_the_one_that_was_chosen(source: str, kind: type) -> None:
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
-    assert isinstance(open_outbox(for_source(both, source)), kind)
+    assert isinstance(open_outbox(with_one_outbox(both, source)), kind)
     for opening in (open_outbox, open_store, open_canary):
         with pytest.raises(UsageError, match="COSMOS and SQL are both set"):
             opening(both)

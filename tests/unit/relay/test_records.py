@@ -10,8 +10,7 @@ import pytest
 from relay.cli.holdings import Order
 from relay.cli.records import Records
 from relay.errors import ServiceError, StoreError, UsageError
-from relay.quarantine.items import BatchFailed, ItemTooLarge
-from relay.quarantine.summaries import Filter, RecordSummary, in_order
+from relay.quarantine.items import BatchFailed, Filter, ItemTooLarge, RecordSummary, in_order
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {

@@ -23,12 +23,12 @@ from relay.cli.comparison import Difference
 from relay.cli.oversized import Oversized
 from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
-from relay.cli.topic_facts import ServiceBusFacts, SubscriptionFacts
+from relay.cli.topic import ServiceBusFacts, SubscriptionFacts
 from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
