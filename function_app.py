@@ -9,12 +9,12 @@ from pathlib import Path
 import azure.functions as func
 
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
+from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.cosmos.source import ChangeBatch, install_decoder
 from relay.settings import Settings, function_timeout_s
-from relay.telemetry import libraries
 
-libraries.quiet_libraries()
-libraries.switch_off_sdk_tracing()
+quiet_libraries()
+switch_off_sdk_tracing()
 settings = Settings.from_environment(os.environ, function_timeout_s=function_timeout_s(Path(__file__).parent))
 install_decoder()
 app = func.FunctionApp()

@@ -1,10 +1,12 @@
-"""Connections to Azure: their strings, addresses and identities, and the clients made from them.
+"""Connections to Azure: their strings, addresses and identities, and the SDKs' clients made from them.
 
-The SDKs are imported when a client is made, as a new process waits for its imports before its first event.
+The SDKs are imported when they are used, as a new process waits for its imports before its first event. What they
+log and trace by themselves is set for the whole process: composition roots alone do so.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from base64 import b64decode
@@ -272,3 +274,32 @@ def _at(host: str, scheme: str, connection_string: str) -> str:
     # The SDKs' only way to ask for a connection without TLS.
     plain = {"UseDevelopmentEmulator": "true"} if scheme == "http" else {}
     return ConnectionString.build({"Endpoint": f"sb://{host}", **credentials, **plain}).text
+
+
+def quiet_libraries() -> None:
+    """Let the Azure SDKs log warnings and errors alone, unless a level has been set for them.
+
+    They log every request and every state of a connection at INFO: the Cosmos DB client with the partition key,
+    azure-servicebus with some thirty lines a failed send, and the exporter its own requests, which would be rows
+    for its next one.
+
+    The Functions worker sets the root logger to INFO, exports what reaches the root logger (or the one that
+    PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME names), and hands the same records to the host, which shows them as
+    `Function.relay.User`. The log levels of host.json do not reach the worker's exporter.
+    https://learn.microsoft.com/azure/azure-functions/opentelemetry-howto
+    """
+    logger = logging.getLogger("azure")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+
+
+def switch_off_sdk_tracing() -> None:
+    """Have the Azure SDKs trace nothing in this process. Call it after whatever switches their tracing on.
+
+    The Functions worker does so together with telemetry, before it loads the app. azure-servicebus (7.15.0) then
+    makes a span of each message, and gives the message a second `traceparent`, which is the one that the consumer
+    sees: the request that caused the event could not be followed to it. There is no switch for one client.
+    """
+    from azure.core.settings import settings
+
+    settings.tracing_implementation = None

@@ -1,8 +1,10 @@
 """What this process has seen of one destination: what was accepted, and what was refused when and with what.
 
+The ledger has what was accepted, so that a retried invocation sends only the rest.
+
 While a rule, limit or setting of the service is wrong, it refuses every transfer with a condition that blames
 the content. That can end at any moment, and come back. So a refusal says something of an event only together with
-what else the service accepts: this module remembers that, and `relay.verdict` decides.
+what else the service accepts: `Evidence` remembers that, and `relay.verdict` decides.
 """
 
 from __future__ import annotations
@@ -116,3 +118,41 @@ class Evidence:
     def settled(self, name: EventName) -> None:
         """Forget an event that is set aside: it says nothing of others any more."""
         self._doubts.pop(name, None)
+
+
+# An entry is two strings and their slot, about 300 bytes for ids of 36 characters: 60 MB at the most.
+DEFAULT_CAPACITY = 200_000
+
+
+class AcceptedLedger:
+    """The latest accepted events by partition key and id: at most `capacity` of them, and at least half of it.
+
+    Without it, a retry would send accepted events again and rely on duplicate detection alone. An outage of one
+    partition key can last longer than the duplicate detection window, and the events of every other key would then
+    be published twice. The ledger is in memory only: a new process starts with an empty one, and relies on the
+    duplicate detection window.
+
+    Entries are dropped by generation, not one by one: a set that gains and loses entries all the time is enlarged
+    again and again, and the process would keep growing long after the ledger is full.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self._generation_size = capacity // 2
+        self._newer: set[tuple[str, str]] = set()
+        self._older: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        return len(self._newer | self._older)
+
+    def add(self, partition_key: str, identifier: str) -> None:
+        """Add an accepted event; the older generation is dropped once the newer one is full."""
+        if not self._generation_size:
+            return
+        if len(self._newer) >= self._generation_size:
+            self._newer, self._older = set(), self._newer
+        self._newer.add((partition_key, identifier))
+
+    def holds(self, partition_key: str, identifier: str) -> bool:
+        """Whether this event is known to be accepted from this process."""
+        key = (partition_key, identifier)
+        return key in self._newer or key in self._older

@@ -13,8 +13,8 @@ from relay.cli import check, console, install, quarantine, replay, smoke
 from relay.cli import run as worker
 from relay.cli.arguments import Commands, Parser, with_files
 from relay.cli.terminal import EXIT_CODES, ExitCode, Result, Terminal
+from relay.clients import switch_off_sdk_tracing
 from relay.errors import ServiceError, SettingsError, StoreError, UsageError
-from relay.telemetry.libraries import switch_off_sdk_tracing
 
 EXAMPLES = f"""\
 examples:

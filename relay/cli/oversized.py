@@ -20,7 +20,7 @@ from relay.cli.records import Records
 from relay.cli.session import Session
 from relay.events import Reason
 from relay.outbox import Canary
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 
 # More than a link takes on Standard (256 KB) and on Premium (1 MB), less than the limit of an item (2 MB).
 _OVERSIZED_BYTES = 1_500_000

@@ -16,9 +16,9 @@ from relay.cli.sender import ordered_sender
 from relay.cli.terminal import ExitCode, Result, Terminal, table
 from relay.errors import UsageError
 from relay.events import Reason
+from relay.holds import ORDER_PREFIX
 from relay.outbox import Found, Outbox
-from relay.quarantine.holds import ORDER_PREFIX
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100

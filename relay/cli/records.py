@@ -8,21 +8,22 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from relay import assembly
+from relay import assembly, holds
 from relay.errors import UsageError
-from relay.quarantine import holds
 from relay.quarantine.items import (
     BatchFailed,
     Create,
     Delete,
+    Filter,
     ItemChanged,
     ItemExists,
     ItemNotFound,
     Items,
+    RecordSummary,
     Stored,
+    in_order,
 )
 from relay.quarantine.record import part_id
-from relay.quarantine.summaries import Filter, RecordSummary, in_order
 from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.

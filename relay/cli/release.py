@@ -13,7 +13,7 @@ from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
 from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
 _CHUNK = 50

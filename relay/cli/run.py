@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from relay.assembly import assemble_sql
 from relay.cli.arguments import Commands
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
+from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.errors import SettingsError
 from relay.settings import Settings
-from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
 
 EXAMPLES = """\
 examples:

@@ -21,7 +21,7 @@ from relay.cli.terminal import Result, Terminal
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import StoreError, UsageError
 from relay.outbox import Canary
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration, parse_duration
 

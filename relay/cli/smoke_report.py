@@ -9,7 +9,7 @@ from relay.canary import TTL_S
 from relay.cli.comparison import Difference
 from relay.cli.oversized import Oversized
 from relay.cli.terminal import ExitCode, Result
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 from relay.settings import Settings
 
 _SHOWN_DIFFERENCES = 10

@@ -14,8 +14,7 @@ from relay.console.model import (
 )
 from relay.console.ports import Attempt, Hosts, Parts, Topic
 from relay.events import Reason
-from relay.quarantine.items import Items
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter, Items
 
 _DEAD_LETTERS = "dead letters of "
 

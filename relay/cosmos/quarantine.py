@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
 
+from relay import holds
 from relay.cosmos.containers import Containers, explaining
 from relay.errors import StoreError
-from relay.holds import Holds
-from relay.quarantine import holds
-from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
+from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
 from relay.quarantine.items import (
     BatchFailed,
     Create,
     Delete,
+    Filter,
     Item,
     ItemChanged,
     ItemExists,
     ItemNotFound,
     ItemTooLarge,
     Operation,
+    RecordSummary,
     Stored,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.quarantine.summaries import Filter, RecordSummary
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

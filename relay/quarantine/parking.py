@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relay import holds
 from relay.errors import StoreError
 from relay.place import Place
-from relay.quarantine import holds
 from relay.quarantine.items import (
     BATCH_BYTES,
     BATCH_OPERATIONS,

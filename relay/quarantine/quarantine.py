@@ -8,13 +8,11 @@ from typing import Any
 
 from relay.errors import QuarantineError, StoreError
 from relay.events import EventName, Reason, Rejected
-from relay.holds import Holds
+from relay.holds import PARKED_ID, Holds, order_id
 from relay.place import Place
-from relay.quarantine.held import HeldRecord
-from relay.quarantine.holds import PARKED_ID, order_id
 from relay.quarantine.items import ItemChanged, ItemNotFound, Items
 from relay.quarantine.parking import NotParked, ParkedKey
-from relay.quarantine.record import create, record_of
+from relay.quarantine.record import create, create_held, hold, record_of
 from relay.telemetry import instruments
 
 
@@ -94,14 +92,14 @@ class StoredQuarantine:
             self._parked.setdefault(key, place if parks else None)
             for item in of_key:
                 if item.reason is not Reason.KEY_PARKED:
-                    await HeldRecord(self._items, item).hold()
+                    await hold(self._items, key, item)
 
     async def _store_held(self, item: Rejected, invocation_id: str) -> None:
         record = record_of(item, invocation_id)
         if item.partition_key is None:
             new = await create(self._items, record)
         else:
-            new = await HeldRecord(self._items, item).store(record)
+            new = await create_held(self._items, record, item.partition_key, item)
         if new:
             _count(record)
 

@@ -1,4 +1,8 @@
-"""The record of a quarantined document: its shape, and how one that is too large for a single item is kept."""
+"""The record of a quarantined document: its shape, how one that is too large is kept, and how it is stored.
+
+A record is written in one batch with the order that keeps its event from being published or quarantined again:
+there is no moment at which one of them exists alone.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from relay import jsontext
+from relay import holds, jsontext
+from relay.errors import StoreError
 from relay.events import Rejected
 from relay.place import version_of
-from relay.quarantine.items import ItemExists, Items, ItemTooLarge
+from relay.quarantine.items import (
+    BatchFailed,
+    Create,
+    Delete,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    ItemTooLarge,
+    Operation,
+)
 
 RECORD_TYPE = "quarantinedEvent"
 PART_TYPE = "quarantinedEventPart"
@@ -21,6 +35,9 @@ NO_PARTITION_KEY = "(no partition key)"
 # most (a surrogate pair), and an item of Cosmos DB, as a request, may have 2 MB.
 # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 _PART_CHARACTERS = 150_000
+
+# Maximum number of times that an operator's order may come or go while a batch is written.
+_ORDER_TRIES = 5
 
 
 def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
@@ -103,3 +120,47 @@ async def in_parts(items: Items, record: Mapping[str, Any]) -> dict[str, Any]:
 def part_id(record_id: str, number: int) -> str:
     """The id of a part of a record."""
     return f"{record_id}-{number}"
+
+
+async def create_held(items: Items, record: Mapping[str, Any], partition_key: str, item: Rejected) -> bool:
+    """As `create`, for a document with a partition key, whose event is held as well."""
+    try:
+        await hold(items, partition_key, item, Create(record))
+    except BatchFailed as failed:
+        if isinstance(failed.error, ItemExists):
+            await hold(items, partition_key, item)
+            return False
+        if isinstance(failed.error, ItemTooLarge) and "document" in record:
+            return await create_held(items, await in_parts(items, record), partition_key, item)
+        raise
+    return True
+
+
+async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> None:
+    """Put the order that holds the event of a record in the place of the one that may be there.
+
+    Args:
+        items: The store.
+        partition_key: That of the document.
+        item: The document.
+        first: What is done in the same batch before.
+
+    Raises:
+        BatchFailed: `first` was refused.
+        StoreError: The store cannot be written.
+    """
+    order = holds.carried_out(partition_key, item)
+    replaces = False
+    for _ in range(_ORDER_TRIES):
+        removal = [Delete(order["id"])] if replaces else []
+        try:
+            await items.batch(partition_key, [*first, *removal, Create(order)])
+        except BatchFailed as failed:
+            if failed.index is None or failed.index < len(first):
+                raise
+            if not isinstance(failed.error, ItemNotFound if replaces else ItemExists):
+                raise
+            replaces = not replaces
+        else:
+            return
+    raise StoreError(f"the order {order['id']!r} is being changed by others")

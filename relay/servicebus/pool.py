@@ -21,11 +21,10 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.errors import PoisonError, RetryableError, SendError
-from relay.servicebus.late import GRACE_S, Late
 from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.servicebus.refusals import classify, is_made_up
-from relay.servicebus.suspects import Suspects, is_the_cause
 from relay.servicebus.transfers import LinkLimits, Transfer
+from relay.servicebus.unanswered import GRACE_S, Late, Suspects, is_the_cause
 
 _CLOSE_TIMEOUT_S = 5.0
 _ENDS = (AMQPLinkError, AMQPSessionError, AMQPConnectionError)

@@ -11,14 +11,12 @@ from contextlib import suppress
 from relay.deadline import Deadline
 from relay.errors import DefectError, NotTriedError, SendError, first_line
 from relay.events import Event, Rejected
-from relay.evidence import Evidence
+from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import ALWAYS, Clearance
-from relay.ledger import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
-from relay.servicebus.probe import Probe
 from relay.servicebus.senders import Senders, senders
-from relay.servicebus.turn import PAUSES_S, Rules, Turn
+from relay.servicebus.turn import PAUSES_S, Probe, Rules, Turn
 from relay.settings import Settings
 from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge

@@ -24,23 +24,23 @@ from azure.core.exceptions import AzureError
 
 from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
+from relay import holds
 from relay.errors import StoreError, first_line
-from relay.holds import Holds
-from relay.quarantine import holds
-from relay.quarantine.holds import ORDER_TYPE, PARKED_TYPE
+from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
 from relay.quarantine.items import (
     BatchFailed,
     Create,
     Delete,
+    Filter,
     Item,
     ItemChanged,
     ItemExists,
     ItemNotFound,
     Operation,
+    RecordSummary,
     Stored,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.quarantine.summaries import Filter, RecordSummary
 from relay.sql.database import Database
 
 # The columns of a summary, and what `RecordSummary.of` calls them.

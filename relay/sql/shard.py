@@ -29,7 +29,7 @@ from changefeed import (
 )
 from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
-from relay.errors import LostOwnershipError, RelayError, first_line
+from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
 from relay.results import set_aside_command
 from relay.settings import SqlFeed
@@ -37,7 +37,6 @@ from relay.sql.database import CONSUMER, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.rows import event_of
 from relay.sql.source import Ownership, SqlBatch, now
-from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
 

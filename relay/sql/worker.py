@@ -11,7 +11,7 @@ import uuid
 from azure.core.exceptions import AzureError
 
 from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
-from relay.errors import first_line
+from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.balance import Watch, decide
@@ -19,7 +19,6 @@ from relay.sql.database import CONSUMER, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
-from relay.unforeseen import described
 
 logger = logging.getLogger(__name__)
 

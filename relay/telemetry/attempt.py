@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from relay.errors import PublishError, QuarantineError, RelayError, first_line
+from relay.errors import PublishError, QuarantineError, RelayError, described, first_line
 from relay.events import Event, Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
-from relay.telemetry.headroom import Batch, Headroom
-from relay.telemetry.shard_ages import ShardAges
-from relay.telemetry.tracelinks import span_contexts
-from relay.unforeseen import described
+from relay.telemetry.gauges import Batch, Headroom, ShardAges
 
 # A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
@@ -26,6 +24,9 @@ MAX_LINKS = 10
 
 # How often an attempt without anything unusual is logged at INFO. Each such record is a row that costs money.
 SUMMARY_EVERY_S = 60.0
+
+# https://www.w3.org/TR/trace-context/#traceparent-header: a later version may have more fields behind these.
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 logger = logging.getLogger(__name__)
 
@@ -261,3 +262,31 @@ class RelayTelemetry:
                 attempt.ended(error)
                 raise
             attempt.ended(None)
+
+
+def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanContext]:
+    """The first `limit` distinct valid ones; others are skipped."""
+    seen: set[str] = set()
+    for text in traceparents:
+        if len(seen) >= limit:
+            return
+        if not isinstance(text, str) or text in seen:
+            continue
+        context = parse(text)
+        if context is not None:
+            seen.add(text)
+            yield context
+
+
+def parse(traceparent: str) -> SpanContext | None:
+    """The span context of a W3C traceparent; None where it is not valid."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, rest = match.groups()
+    if version == "ff" or (version == "00" and rest):
+        return None
+    context = SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+    return context if context.is_valid else None

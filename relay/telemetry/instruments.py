@@ -21,8 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
-from relay.telemetry.headroom import Headroom
-from relay.telemetry.shard_ages import ShardAges
+from relay.telemetry.gauges import Headroom, ShardAges
 
 # A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
 MAX_ACTIONS = 50

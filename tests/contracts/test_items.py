@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.errors import StoreError
 from relay.holds import Holds, Order
-from relay.quarantine import holds
 from relay.quarantine.items import (
     BATCH_BYTES,
     BATCH_OPERATIONS,
     BatchFailed,
     Create,
     Delete,
+    Filter,
     ItemChanged,
     ItemExists,
     ItemNotFound,
@@ -23,7 +24,6 @@ from relay.quarantine.items import (
     ItemTooLarge,
     Touch,
 )
-from relay.quarantine.summaries import Filter
 from tests.support.stores import Store
 
 # What SQL text cannot hold as it is, and what may be taken for something else. None has a lone surrogate, which

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from relay import holds
 from relay.errors import QuarantineError
 from relay.events import Reason, Rejected
 from relay.holds import Order
 from relay.place import Place
 from relay.ports import Quarantine
-from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support import stores
 from tests.support.in_memory import InMemoryQuarantine

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relay import holds
 from relay.cli.records import Records
-from relay.quarantine import holds
-from relay.quarantine.items import Create, Items, Touch
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Create, Filter, Items, Touch
 
 
 def record(identifier: str, key: str = "k", at: str = "1", **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.cosmos.source import CosmosBatch, parse
 from relay.errors import PublishError
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.results import Outcome
 from relay.servicebus import messages

@@ -24,7 +24,7 @@ from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import parse
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import RECORD_TYPE

@@ -23,7 +23,7 @@ from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
 from relay.errors import DefectError
 from relay.events import Event
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames
 from relay.servicebus.pipelined.lanes import Lane, PipelinedSenders

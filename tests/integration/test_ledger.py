@@ -14,8 +14,8 @@ from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosSource
 from relay.errors import PublishError
+from relay.evidence import AcceptedLedger
 from relay.holds import Holds
-from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages

@@ -14,8 +14,8 @@ from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason
+from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts

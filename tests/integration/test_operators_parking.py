@@ -12,15 +12,15 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError
 
 from outbox_emulators.cosmos.server import CosmosServer
+from relay import holds
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.errors import QuarantineError
 from relay.events import EventName, Reason, Rejected
 from relay.holds import Holds
-from relay.quarantine import holds
+from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.quarantine.summaries import Filter
 from relay.settings import Settings
 from tests.support.outbox import event, events, rejected
 from tests.support.stores import items_in

@@ -21,8 +21,8 @@ from relay.cli.replay_state import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
+from relay.holds import marker
 from relay.outbox import Range
-from relay.quarantine.holds import marker
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases

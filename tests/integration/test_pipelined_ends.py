@@ -15,7 +15,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.clients import Connection, servicebus_client
 from relay.errors import RetryableError
 from relay.events import Event
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.pipelined.lanes import PipelinedSenders

@@ -15,7 +15,7 @@ from azure.servicebus.aio import ServiceBusSender
 import relay.servicebus.pipelined
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.events import by_partition_key
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

@@ -20,7 +20,7 @@ from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
 from relay.events import Event
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.servicebus import publisher
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined import lanes, link

@@ -21,7 +21,7 @@ from outbox_emulators.testing import FaultClient
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.errors import LeaseError, QuarantineError, StoreError
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.network import Network

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from changefeed import connect_async
+from relay import holds
 from relay.events import Reason
-from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.sql.database import Database
 from relay.sql.install import install

@@ -22,11 +22,11 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay import pipeline
 from relay.assembly import CosmosRelay, assemble
+from relay.clients import switch_off_sdk_tracing
 from relay.errors import PublishError, QuarantineError
 from relay.settings import Settings
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
-from relay.telemetry.libraries import switch_off_sdk_tracing
 from tests.integration.conftest import ROOT, RelayMaker
 from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts

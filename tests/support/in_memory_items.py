@@ -8,24 +8,25 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from relay import holds
 from relay.errors import StoreError
 from relay.holds import Holds
-from relay.quarantine import holds
 from relay.quarantine.items import (
     BATCH_OPERATIONS,
     BatchFailed,
     Create,
     Delete,
+    Filter,
     Item,
     ItemChanged,
     ItemExists,
     ItemNotFound,
     ItemTooLarge,
     Operation,
+    RecordSummary,
     Stored,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.quarantine.summaries import Filter, RecordSummary
 
 # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 _BYTES = 2 * 1024 * 1024

@@ -32,8 +32,8 @@ import relay
 from bench.owncost import configure_telemetry
 from relay.cosmos.source import ChangeBatch, CosmosSource
 from relay.events import EventName, Rejected
+from relay.evidence import AcceptedLedger
 from relay.holds import Holds
-from relay.ledger import AcceptedLedger
 from relay.pipeline import Relay
 from relay.place import Place
 from relay.servicebus import messages

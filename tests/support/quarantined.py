@@ -7,7 +7,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-from relay.quarantine.holds import ORDER_TYPE
+from relay.holds import ORDER_TYPE
 
 
 async def quarantined(container: ContainerProxy) -> AsyncIterator[dict[str, Any]]:

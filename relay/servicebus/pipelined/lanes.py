@@ -10,13 +10,11 @@ from typing import Any
 from azure.servicebus.aio import ServiceBusClient
 
 from relay.errors import PoisonError, RetryableError
-from relay.servicebus.late import GRACE_S, Late
 from relay.servicebus.pipelined import sdk
-from relay.servicebus.pipelined.apart import Groups
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.refusals import classify
-from relay.servicebus.suspects import Suspects, is_the_cause
 from relay.servicebus.transfers import LinkLimits, Transfer
+from relay.servicebus.unanswered import GRACE_S, Groups, Late, Suspects, is_the_cause
 
 # Maximum for a connection and its link to open. It takes half a second, and the first token up to some seconds.
 _OPEN_TIMEOUT_S = 15.0

@@ -40,8 +40,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.aio._async_utils import create_authentication
 
 from relay.errors import RetryableError, SendError
-from relay.servicebus.pipelined import values
-from relay.servicebus.pipelined.frames import CLOSE, Ended, read
+from relay.servicebus.pipelined import frames
 from relay.servicebus.refusals import classify
 
 TESTED_VERSIONS = ("7.15.0",)
@@ -206,7 +205,7 @@ class Connection:
         return int(self._sdk._remote_max_frame_size)
 
     def write(self, frames: bytes) -> None:
-        """Write whole frames."""
+        """Write whole encoded."""
         self._wrote_at = time.monotonic()
         self._writer.write(frames)
 
@@ -257,7 +256,7 @@ class Connection:
 
     async def give_back(self, channel: int, kind: int, fields: list[Any]) -> None:
         """Let the SDK process a frame that is not of the link's session."""
-        if kind == CLOSE and (error := read(Ended, fields).error):
+        if kind == frames.CLOSE and (error := frames.read(frames.Ended, fields).error):
             # The SDK takes it for granted that an error has all its fields.
             fields = [(*error, None, None)[:3]]
         await self._sdk._process_incoming_frame(channel, (kind, fields))
@@ -388,7 +387,7 @@ def decode(performative: memoryview) -> tuple[int, list[Any]]:
         # The SDK's decoder raises errors of many kinds for the types that it does not know.
         with contextlib.suppress(Exception):
             return decode_frame(performative)
-    return values.performative(performative)
+    return frames.decode(performative)
 
 
 def is_outcome(state: Any) -> bool:

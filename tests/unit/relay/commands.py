@@ -11,12 +11,12 @@ import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
+from relay import holds
 from relay.cli.records import Order, Records
 from relay.cli.sender import OrderedSender
-from relay.ledger import AcceptedLedger
-from relay.quarantine import holds
+from relay.evidence import AcceptedLedger
+from relay.quarantine.items import Filter, RecordSummary, in_order
 from relay.quarantine.record import RECORD_TYPE
-from relay.quarantine.summaries import Filter, RecordSummary, in_order
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

@@ -7,7 +7,7 @@ from typing import Any
 from relay.console.model import Arrival, Delivery, Stage, Timeline
 from relay.console.timeline import Known, timeline
 from relay.outbox import Committed, Position
-from relay.quarantine.summaries import RecordSummary
+from relay.quarantine.items import RecordSummary
 
 # 2026-01-01T00:00:00Z
 START = 1_767_225_600.0

@@ -16,13 +16,13 @@ from relay.errors import StoreError
 from relay.quarantine.items import (
     BatchFailed,
     Delete,
+    Filter,
     ItemChanged,
     ItemExists,
     ItemNotFound,
     Items,
     ItemTooLarge,
 )
-from relay.quarantine.summaries import Filter
 from tests.support.stores import items_in
 from tests.unit.relay.test_containers import SETTINGS, Account
 

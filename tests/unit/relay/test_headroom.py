@@ -6,7 +6,7 @@ import pytest
 
 from relay.cosmos.source import event_of
 from relay.events import Event, Reason, Rejected
-from relay.telemetry.headroom import Batch, Headroom
+from relay.telemetry.gauges import Batch, Headroom
 
 
 class Clock:

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.errors import StoreError
 from relay.events import Reason, Rejected
-from relay.quarantine import holds
-from relay.quarantine.held import HeldRecord
 from relay.quarantine.items import BatchFailed, ItemChanged, ItemTooLarge
-from relay.quarantine.record import record_of
+from relay.quarantine.record import create_held, record_of
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event
 
@@ -21,7 +20,7 @@ def rejected(**data: Any) -> Rejected:
 
 
 async def store(items: InMemoryItems, item: Rejected) -> bool:
-    return await HeldRecord(items, item).store(record_of(item, "i1"))
+    return await create_held(items, record_of(item, "i1"), "k", item)
 
 
 async def orders(items: InMemoryItems) -> list[tuple[bool, int | None]]:

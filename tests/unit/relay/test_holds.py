@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.events import Reason, Rejected
 from relay.holds import Holds, Order
 from relay.place import Place
-from relay.quarantine import holds
 
 
 def age(moment: str) -> timedelta:
@@ -53,9 +53,7 @@ def test_a_carried_out_order_is_about_one_version_of_an_event(
     place: dict[str, Any], later: dict[str, Any]
 ) -> None:
     invalid = Rejected({"id": "e", "partitionKey": "k", **place}, Reason.DATA_NOT_OBJECT, "", 0, "k")
-    item = holds.carried_out(invalid)
-    assert item is not None
-    found = holds.read([item])
+    found = holds.read([holds.carried_out("k", invalid)])
 
     corrected = Rejected({**invalid.document, **later, "data": {}}, Reason.SET_ASIDE, "", 1, "k")
     assert found.order_for(invalid) == Order(True, Place.of(invalid.document))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 
 
 def test_what_was_accepted_is_known_by_partition_key_and_id() -> None:

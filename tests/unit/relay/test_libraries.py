@@ -13,8 +13,8 @@ from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
 from relay.assembly import assemble
 from relay.cli.main import main
+from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.settings import Settings
-from relay.telemetry.libraries import quiet_libraries, switch_off_sdk_tracing
 
 SETTINGS = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.errors import StoreError
 from relay.events import Reason, Rejected
-from relay.quarantine import holds
 from relay.quarantine.items import BatchFailed, ItemExists, ItemNotFound, ItemTooLarge
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, record_of

@@ -17,7 +17,7 @@ from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
 from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.events import Event
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import deliveries, sdk
 from relay.servicebus.pipelined import frames as frames_module

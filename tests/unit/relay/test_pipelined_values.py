@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_emulators.servicebus import codec
-from relay.servicebus.pipelined import frames, sdk, values
+from relay.servicebus.pipelined import frames, sdk
 from relay.servicebus.pipelined.frames import ATTACH, CLOSE, DISPOSITION, FLOW
 from tests.fuzz.budget import trying
 from tests.support.amqp_peer import REJECTED, TRUE, described, error
@@ -73,7 +73,7 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("encoded", "value"), KNOWN, ids=[encoded.hex()[:8] for encoded, _ in KNOWN])
 def test_a_value_is_read_and_the_next_one_is_found(encoded: bytes, value: object) -> None:
-    code, fields = values.performative(frame(CLOSE, encoded, b"\x52\x07"))
+    code, fields = frames.decode(frame(CLOSE, encoded, b"\x52\x07"))
 
     assert (code, fields[:2]) == (CLOSE, [value, 7])
     # An attach has fourteen.
@@ -83,13 +83,13 @@ def test_a_value_is_read_and_the_next_one_is_found(encoded: bytes, value: object
 
 @pytest.mark.parametrize("encoded", SKIPPED, ids=[encoded.hex()[:8] for encoded in SKIPPED])
 def test_a_value_of_another_type_is_skipped_and_the_next_one_is_found(encoded: bytes) -> None:
-    _, fields = values.performative(frame(CLOSE, encoded, b"\x52\x07"))
+    _, fields = frames.decode(frame(CLOSE, encoded, b"\x52\x07"))
 
     assert fields[:2] == [None, 7]
 
 
 def test_a_described_value_is_its_value_and_an_outcome_is_named() -> None:
-    outcomes = [values.performative(frame(CLOSE, described(code)))[1][0] for code in range(0x23, 0x29)]
+    outcomes = [frames.decode(frame(CLOSE, described(code)))[1][0] for code in range(0x23, 0x29)]
     assert outcomes == [
         {"received": []},
         {"accepted": []},
@@ -100,7 +100,7 @@ def test_a_described_value_is_its_value_and_an_outcome_is_named() -> None:
     ]
     # By a descriptor of eight bytes, too, and by a symbol for what is no outcome.
     long = b"\x00\x80" + (0x24).to_bytes(8, "big") + b"\x45"
-    assert values.performative(frame(CLOSE, long, b"\x00\xa3\x03odd\x52\x07"))[1][:2] == [{"accepted": []}, 7]
+    assert frames.decode(frame(CLOSE, long, b"\x00\xa3\x03odd\x52\x07"))[1][:2] == [{"accepted": []}, 7]
 
 
 def test_an_error_with_an_info_that_the_sdk_does_not_know_is_classified_by_its_condition() -> None:
@@ -124,7 +124,7 @@ def test_what_the_sdk_knows_is_read_alike() -> None:
         TRUE,
         described(REJECTED, [error("amqp:not-allowed", codec.encode_string("no"))]),
     ]
-    ours, theirs = values.performative(frame(DISPOSITION, *fields)), sdk.decode(frame(DISPOSITION, *fields))
+    ours, theirs = frames.decode(frame(DISPOSITION, *fields)), sdk.decode(frame(DISPOSITION, *fields))
 
     assert ours[0] == theirs[0]
     assert ours[1][:4] == theirs[1][:4]
@@ -134,7 +134,7 @@ def test_what_the_sdk_knows_is_read_alike() -> None:
         assert (found.condition, found.description) == (b"amqp:not-allowed", b"no")
 
 
-@pytest.mark.parametrize("decode", [values.performative, sdk.decode])
+@pytest.mark.parametrize("decode", [frames.decode, sdk.decode])
 def test_the_fields_of_a_performative_have_their_names(
     decode: Callable[[memoryview], tuple[int, list[Any]]],
 ) -> None:
@@ -171,7 +171,7 @@ def test_the_fields_of_a_performative_have_their_names(
 )
 def test_what_is_no_performative_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"frame|AMQP type|list|descriptors"):
-        values.performative(memoryview(data))
+        frames.decode(memoryview(data))
 
 
 def test_what_is_nested_deeper_than_any_performative_is_skipped() -> None:
@@ -179,7 +179,7 @@ def test_what_is_nested_deeper_than_any_performative_is_skipped() -> None:
     for _ in range(200):
         nested = b"\xd0" + (len(nested) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + nested
 
-    _, fields = values.performative(frame(CLOSE, nested, b"\x52\x07"))
+    _, fields = frames.decode(frame(CLOSE, nested, b"\x52\x07"))
 
     assert fields[1] == 7
     depth, inner = 0, fields[0]
@@ -193,7 +193,7 @@ def test_what_is_nested_deeper_than_any_performative_is_skipped() -> None:
 def test_any_bytes_are_a_performative_or_an_error(data: bytes) -> None:
     for each in (data, b"\x00\x53\x18" + data, b"\x00\x53\x18\xc0" + bytes([len(data) + 1, 3]) + data):
         try:
-            code, fields = sdk.decode(memoryview(each)) if len(each) > 1 else values.performative(memoryview(each))
+            code, fields = sdk.decode(memoryview(each)) if len(each) > 1 else frames.decode(memoryview(each))
         except ValueError:
             continue
         assert isinstance(code, int)

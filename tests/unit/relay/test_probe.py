@@ -8,8 +8,8 @@ import pytest
 
 from relay.evidence import Evidence
 from relay.servicebus import messages
-from relay.servicebus.probe import Probe
 from relay.servicebus.transfers import LinkLimits, Transfer
+from relay.servicebus.turn import Probe
 from relay.verdict import Refusal
 from tests.support.outbox import event, sound
 

@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
 from relay.deadline import Deadline
 from relay.errors import ConfigurationError, DefectError, DoubtfulRefusalError, NotTriedError, RetryableError
 from relay.events import Event
-from relay.ledger import DEFAULT_CAPACITY
+from relay.evidence import DEFAULT_CAPACITY
 from relay.servicebus import messages
 from relay.servicebus import pool as pools
 from relay.servicebus.pipelined.lanes import PipelinedSenders

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.errors import QuarantineError, StoreError
 from relay.events import EventName, Reason, Rejected, read_event
 from relay.holds import Holds
 from relay.place import Place
-from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event, events, sound

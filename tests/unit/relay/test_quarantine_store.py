@@ -10,7 +10,7 @@ from relay.cli.records import open_records
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import StoreError, UsageError
-from relay.quarantine.summaries import Filter
+from relay.quarantine.items import Filter
 from relay.settings import Settings
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox

@@ -8,8 +8,7 @@ import pytest
 
 from relay.cli.records import Records
 from relay.errors import StoreError, UsageError
-from relay.quarantine.items import BatchFailed, ItemTooLarge
-from relay.quarantine.summaries import RecordSummary, in_order
+from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from relay import holds
 from relay.errors import PublishError
-from relay.quarantine import holds
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import OnPoison
 from tests.support.in_memory_items import InMemoryItems

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from relay.telemetry import instruments
-from relay.telemetry.headroom import Headroom
-from relay.telemetry.shard_ages import ShardAges
+from relay.telemetry.gauges import Headroom, ShardAges
 from tests.support.telemetry import Telemetry
 
 

@@ -28,7 +28,7 @@ from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
-from relay.quarantine.summaries import Filter, RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command

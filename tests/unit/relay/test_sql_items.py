@@ -11,12 +11,11 @@ from sqlfluff.core import Linter
 
 from changefeed import ChangefeedError, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
+from relay import holds
 from relay.errors import StoreError
 from relay.events import Reason, Rejected
-from relay.quarantine import holds
-from relay.quarantine.items import BatchFailed, Create, Delete, ItemExists, Touch
+from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
-from relay.quarantine.summaries import Filter, in_order
 from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install, migrations

@@ -9,10 +9,9 @@ import pytest
 
 from relay.errors import RetryableError
 from relay.servicebus import messages
-from relay.servicebus import suspects as module
-from relay.servicebus.pipelined.apart import Groups
-from relay.servicebus.suspects import Suspects
+from relay.servicebus import unanswered as module
 from relay.servicebus.transfers import Transfer
+from relay.servicebus.unanswered import Groups, Suspects
 from tests.unit.relay.topics import event
 
 WAIT_S = 10.0

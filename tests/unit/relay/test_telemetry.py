@@ -11,9 +11,8 @@ import pytest
 
 from relay.events import Event, Reason
 from relay.telemetry import instruments
-from relay.telemetry.headroom import Batch, Headroom
+from relay.telemetry.gauges import Batch, Headroom, ShardAges
 from relay.telemetry.instruments import BoundedActions, counted_together
-from relay.telemetry.shard_ages import ShardAges
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.topics import event
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.telemetry.tracelinks import parse, span_contexts
+from relay.telemetry.attempt import parse, span_contexts
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
 from relay.events import Event
-from relay.ledger import AcceptedLedger
+from relay.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

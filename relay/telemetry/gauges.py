@@ -1,14 +1,16 @@
-"""How much time the events on their way have left before the outbox deletes them.
+"""What is reported whenever the exporter asks: how near the oldest events are to their end, and how late.
 
 An outage that comes near the time to live is the one way left to lose an event, so it is watched while the outage
-lasts: during each attempt, and between a failed attempt and the next one.
+lasts: during each attempt, and between a failed attempt and the next one. Nothing is computed until the exporter
+asks, which is once a minute by default, and from its own thread.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
@@ -47,10 +49,7 @@ class _Failed:
 
 
 class Headroom:
-    """The batches in flight, and those that failed and wait for their next attempt.
-
-    Nothing is worked out until somebody asks, which is once a minute by default, and from the exporter's thread.
-    """
+    """How much time the events on their way have left, those of failed batches included until these return."""
 
     def __init__(
         self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
@@ -88,3 +87,32 @@ class Headroom:
             in_flight = list(self._in_flight)
         expiries += [moment for batch in in_flight if (moment := batch.expiry()) is not None]
         return min(expiries) - self._clock() if expiries else None
+
+
+class ShardAges:
+    """How old the oldest event is that the reader of each shard of an SQL feed still has to publish."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[Callable[[], float], int] = {}
+
+    @contextmanager
+    def watched(self, shard_id: int, age_s: Callable[[], float]) -> Iterator[None]:
+        """Report this shard meanwhile; `age_s` returns the age in seconds, 0 where nothing is left."""
+        with self._lock:
+            self._watched[age_s] = shard_id
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._watched[age_s]
+
+    def ages_s(self) -> dict[int, float]:
+        """The age of each shard that this process reads."""
+        with self._lock:
+            watched = list(self._watched.items())
+        ages: dict[int, float] = {}
+        for age_s, shard_id in watched:
+            # One reader may end while the next one of the same shard has begun.
+            ages[shard_id] = max(age_s(), ages.get(shard_id, 0.0))
+        return ages

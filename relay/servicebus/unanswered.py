@@ -1,19 +1,44 @@
-"""Transfers that were in flight when the service ended their link, and what is known of each.
+"""Transfers without an answer: those that took longer than the timeout, and those whose link the service ended.
 
-Any of them may be the cause, or none: a connection also ends when a host of the service is updated. Which one it
-is shows only where each is sent by itself. The records outlive an attempt, as the sender of a key does not.
+Of the latter, any may be the cause, or none: a connection also ends when a host of the service is updated. Which
+one it is shows only where each is sent by itself. The records outlive an attempt, as the sender of a key does not.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from relay.errors import RetryableError
 from relay.servicebus.transfers import Transfer
 
+GRACE_S = 30.0
+"""Seconds for which the link of a transfer that was given up is kept, so that a late acceptance is still noted."""
+
+# Maximum number of partition keys with a suspect.
 _KEYS_AT_MOST = 1_000
 # A second end of a link that carried nothing else is no coincidence, provided that the service accepts others.
 _ENDS_ALONE = 2
+
+
+class Late:
+    """What is known of acceptances that came after the timeout."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+
+    def note(self, seconds: float) -> None:
+        """A transfer was accepted after `seconds`, when its sender had given up."""
+        self._longest_s = max(self._longest_s, seconds)
+
+    def unanswered(self, timeout_s: float) -> RetryableError:
+        """The error of a transfer that was not answered within `timeout_s` seconds."""
+        said = f"Service Bus did not answer within RELAY_SEND_TIMEOUT_S ({timeout_s:.3g} s)"
+        if self._longest_s > timeout_s:
+            said += f"; it accepted an earlier transfer after {self._longest_s:.1f} s: set a larger value"
+        return RetryableError(f"{said}.")
 
 
 @dataclass(slots=True)
@@ -112,3 +137,71 @@ def is_the_cause(error: RetryableError) -> RetryableError:
         refused=True,
         ended_alone=True,
     )
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    among: int
+    admitted: asyncio.Future[None]
+
+
+class Groups:
+    """Admits one group of suspects at a time; the next one once all of it has left.
+
+    The less suspicious go first: of a hundred in flight, fifty and fifty, then the half of those fifty that ended
+    the link, and so on. So the sound ones are through after two groups, and the cause is alone after seven.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Waiting] = []
+        self._admitted = 0
+        self._is_due = False
+
+    @asynccontextmanager
+    async def turn(self, among: int, ends: float) -> AsyncIterator[None]:
+        """Wait until the group of a transfer is admitted, one of `among` transfers of which one is the cause.
+
+        Raises:
+            RetryableError: It was not by the loop's time `ends`.
+        """
+        mine = _Waiting(among, asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
+        self._look_soon()
+        try:
+            async with asyncio.timeout_at(ends):
+                await mine.admitted
+        except BaseException as error:
+            if mine.admitted.done() and not mine.admitted.cancelled():
+                self._leave()
+            if isinstance(error, TimeoutError):
+                raise RetryableError(
+                    "The link of this transfer has ended, and the attempt was over before it could be sent apart "
+                    "from the others that were in flight: the next attempt goes on from here."
+                ) from error
+            raise
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._admitted -= 1
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        # All whose link has ended come in the same turn of the loop.
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._admit)
+
+    def _admit(self) -> None:
+        self._is_due = False
+        self._waiting = [each for each in self._waiting if not each.admitted.done()]
+        if self._admitted or not self._waiting:
+            return
+        among = max(each.among for each in self._waiting)
+        group = [each for each in self._waiting if each.among == among][: max(1, among // 2)]
+        self._admitted = len(group)
+        for each in group:
+            self._waiting.remove(each)
+            each.admitted.set_result(None)
