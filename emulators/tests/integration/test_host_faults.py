@@ -4,98 +4,63 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 
 from emulators.tests.integration.apps import (
     WITHIN_S,
     Delivery,
-    Recorder,
-    checkpoint_written,
     eventually,
-    stored_leases,
-    write_app,
 )
-from emulators.tests.integration.conftest import HostFactory
+from emulators.tests.integration.conftest import QUIET, Outbox, status_of
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
-from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from outbox_emulators.testing import FaultClient
-
-pytestmark = pytest.mark.usefixtures("leases")
-
-NEVER = {"lease_acquire_ms": 3_600_000, "lease_renew_ms": 3_600_000, "lease_expiration_ms": 3_600_000}
-
-
-def _status(host: Host) -> dict[str, Any]:
-    status: dict[str, Any] = host.status()["functions"][0]
-    return status
 
 
 @pytest.mark.parametrize("kind", ["throttle", "unavailable", "timeout", "drop", "drop-after"])
 async def test_each_document_arrives_once_after_any_fault_of_the_feed(
-    tmp_path: Path,
-    data: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    faults: FaultClient,
-    kind: str,
+    outbox: Outbox, faults: FaultClient, kind: str
 ) -> None:
-    host = host_of(write_app(tmp_path))
-    await host.start()
+    await outbox.start()
     fault = await faults.add(kind, "read-feed", "data", count=4)
-    for number in range(8):
-        await data.create_item({"id": str(number), "partitionKey": "a"})
+    await outbox.write(*range(8))
 
-    await recorder.until(lambda: len(recorder.succeeded_ids()) == 8)
+    await outbox.recorder.until(lambda: len(outbox.recorder.succeeded_ids()) == 8)
 
-    assert recorder.succeeded_ids() == [str(number) for number in range(8)]
+    assert outbox.recorder.succeeded_ids() == [str(number) for number in range(8)]
     assert await faults.applied(fault) == 4
 
 
 async def test_a_checkpoint_whose_answer_was_lost_is_written_all_the_same(
-    tmp_path: Path,
-    data: ContainerProxy,
-    leases: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    faults: FaultClient,
+    outbox: Outbox, faults: FaultClient
 ) -> None:
-    host = host_of(write_app(tmp_path), **NEVER)
-    await host.start()
+    host = await outbox.start(**QUIET)
     fault = await faults.add("drop-after", "replace", "leases")
 
-    await data.create_item({"id": "1", "partitionKey": "a"})
-    await checkpoint_written(leases)
-    await data.create_item({"id": "2", "partitionKey": "a"})
-    await recorder.until(lambda: "2" in recorder.succeeded_ids())
+    await outbox.write("1")
+    await outbox.until_checkpointed()
+    await outbox.write("2")
+    await outbox.recorder.until(lambda: "2" in outbox.recorder.succeeded_ids())
 
-    assert recorder.succeeded_ids() == ["1", "2"]
+    assert outbox.recorder.succeeded_ids() == ["1", "2"]
     assert await faults.applied(fault) == 1
-    assert _status(host)["leases"] == ["0", "1", "2", "3"]
+    assert status_of(host)["leases"] == ["0", "1", "2", "3"]
 
 
 async def test_a_checkpoint_that_timed_out_costs_the_lease_and_what_was_not_recorded_is_delivered_again(
-    tmp_path: Path,
-    data: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    faults: FaultClient,
+    outbox: Outbox, faults: FaultClient
 ) -> None:
-    host = host_of(write_app(tmp_path), lease_renew_ms=3_600_000)
-    await host.start()
+    host = await outbox.start(lease_renew_ms=3_600_000)
     await faults.add("timeout", "replace", "leases")
 
-    await data.create_item({"id": "1", "partitionKey": "a"})
-    await eventually(lambda: "408" in (_status(host)["last_error"] or ""))
-    await eventually(lambda: len(_status(host)["leases"]) == 4)
-    await data.create_item({"id": "2", "partitionKey": "a"})
-    await recorder.until(lambda: "2" in recorder.succeeded_ids())
+    await outbox.write("1")
+    await eventually(lambda: "408" in (status_of(host)["last_error"] or ""))
+    await eventually(lambda: len(status_of(host)["leases"]) == 4)
+    await outbox.write("2")
+    await outbox.recorder.until(lambda: "2" in outbox.recorder.succeeded_ids())
 
-    assert recorder.succeeded_ids() == ["1", "1", "2"]
+    assert outbox.recorder.succeeded_ids() == ["1", "1", "2"]
     assert host.edges.as_json()["edges"]["lease-given-up"] == 1
 
 
@@ -103,32 +68,21 @@ async def test_a_checkpoint_that_timed_out_costs_the_lease_and_what_was_not_reco
     ("kind", "operation"), [("timeout", "read-feed"), ("unavailable", "read-feed"), ("throttle", "read-feed")]
 )
 async def test_a_read_that_the_sdk_gives_up_costs_the_lease_until_the_next_acquire_interval(
-    tmp_path: Path,
-    data: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    faults: FaultClient,
-    kind: str,
-    operation: str,
+    outbox: Outbox, faults: FaultClient, kind: str, operation: str
 ) -> None:
-    host = host_of(write_app(tmp_path))
-    await host.start()
+    host = await outbox.start()
     outage = await faults.add(kind, operation, "data", for_ms=60_000)
-    await data.create_item({"id": "1", "partitionKey": "a"})
+    await outbox.write("1")
 
     await eventually(lambda: host.edges.as_json()["edges"].get("lease-given-up", 0) >= 1)
     await faults.remove(outage)
 
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
-    await eventually(lambda: len(_status(host)["leases"]) == 4)
+    await outbox.until_succeeded("1")
+    await eventually(lambda: len(status_of(host)["leases"]) == 4)
 
 
-@pytest.mark.usefixtures("data")
-async def test_a_lease_that_cannot_even_be_released_is_left_to_expire(
-    tmp_path: Path, leases: ContainerProxy, recorder: Recorder, host_of: HostFactory, faults: FaultClient
-) -> None:
-    host = host_of(write_app(tmp_path), instance="mine", lease_renew_ms=3_600_000, lease_expiration_ms=3_600_000)
-    await host.start()
+async def test_a_lease_that_cannot_even_be_released_is_left_to_expire(outbox: Outbox, faults: FaultClient) -> None:
+    host = await outbox.start(instance="mine", lease_renew_ms=3_600_000, lease_expiration_ms=3_600_000)
     outage = await faults.add("timeout", "replace", "leases", for_ms=60_000)
     await faults.add("timeout", "read-feed", "data", count=40)
 
@@ -136,64 +90,59 @@ async def test_a_lease_that_cannot_even_be_released_is_left_to_expire(
     await faults.remove(outage)
     await asyncio.sleep(0.3)  # several acquire intervals
 
-    assert _status(host)["leases"] == []
-    assert {lease["Owner"] for lease in await stored_leases(leases)} == {"mine-relay"}
+    assert status_of(host)["leases"] == []
+    assert {lease["Owner"] for lease in await outbox.stored_leases()} == {"mine-relay"}
 
 
 async def test_a_lease_whose_acquisition_was_not_confirmed_is_taken_once_it_has_expired(
-    tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory, faults: FaultClient
+    outbox: Outbox, faults: FaultClient
 ) -> None:
-    await data.create_item({"id": "1", "partitionKey": "a"})
+    await outbox.write("1")
     await faults.add("drop-after", "replace", "leases", count=4)
-    host = host_of(write_app(tmp_path), instance="mine")
+    host = await outbox.start(instance="mine")
 
-    await host.start()
-
-    assert len(_status(host)["leases"]) < 4
-    await eventually(lambda: len(_status(host)["leases"]) == 4)
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+    assert len(status_of(host)["leases"]) < 4
+    await eventually(lambda: len(status_of(host)["leases"]) == 4)
+    await outbox.until_succeeded("1")
 
 
 async def test_what_was_delivered_while_nothing_could_be_checkpointed_is_delivered_again_until_it_can(
-    tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory, faults: FaultClient
+    outbox: Outbox, faults: FaultClient
 ) -> None:
-    hosts = [host_of(write_app(tmp_path / name, name=name), instance=name) for name in ("one", "two")]
+    hosts = [outbox.host(name=name, instance=name) for name in ("one", "two")]
     for host in hosts:
         await host.start()
     outage = await faults.add("timeout", "replace", "leases", for_ms=60_000)
 
     for number in range(20):
-        await data.create_item({"id": str(number), "partitionKey": f"key-{number % 5}"})
-    await eventually(lambda: any("408" in (_status(host)["last_error"] or "") for host in hosts))
+        await outbox.write(number, key=f"key-{number % 5}")
+    await eventually(lambda: any("408" in (status_of(host)["last_error"] or "") for host in hosts))
     await faults.remove(outage)
 
-    await recorder.until(lambda: set(recorder.succeeded_ids()) == {str(number) for number in range(20)})
-    await eventually(lambda: sum(len(_status(host)["leases"]) for host in hosts) == 4)
+    await outbox.until_all_succeeded(range(20))
+    await eventually(lambda: sum(len(status_of(host)["leases"]) for host in hosts) == 4)
     for key in range(5):
-        firsts = dict.fromkeys(int(id_) for id_ in recorder.succeeded_ids() if int(id_) % 5 == key)
+        firsts = dict.fromkeys(int(id_) for id_ in outbox.recorder.succeeded_ids() if int(id_) % 5 == key)
         assert list(firsts) == sorted(firsts)
 
 
-async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_own(
-    tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory
-) -> None:
-    await data.create_item({"id": "1", "partitionKey": "a"})
+async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_own(outbox: Outbox) -> None:
+    await outbox.write("1")
     never = asyncio.Event()
 
     async def hang_twice(delivery: Delivery) -> None:
         if delivery.retry_count < 2:
             await never.wait()
 
-    recorder.behaviour = hang_twice
+    outbox.recorder.behaviour = hang_twice
     assert DEFAULT_FUNCTION_TIMEOUT_S > WITHIN_S
-    host = host_of(write_app(tmp_path), function_timeout_ms=40)
-    await host.start()
+    host = await outbox.start(function_timeout_ms=40)
 
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+    await outbox.until_succeeded("1")
 
-    assert [delivery.retry_count for delivery in recorder.deliveries] == [0, 1, 2]
-    assert recorder.deliveries[1].previous_error == "FunctionTimeout: Timeout value of 0.04 s was exceeded"
-    assert _status(host)["documents_lost"] == 0
+    assert [delivery.retry_count for delivery in outbox.recorder.deliveries] == [0, 1, 2]
+    assert outbox.recorder.deliveries[1].previous_error == "FunctionTimeout: Timeout value of 0.04 s was exceeded"
+    assert status_of(host)["documents_lost"] == 0
 
 
 def test_death_comes_once_and_only_at_the_point_that_is_armed() -> None:

@@ -10,7 +10,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from emulators.tests.integration.apps import Recorder, eventually, write_app
-from emulators.tests.integration.conftest import HostFactory
+from emulators.tests.integration.conftest import Outbox, status_of
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.testing import FaultClient
@@ -66,7 +66,7 @@ async def test_a_host_that_cannot_reach_its_account_at_the_start_runs_on_and_lis
     host = Host(write_app(tmp_path / "app"), {"COSMOS": connection}, lease_acquire_ms=50)
     try:
         await host.start()
-        status = host.status()["functions"][0]
+        status = status_of(host)
         assert status["last_error"].startswith("the listener was unable to start: ")
         assert status["leases"] == []
         async with CosmosServer(database=file, port=port):
@@ -76,42 +76,31 @@ async def test_a_host_that_cannot_reach_its_account_at_the_start_runs_on_and_lis
         await host.stop()
 
 
-@pytest.mark.usefixtures("recorder", "leases", "data")
 async def test_a_service_that_is_unavailable_at_the_start_does_not_end_the_host(
-    tmp_path: Path, host_of: HostFactory, faults: FaultClient
+    outbox: Outbox, faults: FaultClient
 ) -> None:
     outage = await faults.add("timeout", "query", "leases", for_ms=60_000)
-    host = host_of(write_app(tmp_path))
-    await host.start()
-    assert host.status()["functions"][0]["leases"] == []
+    host = await outbox.start()
+    assert status_of(host)["leases"] == []
     await faults.remove(outage)
-    await eventually(lambda: len(host.status()["functions"][0]["leases"]) == 4)
+    await eventually(lambda: len(status_of(host)["leases"]) == 4)
 
 
 @pytest.mark.parametrize("missing", ["data", "leases"])
 async def test_a_container_that_is_missing_at_the_start_is_never_recovered_from(
-    tmp_path: Path,
-    account: CosmosClient,
-    recorder: Recorder,
-    host_of: HostFactory,
-    caplog: pytest.LogCaptureFixture,
-    missing: str,
+    outbox: Outbox, account: CosmosClient, caplog: pytest.LogCaptureFixture, missing: str
 ) -> None:
-    database = await account.create_database("outbox")
-    paths = {"data": "/partitionKey", "leases": "/id"}
-    for name in paths.keys() - {missing}:
-        await database.create_container(name, PartitionKey(paths[name]))
-    app = write_app(tmp_path)
-    host = host_of(app)
-    await host.start()
-    assert f"container '{missing}'" in host.status()["functions"][0]["last_error"]
+    database = account.get_database_client("outbox")
+    await database.delete_container(missing)
+    host = await outbox.start()
+    assert f"container '{missing}'" in status_of(host)["last_error"]
 
+    paths = {"data": "/partitionKey", "leases": "/id"}
     await database.create_container(missing, PartitionKey(paths[missing]))
-    data = database.get_container_client("data")
-    await data.create_item({"id": "1", "partitionKey": "a"})
+    await outbox.write("1")
     await eventually(lambda: caplog.text.count("This builder instance has already been used") >= 2)
-    assert (recorder.deliveries, host.status()["functions"][0]["leases"]) == ([], [])
+    assert (outbox.recorder.deliveries, status_of(host)["leases"]) == ([], [])
 
     await host.stop()
-    await host_of(app).start()
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+    await outbox.start()
+    await outbox.until_succeeded("1")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy
 
 from emulators.tests.functions.test_documents import nested
-from emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
-from emulators.tests.integration.conftest import HostFactory
+from emulators.tests.integration.apps import eventually
+from emulators.tests.integration.conftest import Outbox, status_of
 
 TOO_LATE = "/Date(9999999999999999)/"
 
@@ -35,43 +33,31 @@ def _withheld(caplog: pytest.LogCaptureFixture, reason: str) -> list[str]:
     ids=["64 levels", "a date beyond all years"],
 )
 async def test_a_page_that_cannot_be_parsed_blocks_its_lease_until_the_document_is_gone(
-    tmp_path: Path,
-    data: ContainerProxy,
-    leases: ContainerProxy,
-    recorder: Recorder,
-    host_of: HostFactory,
-    caplog: pytest.LogCaptureFixture,
-    data_of_it: dict[str, Any],
-    keep_dates: bool,
-    reason: str,
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, data_of_it: dict[str, Any], keep_dates: bool, reason: str
 ) -> None:
-    host = host_of(write_app(tmp_path, keep_dates=keep_dates))
-    await host.start()
-    await data.create_item({"id": "before", "partitionKey": "a"})
-    await recorder.until(lambda: recorder.succeeded_ids() == ["before"])
+    host = await outbox.start(app={"keep_dates": keep_dates})
+    await outbox.write("before")
+    await outbox.until_succeeded("before")
 
-    await data.create_item({"id": "1", "partitionKey": "a", "type": "contact", "data": data_of_it})
-    await data.create_item({"id": "2", "partitionKey": "a"})
+    await outbox.data.create_item({"id": "1", "partitionKey": "a", "type": "contact", "data": data_of_it})
+    await outbox.write("2")
     await eventually(lambda: len(_withheld(caplog, reason)) >= 3)
     for number in range(30):
-        await data.create_item({"id": f"other-{number}", "partitionKey": f"key-{number}"})
-    await recorder.until(lambda: len(recorder.succeeded_ids()) > 15)
+        await outbox.data.create_item({"id": f"other-{number}", "partitionKey": f"key-{number}"})
+    await outbox.recorder.until(lambda: len(outbox.recorder.succeeded_ids()) > 15)
 
-    status = host.status()["functions"][0]
-    assert {"1", "2"}.isdisjoint(recorder.succeeded_ids())
+    status = status_of(host)
+    assert {"1", "2"}.isdisjoint(outbox.recorder.succeeded_ids())
     assert (status["failures"], status["retries"], status["documents_lost"]) == (0, 0, 0)
     assert reason in status["last_error"]
-    assert [lease["Owner"] for lease in await stored_leases(leases)].count(None) <= 1
+    assert [lease["Owner"] for lease in await outbox.stored_leases()].count(None) <= 1
 
-    await data.delete_item("1", partition_key="a")
-    await recorder.until(lambda: "2" in recorder.succeeded_ids())
+    await outbox.data.delete_item("1", partition_key="a")
+    await outbox.recorder.until(lambda: "2" in outbox.recorder.succeeded_ids())
 
 
-@pytest.mark.usefixtures("leases")
 @pytest.mark.parametrize("data_of_it", [nested(62), {"at": TOO_LATE}], ids=["63 levels", "such a date, kept"])
-async def test_what_the_host_can_parse_is_delivered(
-    tmp_path: Path, data: ContainerProxy, recorder: Recorder, host_of: HostFactory, data_of_it: dict[str, Any]
-) -> None:
-    await data.create_item({"id": "1", "partitionKey": "a", "data": data_of_it})
-    await host_of(write_app(tmp_path)).start()
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
+async def test_what_the_host_can_parse_is_delivered(outbox: Outbox, data_of_it: dict[str, Any]) -> None:
+    await outbox.write("1", data=data_of_it)
+    await outbox.start()
+    await outbox.until_succeeded("1")

@@ -431,15 +431,17 @@ async def test_after_a_crash_between_parking_and_checkpoint_only_the_poison_and_
     assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
-@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
-async def test_orders_are_read_at_a_processs_start_and_when_an_attempt_is_repeated(policy: OnPoison) -> None:
+@pytest.mark.parametrize(("policy", "reads"), [(OnPoison.SKIP, 1), (OnPoison.BLOCK, 1), (OnPoison.PARK, 5)])
+async def test_orders_are_read_at_a_processs_start_and_by_repeated_attempts_or_always_with_park(
+    policy: OnPoison, reads: int
+) -> None:
     running = Running(policy)
     for number in range(5):
         await running.relay.handle([document(f"e{number}")], "i1")
-    assert running.quarantine.reads == 1
+    assert running.quarantine.reads == reads
 
     await running.relay.handle([document("e9")], "i1", 1)
-    assert running.quarantine.reads == 2
+    assert running.quarantine.reads == reads + 1
 
 
 @pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
@@ -561,8 +563,17 @@ async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_rea
     assert running.publisher.accepted == {"k": ["e1"]}
 
 
-@pytest.mark.parametrize("silent", ["holds", "store", "settled"])
-def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(silent: str) -> None:
+@pytest.mark.parametrize(
+    ("silent", "said", "accepted"),
+    [
+        ("holds", "took longer", {}),
+        ("store", "quarantining what is set aside took longer", {"k": ["e1"]}),
+        ("settled", "took longer", {}),
+    ],
+)
+def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(
+    silent: str, said: str, accepted: dict[str, list[str]]
+) -> None:
     async def never(*_: object, **__: object) -> None:
         await asyncio.sleep(1_000_000)
 
@@ -572,11 +583,12 @@ def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(silent: 
 
     async def seconds() -> float:
         began = time.monotonic()
-        with pytest.raises((QuarantineError, SourceError)):
+        with pytest.raises((QuarantineError, SourceError), match=said):
             await running.relay.handle([document("e1"), document("bad", "other", data=7)], "i1")
         return time.monotonic() - began
 
     assert virtual_time.run(seconds()) <= ATTEMPT_MARGIN_S
+    assert running.publisher.accepted == accepted
 
 
 async def test_with_block_the_quarantine_has_to_be_read_once() -> None:
