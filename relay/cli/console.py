@@ -68,7 +68,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         )
     # Here, as no other command needs what serves a page.
     from relay.console.application import application
-    from relay.console.observer import open_view
+    from relay.console.observer import observer_of
     from relay.console.pages import ConsoleSettings
     from relay.console.server import access_for, loopback, serving
     from relay.console.texts import Commands as PageCommands
@@ -78,7 +78,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     stop = stop_signal()
     chosen = with_one_outbox(settings, arguments.source)
     commands = PageCommands(f"--source {arguments.source}" if settings.cosmos and settings.sql else "")
-    async with open_view(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
+    async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
         app = application(
             view,
             access,

@@ -56,11 +56,10 @@ _RELAY = {
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
     "cli/check": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
-    "cosmos/check": ("unit/relay/test_check_findings",),
+    "cosmos/check": ("unit/relay/test_cosmos_check",),
     "findings": ("unit/relay/test_check_findings",),
     "cli/topic": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
-    "cosmos/inspection": ("unit/relay/test_check_command", "contracts/test_inspections"),
-    "cosmos/scan": ("unit/relay/test_operations_scan", "unit/relay/test_check_command"),
+    "sql/backlog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "cosmos/feed": (
         *("unit/relay/test_replay_order", "contracts/test_outboxes"),
@@ -75,11 +74,7 @@ _COMMANDS = {
         "contracts/test_outboxes",
         *("integration/test_sql_replay", "integration/test_console_sql"),
     ),
-    "sql/check_shards": ("unit/relay/test_sql_findings",),
-    "sql/facts": ("unit/relay/test_sql_findings",),
     "sql/check": ("unit/relay/test_sql_findings",),
-    "sql/inspection": ("integration/test_sql_check",),
-    "sql/scan": ("integration/test_sql_check",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
     "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
     "cli/sender": ("unit/relay/test_ordered",),
