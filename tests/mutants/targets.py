@@ -37,6 +37,7 @@ _RELAY = {
     "servicebus/pipelined/deliveries": ("pipelined_states", "pipelined_link"),
     "servicebus/pipelined/frames": ("pipelined_values", "pipelined_states", "pipelined_link"),
     "servicebus/pipelined/link": ("pipelined_states", "pipelined_link"),
+    "servicebus/pipelined/outgoing": ("pipelined_states", "pipelined_link"),
     "servicebus/pipelined/states": ("pipelined_states",),
     "servicebus/pool": ("publisher", "turn"),
     "servicebus/publisher": ("publisher", "turn"),
