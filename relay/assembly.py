@@ -167,11 +167,11 @@ async def scan_outboxes(settings: Settings) -> list[Scan]:
     """What is wrong with the documents that the relay has not passed, in each outbox that is set."""
     scans: list[Scan] = []
     if settings.cosmos is not None:
-        from relay.cosmos.scan import scan
+        from relay.cosmos.check import scan
 
         scans.append(await scan(settings))
     if settings.sql is not None:
-        from relay.sql.scan import scan_sql
+        from relay.sql.backlog import scan as scan_sql
 
         scans.append(await scan_sql(settings.sql, settings.event_type))
     return scans

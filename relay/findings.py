@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 
 class Level(StrEnum):
@@ -34,15 +34,17 @@ class Finding:
     unavailable: bool = False
 
 
-class Scan(Protocol):
-    """What was found among the documents that the relay has not passed."""
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was found among the documents that the relay has not passed.
 
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """What `check` reports of it."""
+    Attributes:
+        findings: What `check` reports of it.
+        data: What it adds to the output of `--json`.
+    """
 
-    def data(self) -> Mapping[str, Any]:
-        """For `--json`."""
+    findings: list[Finding]
+    data: Mapping[str, Any]
 
 
 class Why(StrEnum):

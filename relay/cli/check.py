@@ -170,7 +170,7 @@ def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) ->
         ],
     }
     for scan in scans:
-        data |= scan.data()
+        data |= scan.data
     return Result(code, data, lines)
 
 

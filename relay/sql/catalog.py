@@ -1,8 +1,8 @@
-"""The questions that `check` asks of a database, in its own SQL."""
+"""The questions that `check` asks of a database, in its own SQL, and what reading a feed takes there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.connections import is_postgresql
@@ -10,7 +10,8 @@ from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Statement
 from changefeed.tables import Tables, names_of
-from relay.sql.facts import Engine
+
+RIGHTS = ("select", "insert", "update", "delete", "execute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,50 +20,70 @@ class Catalog:
 
     Attributes:
         engine: The kind of database.
-        server_sql: One row: isolation, snapshots, autovacuum, now_ms, as in ServerFacts.
-        objects_sql: For each of `rows` (a purpose and the parameters of a name): purpose, exists, select, insert,
-            update, delete, execute.
-        columns_sql: The columns of a table: name, type.
+        needed: The rights that the relay needs, by the purposes of `purposes_of`.
+        narrow: The types of text that turn letters which a collation lacks into question marks.
+        server: One row: the default isolation level of PostgreSQL, whether READ_COMMITTED_SNAPSHOT is on in SQL
+            Server, whether autovacuum runs, and the clock in milliseconds since 1970; NULL where there is no such
+            thing.
+        objects_sql: For each of `rows` (a purpose and the parameters of a name): the purpose, whether there is
+            such a table or routine, and whether this login has each of RIGHTS on it.
+        columns_sql: The columns of a table: name, and type without its length.
         primary_key_sql: The columns of its primary key, in order: name.
         parameters: A schema and a name as parameters of these.
-        maintenance: Of a table, one row: sequence_cache, notifies, undecided, the names of tables without
-            autovacuum joined by ', ', oldest_transaction_s.
+        maintenance: Of a table, one row: how many numbers a session takes from the outbox's sequence at a time,
+            whether commits notify readers, whether it is not decided how long positions are kept, the tables of
+            the feed without autovacuum joined by ', ', and for how many seconds the oldest visible transaction has
+            been open; NULL where there is no such thing.
     """
 
-    engine: Engine
-    server_sql: str
+    engine: str
+    needed: Mapping[str, Sequence[str]]
+    narrow: Collection[str]
+    server: Statement
     objects_sql: str
     columns_sql: str
     primary_key_sql: str
     parameters: Callable[[str, str], tuple[str, ...]]
     maintenance: Callable[[str], Statement]
 
-    def server(self) -> Statement:
-        """How the database is configured."""
-        return Statement(self.server_sql)
-
-    def version(self) -> Statement:
-        """One row: the version of the schema `changefeed`."""
-        return Statement("select coalesce(max(version), 0) from changefeed.migration")
-
-    def objects(self, names: Mapping[str, tuple[str, str]]) -> Statement:
-        """Tables and routines by their purposes, with the rights of this login."""
-        values = [(purpose, *self.parameters(*name)) for purpose, name in names.items()]
+    def objects(self, table: str) -> Statement:
+        """What a feed consists of, with the rights of this login."""
+        values = [(purpose, *self.parameters(*name)) for purpose, name in purposes_of(table).items()]
         rows = ", ".join(f"({', '.join('?' * len(each))})" for each in values)
         return Statement(self.objects_sql.format(rows=rows), [value for each in values for value in each])
 
     def columns(self, table: str) -> Statement:
         """The columns of a table."""
-        return self._of_table(self.columns_sql, table)
+        return Statement(self.columns_sql, self.parameters(*_split(table)))
 
     def primary_key(self, table: str) -> Statement:
         """Its primary key."""
-        return self._of_table(self.primary_key_sql, table)
+        return Statement(self.primary_key_sql, self.parameters(*_split(table)))
 
-    def _of_table(self, sql: str, table: str) -> Statement:
-        schema, _, name = table.partition(".")
-        return Statement(sql, self.parameters(schema, name))
 
+def purposes_of(table: str) -> dict[str, tuple[str, str]]:
+    """The schema and the name of everything that a feed consists of, by what it is for."""
+    return {
+        "events": _split(table),
+        "migration": ("changefeed", "migration"),
+        "outbox_feed": ("changefeed", "outbox_feed"),
+        "quarantine": ("relay", "item"),
+        **{kind: ("changefeed", own) for kind, own in names_of(table).items()},
+    }
+
+
+def _split(table: str) -> tuple[str, str]:
+    schema, _, name = table.partition(".")
+    return schema, name
+
+
+_NEEDED = {
+    "read_events": ("execute",),
+    "read_feed": ("execute",),
+    "has_news": ("execute",),
+    "events": ("select",),
+    "claim": ("select", "insert", "update"),
+}
 
 # PostgreSQL, whose system catalogs can be read by every role. An operator may run `check` with many rights, and a
 # search path in which others may create. A function or operator that takes its arguments exactly as they are would
@@ -139,8 +160,11 @@ def _maintenance(table: str) -> Statement:
 
 
 POSTGRESQL = Catalog(
-    Engine.POSTGRESQL,
-    _POSTGRESQL_SERVER,
+    "PostgreSQL",
+    # Its functions read the feed with the rights of the caller.
+    {**_NEEDED, "feed": ("select",), "outbox_feed": ("select",)},
+    (),
+    Statement(_POSTGRESQL_SERVER),
     _POSTGRESQL_OBJECTS,
     _POSTGRESQL_COLUMNS,
     _POSTGRESQL_PRIMARY_KEY,
@@ -191,8 +215,10 @@ cross apply (select keep from changefeed.outbox_feed as f where f.table_name = ?
 """
 
 SQLSERVER = Catalog(
-    Engine.SQL_SERVER,
-    _SQLSERVER_SERVER,
+    "SQL Server",
+    _NEEDED,
+    ("varchar", "char", "text"),
+    Statement(_SQLSERVER_SERVER),
     _SQLSERVER_OBJECTS,
     _SQLSERVER_COLUMNS,
     _SQLSERVER_PRIMARY_KEY,

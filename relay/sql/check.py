@@ -1,17 +1,31 @@
-"""Checks an SQL outbox against what the relay's guarantees require: the server, the schema and the event table."""
+"""Checks an SQL outbox against what the relay's guarantees require, with the rights of this login.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 
-from relay.findings import Finding, Gap, Level, Why
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+
+from changefeed import ChangefeedError
+from changefeed.install import migrations
+from changefeed.statements import AsyncSession, Row, Statement
+from relay.errors import first_line
+from relay.findings import Finding, Level
 from relay.settings import SqlFeed
-from relay.sql.check_shards import check_shards
-from relay.sql.facts import Engine, MaintenanceFacts, SchemaFacts, ServerFacts, SizeFacts, SqlFacts
-from relay.sql.inspection import read_sql
+from relay.sql.backlog import check_backlog
+from relay.sql.catalog import RIGHTS, Catalog, catalog_of
+from relay.sql.database import connect
 from relay.sql.rows import REQUIRED_COLUMNS
-from relay.times import format_duration
+
+# Maximum seconds of all that is asked, apart from the wait for signs of life.
+_TIMEOUT_S = 30.0
+
+# What a server that answers says to a login or a database that it does not accept.
+_REFUSALS = ("FATAL:", "Login failed", "Cannot open database", "Invalid authorization")
 
 # Types that reach the relay as text.
 _TEXT = {
@@ -22,252 +36,254 @@ _IDENTIFIERS = _TEXT | {"uuid", "uniqueidentifier", "bigint", "integer", "int", 
 _DATA = _TEXT | {"json", "jsonb"}
 _TYPES = {"id": _IDENTIFIERS, "partition_key": _IDENTIFIERS, "data": _DATA}
 
-# On SQL Server, without a UTF-8 collation, these turn letters that the collation lacks into question marks.
-_NARROW = ("varchar", "char", "text")
-
-# What reading a feed takes. PostgreSQL's functions read the feed with the rights of the caller.
-_NEEDED = {
-    "read_events": ("execute",),
-    "read_feed": ("execute",),
-    "has_news": ("execute",),
-    "events": ("select",),
-    "claim": ("select", "insert", "update"),
-}
-_NEEDED_IN = {
-    Engine.POSTGRESQL: {**_NEEDED, "feed": ("select",), "outbox_feed": ("select",)},
-    Engine.SQL_SERVER: _NEEDED,
-}
-
 _LONG_TRANSACTION_S = 3600.0
-
-# A feed that is younger says little about how it grows.
-_GROWTH_FROM_S = 3600.0
-_DAY_S = 86400.0
-_MIB = 2**20
 
 
 async def check(feed: SqlFeed) -> list[Finding]:
-    """The findings about the SQL outbox that the settings name."""
-    return list(check_sql(await read_sql(feed), feed))
+    """The findings about the database, the feed and its shards."""
+    catalog = catalog_of(feed.connection_string)
+    session = None
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            session = await connect(feed)
+        async with asyncio.timeout(_TIMEOUT_S + feed.claim_s):
+            return await check_database(session, catalog, feed)
+    except (ChangefeedError, AzureError, OSError) as error:
+        return [_unavailable(catalog.engine, error)]
+    finally:
+        if session is not None:
+            await session.close()
 
 
-def check_sql(facts: SqlFacts, feed: SqlFeed) -> Iterator[Finding]:
-    """The findings about the database, the feed and its shards.
-
-    Args:
-        facts: What was read.
-        feed: The settings.
-    """
-    if isinstance(facts.server, Gap):
-        yield _gap(facts.engine, facts.server)
-        return
-    yield Finding(Level.OK, f"SQL is a database of {facts.engine} that can be reached")
-    yield from _server(facts.server)
-    schema = facts.schema
-    assert schema is not None
-    if not _installed(schema):
-        yield Finding(
-            Level.ERROR,
-            "the schema changefeed is not installed in this database, or this login may not see it",
-            "Install it: python -m relay install. Or correct the database in SQL.",
-        )
-        return
-    yield _version(schema.version, schema.newest)
-    subject = f"SQL_FEED '{feed.feed}'"
-    if not schema.objects["has_news"].exists:
-        yield Finding(
-            Level.ERROR,
-            f"{subject} is not set up, or this login may not see it",
-            "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters of "
-            "the catalog.",
-        )
-        return
-    yield Finding(Level.OK, f"{subject} is set up")
-    yield from _events(subject, schema, facts.engine)
-    yield _rights(subject, schema, feed.feed, facts.engine)
-    yield _quarantine(schema)
-    if facts.maintenance is not None:
-        yield from _maintenance(subject, facts.server, facts.maintenance)
-    if facts.size is not None:
-        yield _size(subject, facts.size)
-    yield from check_shards(facts, feed)
+async def check_database(session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> list[Finding]:
+    """The same, on a session. Raises ChangefeedError."""
+    return [finding async for finding in _Check(session, catalog, feed).findings()]
 
 
-def _gap(engine: Engine, gap: Gap) -> Finding:
-    if gap.why is Why.REFUSED:
+def _unavailable(engine: str, error: Exception) -> Finding:
+    said = first_line(error)
+    if isinstance(error, ClientAuthenticationError) or any(words in said for words in _REFUSALS):
         return Finding(
             Level.ERROR,
-            f"the {engine} server refuses: {gap.said}",
+            f"the {engine} server refuses: {said}",
             "Check the database and the login in SQL, or SQL__credential and SQL__clientId.",
             unavailable=True,
         )
     return Finding(
         Level.ERROR,
-        f"the {engine} server cannot be reached, or ended the connection: {gap.said}",
+        f"the {engine} server cannot be reached, or ended the connection: {said}",
         "Check the server in SQL, and the network between here and there.",
         unavailable=True,
     )
 
 
-def _server(server: ServerFacts) -> Iterator[Finding]:
-    if server.snapshots is False:
+class _Check:
+    def __init__(self, session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> None:
+        self._session = session
+        self._catalog = catalog
+        self._feed = feed
+        self._subject = f"SQL_FEED '{feed.feed}'"
+        # By purpose, the rights of this login; None where there is no such table or routine, or it may not see it.
+        self._rights: dict[str, Sequence[str] | None] = {}
+
+    async def findings(self) -> AsyncIterator[Finding]:
+        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server)
+        yield Finding(Level.OK, f"SQL is a database of {self._catalog.engine} that can be reached")
+        for finding in _server(isolation, snapshots):
+            yield finding
+        for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
+            rights = [name for name, has in zip(RIGHTS, held, strict=True) if has]
+            self._rights[purpose] = rights if exists else None
+        if not any(self._exists(purpose) for purpose in ("migration", "outbox_feed", "has_news")):
+            yield _NOT_INSTALLED
+            return
+        yield await self._version()
+        if not self._exists("has_news"):
+            yield self._not_set_up()
+            return
+        yield Finding(Level.OK, f"{self._subject} is set up")
+        async for finding in self._events():
+            yield finding
+        yield self._reading()
+        yield self._quarantine()
+        async for finding in self._maintenance(autovacuum):
+            yield finding
+        readable = [purpose for purpose, rights in self._rights.items() if rights and "select" in rights]
+        async for finding in check_backlog(self._session, self._feed, now_ms, readable):
+            yield finding
+
+    def _exists(self, purpose: str) -> bool:
+        return self._rights[purpose] is not None
+
+    def _lacking(self, purpose: str, needed: Sequence[str]) -> list[str]:
+        return [right for right in needed if right not in (self._rights[purpose] or ())]
+
+    def _not_set_up(self) -> Finding:
+        return Finding(
+            Level.ERROR,
+            f"{self._subject} is not set up, or this login may not see it",
+            "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters of "
+            "the catalog.",
+        )
+
+    async def _version(self) -> Finding:
+        if self._lacking("migration", ("select",)):
+            return Finding(
+                Level.UNKNOWN,
+                "the version of the schema changefeed cannot be read with these rights",
+                "Run check with a login that may select from changefeed.migration. The app itself need not.",
+            )
+        ((version,),) = await self._rows(Statement("select coalesce(max(version), 0) from changefeed.migration"))
+        newest = len(migrations(self._session.dialect.name))
+        if version < newest:
+            return Finding(
+                Level.ERROR,
+                f"the schema changefeed has version {version}, and this relay works with version {newest}",
+                "Upgrade it: python -m relay install.",
+            )
+        if version > newest:
+            return Finding(
+                Level.ERROR,
+                f"the schema changefeed has version {version}, and this relay knows version {newest} at most",
+                "Deploy the relay with the version of changefeed that installed the schema.",
+            )
+        return Finding(Level.OK, f"the schema changefeed has version {version}")
+
+    async def _events(self) -> AsyncIterator[Finding]:
+        """About the columns of the event table."""
+        if not self._exists("events"):
+            said = f"{self._subject} has a feed, but there is no such table, or this login may not see it"
+            yield Finding(Level.ERROR, said, "Create the table again, or grant the right to select from it.")
+            return
+        table = self._feed.feed
+        columns = {name: kind for name, kind, *_ in await self._rows(self._catalog.columns(table))}
+        key = [name for (name,) in await self._rows(self._catalog.primary_key(table))]
+        missing = [name for name in REQUIRED_COLUMNS if name not in columns]
+        if missing:
+            yield Finding(
+                Level.ERROR,
+                f"{self._subject} has no column {' and no column '.join(missing)}: no event of it can become a "
+                "message",
+                "Add the columns id, partition_key and data, or let SQL_FEED name the table that has them.",
+            )
+        wrong = {name: kind for name, kind in columns.items() if kind not in _TYPES.get(name, {kind})}
+        for name, kind in wrong.items():
+            yield Finding(
+                Level.ERROR,
+                f"the column {name} of {self._subject} has the type {kind}: its events would all be quarantined",
+                "Use a text type (nvarchar on SQL Server), json or jsonb for data, and for id and partition_key "
+                "also a UUID or an integer.",
+            )
+        if narrow := [name for name in REQUIRED_COLUMNS if columns.get(name) in self._catalog.narrow]:
+            yield Finding(
+                Level.WARNING,
+                f"{self._subject} stores {', '.join(narrow)} as varchar: unless the collation is a UTF-8 one, "
+                "letters that it does not have become question marks, and two keys may become one",
+                "Use nvarchar.",
+            )
+        if key != ["id"]:
+            yield Finding(
+                Level.ERROR,
+                f"{self._subject} has the primary key ({', '.join(key)}), not (id): two events with one id can be "
+                "written, and the second is dropped as a duplicate",
+                "Make id the primary key, then set the feed up again.",
+            )
+        elif not missing and not wrong:
+            said = f"{self._subject} has the columns {', '.join(REQUIRED_COLUMNS)} and the primary key id"
+            yield Finding(Level.OK, said)
+
+    def _reading(self) -> Finding:
+        """About the rights to read the feed and to store cursors."""
+        table = self._feed.feed
+        lacking = [
+            f"{right} on {table if purpose == 'events' else f'{purpose}:{table}'}"
+            for purpose, needed in self._catalog.needed.items()
+            for right in self._lacking(purpose, needed)
+        ]
+        if lacking:
+            return Finding(
+                Level.ERROR,
+                f"this login lacks what reading {self._subject} needs: {', '.join(lacking)}",
+                f'Grant it the role "changefeed.readers:{table}".',
+            )
+        return Finding(Level.OK, f"this login may read {self._subject} and store how far it has come")
+
+    def _quarantine(self) -> Finding:
+        if not self._exists("quarantine"):
+            return Finding(
+                Level.ERROR,
+                "the table relay.item of the quarantine does not exist, or this login may not see it: an event "
+                "that can never be sent blocks its shard",
+                "Create it: python -m relay install. Then grant the rights on it.",
+            )
+        if lacking := self._lacking("quarantine", ("select", "insert", "update", "delete")):
+            return Finding(
+                Level.ERROR,
+                f"this login lacks {', '.join(lacking)} on relay.item, the table of the quarantine: an event that "
+                "can never be sent blocks its shard",
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON relay.item, and on PostgreSQL USAGE ON SCHEMA relay.",
+            )
+        return Finding(Level.OK, "this login may read and write the quarantine, relay.item")
+
+    async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
+        """About what decides how fast the outbox table is read, as far as this login may know it."""
+        cache, notifies, undecided, without, oldest_s = None, None, False, None, 0.0
+        if not self._lacking("outbox_feed", ("select",)):
+            statement = self._catalog.maintenance(self._feed.feed)
+            ((cache, notifies, undecided, without, oldest_s),) = await self._rows(statement)
+        if cache not in (None, 1):
+            yield Finding(
+                Level.ERROR,
+                f"the sequence of the outbox of {self._subject} has a cache of {cache}: its numbers do not follow "
+                "the order of commits, so every read is refused",
+                'Remove it: ALTER TABLE changefeed."outbox:…" ALTER COLUMN order_sequence SET CACHE 1.',
+            )
+        if notifies is False:
+            said = f"{self._subject} notifies nobody of commits: an idle relay looks for them every 150 ms"
+            yield Finding(Level.OK, said)
+        if undecided:
+            yield Finding(
+                Level.WARNING,
+                f"nobody has decided how long positions of {self._subject} are kept: all are, and the feed grows "
+                "for ever",
+                "Decide it: python -m changefeed keep schema.Table 30d, or forever.",
+            )
+        if autovacuum is False or without:
+            yield Finding(
+                Level.WARNING,
+                f"autovacuum is off for {without or 'this server'}: the rows that the relay has taken stay in the "
+                "outbox table, and every read gets slower",
+                "Turn it on: autovacuum = on for the server, autovacuum_enabled = true for each table.",
+            )
+        if oldest_s > _LONG_TRANSACTION_S:
+            yield Finding(
+                Level.WARNING,
+                f"a transaction of this database has been open for {oldest_s / 3600:.1f} hours: nothing that was "
+                "deleted since can be vacuumed, and every read of the outbox gets slower",
+                "Find it in pg_stat_activity (xact_start) or pg_prepared_xacts, and end it.",
+            )
+
+    async def _rows(self, statement: Statement) -> Sequence[Row]:
+        return (await self._session.execute(statement)).rows
+
+
+_NOT_INSTALLED = Finding(
+    Level.ERROR,
+    "the schema changefeed is not installed in this database, or this login may not see it",
+    "Install it: python -m relay install. Or correct the database in SQL.",
+)
+
+
+def _server(isolation: str | None, snapshots: bool | None) -> Iterator[Finding]:
+    if snapshots is not None and not snapshots:
         yield Finding(
             Level.ERROR,
             "READ_COMMITTED_SNAPSHOT is off in this database: a scan would miss events, so every read is refused",
             "Turn it on: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE.",
         )
-    if server.isolation not in (None, "read committed"):
+    if isolation not in (None, "read committed"):
         yield Finding(
             Level.ERROR,
-            f"transactions of this login begin with the isolation level {server.isolation}: every read is refused",
+            f"transactions of this login begin with the isolation level {isolation}: every read is refused",
             "Reset default_transaction_isolation of the login and of the database to 'read committed'.",
         )
-
-
-def _installed(schema: SchemaFacts) -> bool:
-    return any(schema.objects[purpose].exists for purpose in ("migration", "outbox_feed", "has_news"))
-
-
-def _version(version: int | None, newest: int) -> Finding:
-    if version is None:
-        return Finding(
-            Level.UNKNOWN,
-            "the version of the schema changefeed cannot be read with these rights",
-            "Run check with a login that may select from changefeed.migration. The app itself need not.",
-        )
-    if version < newest:
-        return Finding(
-            Level.ERROR,
-            f"the schema changefeed has version {version}, and this relay works with version {newest}",
-            "Upgrade it: python -m relay install.",
-        )
-    if version > newest:
-        return Finding(
-            Level.ERROR,
-            f"the schema changefeed has version {version}, and this relay knows version {newest} at most",
-            "Deploy the relay with the version of changefeed that installed the schema.",
-        )
-    return Finding(Level.OK, f"the schema changefeed has version {version}")
-
-
-def _events(subject: str, schema: SchemaFacts, engine: Engine) -> Iterator[Finding]:
-    if not schema.objects["events"].exists:
-        yield Finding(
-            Level.ERROR,
-            f"{subject} has a feed, but there is no such table, or this login may not see it",
-            "Create the table again, or grant the right to select from it.",
-        )
-        return
-    missing = [name for name in REQUIRED_COLUMNS if name not in schema.columns]
-    if missing:
-        yield Finding(
-            Level.ERROR,
-            f"{subject} has no column {' and no column '.join(missing)}: no event of it can become a message",
-            "Add the columns id, partition_key and data, or let SQL_FEED name the table that has them.",
-        )
-    wrong = {name: kind for name, kind in schema.columns.items() if kind not in _TYPES.get(name, {kind})}
-    for name, kind in wrong.items():
-        yield Finding(
-            Level.ERROR,
-            f"the column {name} of {subject} has the type {kind}: its events would all be quarantined",
-            "Use a text type (nvarchar on SQL Server), json or jsonb for data, and for id and partition_key also "
-            "a UUID or an integer.",
-        )
-    narrow = [name for name in REQUIRED_COLUMNS if schema.columns.get(name) in _NARROW]
-    if narrow and engine is Engine.SQL_SERVER:
-        yield Finding(
-            Level.WARNING,
-            f"{subject} stores {', '.join(narrow)} as varchar: unless the collation is a UTF-8 one, letters that "
-            "it does not have become question marks, and two keys may become one",
-            "Use nvarchar.",
-        )
-    if schema.primary_key != ("id",):
-        yield Finding(
-            Level.ERROR,
-            f"{subject} has the primary key ({', '.join(schema.primary_key)}), not (id): two events with one id "
-            "can be written, and the second is dropped as a duplicate",
-            "Make id the primary key, then set the feed up again.",
-        )
-    elif not missing and not wrong:
-        yield Finding(Level.OK, f"{subject} has the columns {', '.join(REQUIRED_COLUMNS)} and the primary key id")
-
-
-def _rights(subject: str, schema: SchemaFacts, table: str, engine: Engine) -> Finding:
-    lacking = [
-        f"{right} on {table if purpose == 'events' else f'{purpose}:{table}'}"
-        for purpose, rights in _NEEDED_IN[engine].items()
-        for right in rights
-        if right not in schema.objects[purpose].rights
-    ]
-    if lacking:
-        return Finding(
-            Level.ERROR,
-            f"this login lacks what reading {subject} needs: {', '.join(lacking)}",
-            f'Grant it the role "changefeed.readers:{table}".',
-        )
-    return Finding(Level.OK, f"this login may read {subject} and store how far it has come")
-
-
-def _quarantine(schema: SchemaFacts) -> Finding:
-    table = schema.objects["quarantine"]
-    if not table.exists:
-        return Finding(
-            Level.ERROR,
-            "the table relay.item of the quarantine does not exist, or this login may not see it: an event that "
-            "can never be sent blocks its shard",
-            "Create it: python -m relay install. Then grant the rights on it.",
-        )
-    lacking = [right for right in ("select", "insert", "update", "delete") if right not in table.rights]
-    if lacking:
-        return Finding(
-            Level.ERROR,
-            f"this login lacks {', '.join(lacking)} on relay.item, the table of the quarantine: an event that can "
-            "never be sent blocks its shard",
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON relay.item, and on PostgreSQL USAGE ON SCHEMA relay.",
-        )
-    return Finding(Level.OK, "this login may read and write the quarantine, relay.item")
-
-
-def _maintenance(subject: str, server: ServerFacts, facts: MaintenanceFacts) -> Iterator[Finding]:
-    if facts.sequence_cache not in (None, 1):
-        yield Finding(
-            Level.ERROR,
-            f"the sequence of the outbox of {subject} has a cache of {facts.sequence_cache}: its numbers do not "
-            "follow the order of commits, so every read is refused",
-            'Remove it: ALTER TABLE changefeed."outbox:…" ALTER COLUMN order_sequence SET CACHE 1.',
-        )
-    if facts.notifies is False:
-        yield Finding(Level.OK, f"{subject} notifies nobody of commits: an idle relay looks for them every 150 ms")
-    if facts.undecided:
-        yield Finding(
-            Level.WARNING,
-            f"nobody has decided how long positions of {subject} are kept: all are, and the feed grows for ever",
-            "Decide it: python -m changefeed keep schema.Table 30d, or forever.",
-        )
-    if server.autovacuum is False or facts.without_autovacuum:
-        where = ", ".join(facts.without_autovacuum) or "this server"
-        yield Finding(
-            Level.WARNING,
-            f"autovacuum is off for {where}: the rows that the relay has taken stay in the outbox table, and "
-            "every read gets slower",
-            "Turn it on: autovacuum = on for the server, autovacuum_enabled = true for each table.",
-        )
-    if facts.oldest_transaction_s > _LONG_TRANSACTION_S:
-        yield Finding(
-            Level.WARNING,
-            f"a transaction of this database has been open for {facts.oldest_transaction_s / 3600:.1f} hours: "
-            "nothing that was deleted since can be vacuumed, and every read of the outbox gets slower",
-            "Find it in pg_stat_activity (xact_start) or pg_prepared_xacts, and end it.",
-        )
-
-
-def _size(subject: str, size: SizeFacts) -> Finding:
-    oldest = format_duration(timedelta(seconds=round(size.since_s)))
-    growth = ""
-    if size.since_s >= _GROWTH_FROM_S:
-        growth = f", which is {size.bytes / _MIB * _DAY_S / size.since_s:.1f} MiB a day"
-    return Finding(
-        Level.OK,
-        f"the feed of {subject} has about {size.rows} positions of the last {oldest} in "
-        f"{size.bytes / _MIB:.1f} MiB{growth}",
-    )

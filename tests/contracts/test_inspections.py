@@ -1,4 +1,4 @@
-"""What `check` reads of an account and a namespace: of those in memory, and over the wire with the real SDKs."""
+"""What `check` reads of a namespace: of one in memory, and over the wire with the real SDKs."""
 
 from __future__ import annotations
 
@@ -12,146 +12,15 @@ from pathlib import Path
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
-from azure.cosmos.aio import CosmosClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.topic import ServiceBusFacts, SubscriptionFacts, TopicFacts, read_servicebus
-from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts, read_cosmos
 from relay.findings import Gap, Why
 from relay.settings import Settings
-from tests.unit.relay.commands import ENVIRONMENT, cosmos_error, token_error
-from tests.unit.relay.deployments import Account, Namespace
-
-SPECS = ("data:/partitionKey:-1", "leases:/id:-1", "quarantine:/partitionKey")
-
-
-class Cosmos(ABC):
-    """A sound account with the three containers."""
-
-    @abstractmethod
-    async def read(self) -> CosmosFacts:
-        """What `check` reads."""
-
-    @abstractmethod
-    async def lease(self, identifier: str) -> None:
-        """Write a document to the lease container."""
-
-    @abstractmethod
-    def without_database(self) -> None:
-        """Have the settings name a database that does not exist."""
-
-    @abstractmethod
-    def without_data(self) -> None:
-        """Have the settings name an outbox container that does not exist."""
-
-    @abstractmethod
-    def refuse(self) -> None:
-        """Have the account refuse the key."""
-
-
-class AccountInMemory(Cosmos):
-    def __init__(self, account: Account) -> None:
-        self._account = account
-
-    async def read(self) -> CosmosFacts:
-        return await read_cosmos(Settings.from_environment(ENVIRONMENT))
-
-    async def lease(self, identifier: str) -> None:
-        self._account.items["leases"].append({"id": identifier, "_ts": 0})
-
-    def without_database(self) -> None:
-        self._account.database = cosmos_error(404)
-
-    def without_data(self) -> None:
-        self._account.containers["data"] = cosmos_error(404)
-
-    def refuse(self) -> None:
-        self._account.database = cosmos_error(401)
-
-
-class AccountOnEmulator(Cosmos):
-    def __init__(self, connection_string: str) -> None:
-        self._settings = {**ENVIRONMENT, "COSMOS": connection_string}
-
-    async def read(self) -> CosmosFacts:
-        return await read_cosmos(Settings.from_environment(self._settings))
-
-    async def lease(self, identifier: str) -> None:
-        async with CosmosClient.from_connection_string(self._settings["COSMOS"]) as client:
-            container = client.get_database_client("outbox").get_container_client("leases")
-            await container.create_item({"id": identifier})
-
-    def without_database(self) -> None:
-        self._settings["COSMOS_DATABASE"] = "nowhere"
-
-    def without_data(self) -> None:
-        self._settings["COSMOS_CONTAINER"] = "nowhere"
-
-    def refuse(self) -> None:
-        self._settings["COSMOS"] = self._settings["COSMOS"].replace("AccountKey=", "AccountKey=AAAA")
-
-
-@pytest.fixture(params=["in memory", "Cosmos DB emulator"])
-async def cosmos(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cosmos]:
-    if request.param == "in memory":
-        account = Account()
-
-        monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
-        yield AccountInMemory(account)
-        return
-    async with CosmosServer() as server:
-        provision(server.account, [ContainerSpec.parse(f"outbox/{spec}") for spec in SPECS])
-        yield AccountOnEmulator(server.connection_string)
-
-
-async def test_containers_have_their_partition_keys_and_their_time_to_live(cosmos: Cosmos) -> None:
-    assert await cosmos.read() == CosmosFacts(
-        database=None,
-        containers={
-            "COSMOS_CONTAINER": ContainerFacts(("/partitionKey",), -1),
-            "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), -1),
-            "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
-        },
-        locks=[],
-    )
-
-
-async def test_of_the_leases_only_locks_are_read(cosmos: Cosmos) -> None:
-    for name in ("host.info", "host..0", "host.lock", "host.lock.old"):
-        await cosmos.lease(name)
-
-    locks = (await cosmos.read()).locks
-
-    assert isinstance(locks, list)
-    assert [lock.id for lock in locks if isinstance(lock, LockFacts)] == ["host.lock"]
-    assert all(lock.age_s >= -1 for lock in locks)
-
-
-async def test_a_database_that_does_not_exist_has_no_containers(cosmos: Cosmos) -> None:
-    cosmos.without_database()
-
-    facts = await cosmos.read()
-
-    assert (why(facts.database), facts.containers) == (Why.MISSING, {})
-
-
-async def test_a_container_that_does_not_exist_leaves_the_others(cosmos: Cosmos) -> None:
-    cosmos.without_data()
-
-    facts = await cosmos.read()
-
-    assert facts.database is None
-    assert [why(found) for found in facts.containers.values()] == [Why.MISSING, None, None]
-
-
-async def test_a_key_that_is_refused_is_no_missing_database(cosmos: Cosmos) -> None:
-    cosmos.refuse()
-
-    assert why((await cosmos.read()).database) is Why.REFUSED
+from tests.unit.relay.commands import ENVIRONMENT, token_error
+from tests.unit.relay.deployments import Namespace
 
 
 class ServiceBus(ABC):

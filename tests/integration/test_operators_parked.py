@@ -8,7 +8,6 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.holdings import Holdings
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
@@ -110,16 +109,16 @@ async def test_what_comes_while_a_key_is_released_goes_out_too(
 ) -> None:
     documents = committed(events("k", 3))
     await park(environment, documents[:2])
-    unpark = Holdings.unpark
+    unpark = Records.unpark
     came: list[str] = []
 
-    async def late(holdings: Holdings, partition_key: str) -> bool:
+    async def late(records: Records, partition_key: str) -> bool:
         if not came:
             came.append("k-2")
             await park(environment, documents[2:])
-        return await unpark(holdings, partition_key)
+        return await unpark(records, partition_key)
 
-    monkeypatch.setattr(Holdings, "unpark", late)
+    monkeypatch.setattr(Records, "unpark", late)
 
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
@@ -135,17 +134,17 @@ async def test_what_comes_between_the_count_and_the_removal_keeps_the_key_parked
     await park(environment, documents[:1])
     (summary,) = await Records(items_in(quarantine)).find(Filter())
     await Records(items_in(quarantine)).remove(summary)
-    count = Holdings._count_records
+    count = Records.count
 
-    async def raced(holdings: Holdings, partition_key: str) -> int:
-        counted = await count(holdings, partition_key)
+    async def raced(records: Records, chosen: Filter) -> int:
+        counted = await count(records, chosen)
         await park(environment, documents[1:])
         return counted
 
-    monkeypatch.setattr(Holdings, "_count_records", raced)
+    monkeypatch.setattr(Records, "count", raced)
 
-    assert not await Records(items_in(quarantine)).holdings.unpark("k")
-    assert list(await Records(items_in(quarantine)).holdings.parked()) == ["k"]
+    assert not await Records(items_in(quarantine)).unpark("k")
+    assert list(await Records(items_in(quarantine)).parked()) == ["k"]
 
 
 async def test_a_record_that_is_still_refused_holds_up_those_behind_it(

@@ -13,9 +13,8 @@ from changefeed.install import migrations
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.settings import Settings
-from relay.sql.check import check_sql
-from relay.sql.inspection import read_sql
-from relay.sql.scan import scan_sql
+from relay.sql.backlog import scan as scan_sql
+from relay.sql.check import check as check_sql
 from tests.support.operators import Run, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
@@ -52,7 +51,7 @@ async def findings(environment: dict[str, str], level: str, *, scan: bool = Fals
     """What is reported of the SQL outbox at a level, with its remedy."""
     settings = Settings.from_environment(environment)
     assert settings.sql is not None
-    found = list(check_sql(await read_sql(settings.sql), settings.sql))
+    found = await check_sql(settings.sql)
     found += (await scan_sql(settings.sql, settings.event_type)).findings if scan else []
     return [f"{each.what} -> {each.remedy}" for each in found if each.level == level]
 

@@ -11,30 +11,14 @@ from relay.cli.check import exit_code
 from relay.cli.terminal import ExitCode
 from relay.cli.topic import Requirements, ServiceBusFacts, SubscriptionFacts, TopicFacts, check_servicebus
 from relay.clients import Connection, Identity, administration_connection
-from relay.cosmos.check import check_cosmos
-from relay.cosmos.inspection import ContainerFacts, CosmosFacts, LockFacts
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
 
-NAMES = {
-    "COSMOS_CONTAINER": "data",
-    "COSMOS_LEASE_CONTAINER": "leases",
-    "COSMOS_QUARANTINE_CONTAINER": "quarantine",
-}
-SOUND_COSMOS = {
-    "COSMOS_CONTAINER": ContainerFacts(("/partitionKey",), -1),
-    "COSMOS_LEASE_CONTAINER": ContainerFacts(("/id",), -1),
-    "COSMOS_QUARANTINE_CONTAINER": ContainerFacts(("/partitionKey",), None),
-}
 REQUIRED = Requirements(
     min_window=timedelta(minutes=10), configured_window=timedelta(minutes=10), min_ttl=timedelta(days=1)
 )
 SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
 SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
-
-
-def cosmos(**changed: ContainerFacts | Gap) -> list[Finding]:
-    return list(check_cosmos(CosmosFacts(None, {**SOUND_COSMOS, **changed}), "outbox", NAMES))
 
 
 def servicebus(
@@ -51,90 +35,17 @@ def trouble(findings: list[Finding]) -> list[Finding]:
 
 
 def test_a_sound_deployment_gives_nothing_but_ok() -> None:
-    findings = cosmos() + servicebus()
+    findings = servicebus()
 
     assert trouble(findings) == []
     assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
 
 
-@pytest.mark.parametrize(
-    ("setting", "facts", "level", "says"),
-    [
-        (
-            "COSMOS_CONTAINER",
-            ContainerFacts(("/id",), -1),
-            Level.ERROR,
-            "the partition key /id, not /partitionKey",
-        ),
-        ("COSMOS_CONTAINER", ContainerFacts(("/partitionKey", "/id"), -1), Level.ERROR, "/partitionKey, /id, not"),
-        ("COSMOS_CONTAINER", ContainerFacts(("/partitionKey",), None), Level.WARNING, "time to live off"),
-        (
-            "COSMOS_CONTAINER",
-            ContainerFacts(("/partitionKey",), 3600),
-            Level.ERROR,
-            "business documents are deleted",
-        ),
-        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/partitionKey",), -1), Level.ERROR, "not /id"),
-        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), None), Level.ERROR, "never expires"),
-        ("COSMOS_LEASE_CONTAINER", ContainerFacts(("/id",), 60), Level.ERROR, "loses its checkpoint"),
-        ("COSMOS_QUARANTINE_CONTAINER", ContainerFacts(("/partitionKey",), 60), Level.ERROR, "events are lost"),
-        (
-            "COSMOS_QUARANTINE_CONTAINER",
-            ContainerFacts(("/partitionKey",), -1),
-            Level.WARNING,
-            "without a default",
-        ),
-        ("COSMOS_CONTAINER", Gap(Why.MISSING, "404"), Level.ERROR, "'data' does not exist"),
-        ("COSMOS_CONTAINER", Gap(Why.FORBIDDEN, "403 said"), Level.UNKNOWN, "with these rights: 403 said"),
-    ],
-)
-def test_a_container_that_is_not_as_it_should_be(
-    setting: str, facts: ContainerFacts | Gap, level: Level, says: str
-) -> None:
-    (finding,) = trouble(cosmos(**{setting: facts}))
-
-    assert (finding.level, finding.unavailable) == (level, False)
-    assert says in finding.what
-    assert finding.what.startswith(f"{setting} '{NAMES[setting]}'")
-    assert finding.remedy
-
-
-def test_the_lease_container_of_the_triggers_own_making_is_sound() -> None:
-    assert trouble(cosmos(COSMOS_LEASE_CONTAINER=ContainerFacts(("/id",), -1))) == []
-
-
-@pytest.mark.parametrize(("age_s", "stale"), [(0.0, False), (30.0, False), (60.0, False), (61.0, True)])
-def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_names_it(age_s: float, stale: bool) -> None:
-    facts = CosmosFacts(None, SOUND_COSMOS, [LockFacts("host_db_coll.lock", age_s)])
-
-    found = trouble(list(check_cosmos(facts, "outbox", NAMES)))
-
-    assert [finding.level for finding in found] == ([Level.ERROR] if stale else [])
-    assert all("the lock 'host_db_coll.lock', 61 s old" in finding.what and finding.remedy for finding in found)
-
-
-def test_locks_that_cannot_be_read_are_unknown() -> None:
-    facts = CosmosFacts(None, SOUND_COSMOS, Gap(Why.FORBIDDEN, "403 said"))
-
-    (finding,) = trouble(list(check_cosmos(facts, "outbox", NAMES)))
-
-    assert (finding.level, "the locks in" in finding.what) == (Level.UNKNOWN, True)
-
-
 def test_on_premium_an_unpartitioned_topic_is_as_it_should_be_even_when_it_is_strict() -> None:
-    findings = cosmos() + servicebus(replace(SOUND_TOPIC, partitioned=False), sending=1_048_576)
+    findings = servicebus(replace(SOUND_TOPIC, partitioned=False), sending=1_048_576)
 
     assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
     assert any("ids must be unique across partition keys" in finding.what for finding in findings)
-
-
-@pytest.mark.parametrize(
-    ("why", "unavailable"), [(Why.MISSING, False), (Why.REFUSED, True), (Why.UNREACHABLE, True)]
-)
-def test_an_account_without_its_database_is_one_finding(why: Why, unavailable: bool) -> None:
-    (finding,) = check_cosmos(CosmosFacts(Gap(why, "said"), {}), "outbox", NAMES)
-
-    assert (finding.level, finding.unavailable) == (Level.ERROR, unavailable)
 
 
 @pytest.mark.parametrize(

@@ -1,175 +1,255 @@
-"""What `check` finds in the facts that it has read of an SQL outbox."""
+"""What `check` finds where a database answers so; tests/integration/test_sql_check.py asks PostgreSQL itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 
-from changefeed import START
+from changefeed import START, DatabaseError
+from changefeed.install import migrations
+from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.sqlserver.dialect import SqlServerDialect
-from changefeed.statements import Statement
-from changefeed.tables import Tables, Waiting
+from changefeed.statements import Dialect, Operation, Result, Row, Statement
+from changefeed.tables import Tables
+from changefeed.ulid import at
 from relay.clients import Identity
-from relay.findings import Finding, Gap, Level, Why
+from relay.findings import Finding, Level
 from relay.settings import SqlFeed
-from relay.sql.catalog import SQLSERVER
-from relay.sql.check import check_sql
-from relay.sql.facts import (
-    Engine,
-    MaintenanceFacts,
-    ObjectFacts,
-    Owner,
-    SchemaFacts,
-    ServerFacts,
-    ShardFacts,
-    SqlFacts,
-)
-from relay.sql.inspection import objects_of
+from relay.sql.catalog import POSTGRESQL, RIGHTS, SQLSERVER, Catalog, purposes_of
+from relay.sql.check import check, check_database
 
 TABLE = "outbox.domain_event"
+FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.05)
+NOW = datetime(2026, 2, 9, 9, 37, 37, tzinfo=UTC)
+NEWEST = len(migrations("postgresql"))
 TABLES = Tables(SqlServerDialect(), TABLE)
-FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 10.0)
-EVERYTHING = ObjectFacts(True, frozenset({"select", "insert", "update", "delete", "execute"}))
-COLUMNS = {"id": "text", "partition_key": "character varying", "data": "jsonb"}
-SCHEMA = SchemaFacts(3, 3, dict.fromkeys((*objects_of(TABLE), "quarantine"), EVERYTHING), COLUMNS, ("id",))
-SOUND = SqlFacts(
-    Engine.POSTGRESQL,
-    ServerFacts("read committed", None, True, 0),
-    SCHEMA,
-    MaintenanceFacts(1, True),
-    {},
-    (ShardFacts(0, Owner.ALIVE), ShardFacts(1, Owner.ALIVE)),
-)
-ON_SQL_SERVER = replace(
-    SOUND,
-    engine=Engine.SQL_SERVER,
-    server=ServerFacts(None, True, None, 0),
-    schema=replace(SCHEMA, columns={"id": "uniqueidentifier", "partition_key": "nvarchar", "data": "nvarchar"}),
-    maintenance=MaintenanceFacts(),
-)
+
+T = TypeVar("T")
 
 
-def trouble(facts: SqlFacts) -> list[Finding]:
-    return [finding for finding in check_sql(facts, FEED) if finding.level is not Level.OK]
+def position(age_s: float) -> bytes:
+    return at(NOW - timedelta(seconds=age_s))
 
 
-def with_schema(facts: SqlFacts, **changes: Any) -> SqlFacts:
-    assert facts.schema is not None
-    return replace(facts, schema=replace(facts.schema, **changes))
+class Database:
+    """A sound one, with a relay at work, as `check` asks for it. Tests change what it answers."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.dialect: Dialect = PostgresDialect() if catalog is POSTGRESQL else SqlServerDialect()
+        self.catalog = catalog
+        self.server: list[Any] = ["read committed", None, True, int(NOW.timestamp() * 1000)]
+        self.rights: dict[str, set[str] | None] = {purpose: set(RIGHTS) for purpose in purposes_of(TABLE)}
+        self.version = NEWEST
+        self.columns = {"id": "text", "partition_key": "character varying", "data": "jsonb"}
+        self.key = ["id"]
+        # The sequence's cache, whether commits notify, whether retention is undecided, tables without autovacuum,
+        # the age of the oldest transaction.
+        self.maintenance: list[Any] = [1, True, False, None, 0.0]
+        # By shard: how many rows wait, and the age of the oldest; the position on the feed; the cursor; the last
+        # position given.
+        self.waiting: dict[int, tuple[int, float]] = {}
+        self.feed: dict[int, bytes] = {}
+        self.cursors = {0: START, 1: START}
+        self.last: dict[int, bytes] = {}
+        self.owners: dict[int, str | None] = {0: "worker", 1: "worker"}
+        self.silent: set[int] = set()
+        self._looks = 0
+        if catalog is SQLSERVER:
+            self.server[:3] = None, 1, None
+            self.columns = {"id": "uniqueidentifier", "partition_key": "nvarchar", "data": "nvarchar"}
+            self.maintenance = [None, None, 0, None, 0]
+
+    async def execute(self, statement: Statement, /) -> Result:
+        return Result((), self._answer(statement), 0)
+
+    def _answer(self, statement: Statement) -> Sequence[Row]:
+        asked, tables = statement.sql, Tables(self.dialect, TABLE)
+        if "changefeed.migration" in asked and "max(version)" in asked:
+            return [(self.version,)]
+        if "renewals" in asked:
+            return self._claims()
+        answers: dict[str, Callable[[], Sequence[Row]]] = {
+            self.catalog.server.sql: lambda: [self.server],
+            self.catalog.objects(TABLE).sql: self._objects,
+            self.catalog.columns(TABLE).sql: lambda: list(self.columns.items()),
+            self.catalog.primary_key(TABLE).sql: lambda: [(name,) for name in self.key],
+            self.catalog.maintenance(TABLE).sql: lambda: [self.maintenance],
+            sql(tables.waiting()): lambda: [
+                (shard_id, rows, NOW - timedelta(seconds=age_s), NOW)
+                for shard_id, (rows, age_s) in self.waiting.items()
+            ],
+            sql(tables.last_positions()): lambda: list(self.last.items()),
+            sql(tables.first_position(0, START)): lambda: self._behind(statement),
+            sql(tables.last_position(0)): lambda: [
+                (ulid,) for shard_id, ulid in self.feed.items() if shard_id == statement.parameters[0]
+            ],
+            sql(self.dialect.size(TABLE)): lambda: [(1000, 2**20)],
+        }
+        return answers[asked]()
+
+    def _objects(self) -> Sequence[Row]:
+        return [
+            (purpose, rights is not None, *(name in (rights or ()) for name in RIGHTS))
+            for purpose, rights in self.rights.items()
+        ]
+
+    def _claims(self) -> Sequence[Row]:
+        self._looks += 1
+        return [
+            (shard_id, self.cursors[shard_id], owner, 1, 0 if shard_id in self.silent else self._looks, None)
+            for shard_id, owner in self.owners.items()
+        ]
+
+    def _behind(self, statement: Statement) -> Sequence[Row]:
+        shard_id, cursor, _ = statement.parameters
+        found = self.feed.get(shard_id, START)
+        return [(found,)] if found > getattr(cursor, "bytes", cursor) else []
+
+    async def listen(self, channel: str, /) -> None:
+        raise NotImplementedError
+
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
-def without(facts: SqlFacts, purpose: str, right: str) -> SqlFacts:
-    assert facts.schema is not None
-    left = ObjectFacts(True, EVERYTHING.rights - {right})
-    return with_schema(facts, objects={**facts.schema.objects, purpose: left})
+def sql(operation: Operation[T]) -> str:
+    return next(operation).sql
 
 
-@pytest.mark.parametrize("facts", [SOUND, ON_SQL_SERVER])
-def test_a_sound_outbox_gives_nothing_but_ok(facts: SqlFacts) -> None:
-    assert trouble(facts) == []
+@pytest.fixture
+def postgresql() -> Database:
+    return Database(POSTGRESQL)
 
 
-@pytest.mark.parametrize(("why", "says"), [(Why.REFUSED, "refuses: said"), (Why.UNREACHABLE, "cannot be reached")])
-def test_a_server_that_does_not_answer_is_all_that_is_reported(why: Why, says: str) -> None:
-    (finding,) = check_sql(SqlFacts(Engine.SQL_SERVER, Gap(why, "said")), FEED)
+@pytest.fixture
+def sqlserver() -> Database:
+    return Database(SQLSERVER)
 
-    assert (finding.level, finding.unavailable, says in finding.what) == (Level.ERROR, True, True)
-    assert finding.what.startswith("the SQL Server server")
+
+async def trouble(database: Database) -> list[Finding]:
+    found = await check_database(database, database.catalog, FEED)
+    return [finding for finding in found if finding.level is not Level.OK]
+
+
+@pytest.mark.parametrize("catalog", [POSTGRESQL, SQLSERVER])
+async def test_a_sound_outbox_gives_nothing_but_ok(catalog: Catalog) -> None:
+    assert await trouble(Database(catalog)) == []
 
 
 @pytest.mark.parametrize(
-    ("facts", "level", "says"),
+    ("error", "says"),
     [
+        (DatabaseError("Login failed for user 'relay'"), "refuses: "),
+        (ClientAuthenticationError("no token"), "refuses: "),
+        (DatabaseError("timed out"), "cannot be reached, or ended the connection: "),
+        (OSError("no way"), "cannot be reached"),
+    ],
+)
+async def test_a_server_that_does_not_answer_is_all_that_is_reported(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
+) -> None:
+    async def connect(_: SqlFeed) -> None:
+        raise error
+
+    monkeypatch.setattr("relay.sql.check.connect", connect)
+
+    (finding,) = await check(SqlFeed("Server=h", FEED.identity, TABLE, 2, 10.0))
+
+    assert (finding.level, finding.unavailable) == (Level.ERROR, True)
+    assert finding.what.startswith("the SQL Server server ")
+    assert says in finding.what
+
+
+def server(index: int, value: object) -> Callable[[Database], None]:
+    return lambda database: database.server.__setitem__(index, value)
+
+
+def maintenance(index: int, value: object) -> Callable[[Database], None]:
+    return lambda database: database.maintenance.__setitem__(index, value)
+
+
+def without(purpose: str, right: str) -> Callable[[Database], None]:
+    def change(database: Database) -> None:
+        rights = database.rights[purpose]
+        assert rights is not None
+        rights.remove(right)
+
+    return change
+
+
+def having(**changes: object) -> Callable[[Database], None]:
+    """Attributes of the database; a dictionary is put into the one that is there."""
+
+    def change(database: Database) -> None:
+        for name, value in changes.items():
+            present = getattr(database, name)
+            setattr(database, name, {**present, **value} if isinstance(value, dict) else value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "says"),
+    [
+        (server(0, "serializable"), Level.ERROR, "begin with the isolation level serializable"),
+        (server(2, False), Level.WARNING, "autovacuum is off for this server"),
+        (having(version=NEWEST - 1), Level.ERROR, f"this relay works with version {NEWEST}"),
+        (having(version=NEWEST + 1), Level.ERROR, f"this relay knows version {NEWEST} at most"),
+        (without("migration", "select"), Level.UNKNOWN, "version of the schema changefeed cannot be read"),
+        (having(key=[]), Level.ERROR, "has the primary key (), not (id)"),
+        (having(key=["id", "at"]), Level.ERROR, "has the primary key (id, at), not (id)"),
+        (having(columns={"id": "bytea"}), Level.ERROR, "the column id of SQL_FEED"),
+        (having(columns={"partition_key": "json"}), Level.ERROR, "column partition_key of"),
+        (having(columns={"data": "xml"}), Level.ERROR, "has the type xml"),
+        (without("feed", "select"), Level.ERROR, f"needs: select on feed:{TABLE}"),
+        (without("claim", "update"), Level.ERROR, f"needs: update on claim:{TABLE}"),
+        (without("read_feed", "execute"), Level.ERROR, f"needs: execute on read_feed:{TABLE}"),
+        (without("events", "select"), Level.ERROR, f"needs: select on {TABLE}"),
+        (without("quarantine", "insert"), Level.ERROR, "lacks insert on relay.item"),
+        (maintenance(0, 2), Level.ERROR, "has a cache of 2"),
+        (maintenance(2, True), Level.WARNING, "nobody has decided how long positions"),
+        (maintenance(3, "outbox:x"), Level.WARNING, "is off for outbox:x"),
+        (maintenance(4, 3601.0), Level.WARNING, "a transaction of this database has been open for 1.0 hours"),
+        (without("outbox", "select"), Level.UNKNOWN, "the rows in the outbox table"),
         (
-            replace(ON_SQL_SERVER, server=ServerFacts(None, False, None, 0)),
-            Level.ERROR,
-            "READ_COMMITTED_SNAPSHOT is off",
-        ),
-        (replace(SOUND, server=ServerFacts("serializable", None, True, 0)), Level.ERROR, "isolation level serial"),
-        (
-            replace(SOUND, server=ServerFacts("read committed", None, False, 0)),
-            Level.WARNING,
-            "autovacuum is off for",
-        ),
-        (with_schema(SOUND, version=2), Level.ERROR, "has version 2, and this relay works with version 3"),
-        (with_schema(SOUND, version=4), Level.ERROR, "has version 4, and this relay knows version 3 at most"),
-        (with_schema(SOUND, version=None), Level.UNKNOWN, "version of the schema changefeed cannot be read"),
-        (with_schema(SOUND, primary_key=()), Level.ERROR, "has the primary key (), not (id)"),
-        (with_schema(SOUND, primary_key=("id", "at")), Level.ERROR, "has the primary key (id, at), not (id)"),
-        (with_schema(SOUND, columns=COLUMNS | {"id": "bytea"}), Level.ERROR, "the column id of SQL_FEED"),
-        (with_schema(SOUND, columns=COLUMNS | {"partition_key": "json"}), Level.ERROR, "column partition_key of"),
-        (with_schema(SOUND, columns=COLUMNS | {"data": "xml"}), Level.ERROR, "has the type xml"),
-        (with_schema(SOUND, columns={"id": "text", "data": "json"}), Level.ERROR, "has no column partition_key:"),
-        (with_schema(SOUND, columns={"id": "text"}), Level.ERROR, "no column partition_key and no column data"),
-        (
-            with_schema(ON_SQL_SERVER, columns={"id": "varchar", "partition_key": "char", "data": "nvarchar"}),
-            Level.WARNING,
-            "stores id, partition_key as varchar",
-        ),
-        (without(SOUND, "feed", "select"), Level.ERROR, f"needs: select on feed:{TABLE}"),
-        (without(SOUND, "claim", "update"), Level.ERROR, f"needs: update on claim:{TABLE}"),
-        (without(SOUND, "read_feed", "execute"), Level.ERROR, f"needs: execute on read_feed:{TABLE}"),
-        (without(SOUND, "events", "select"), Level.ERROR, f"needs: select on {TABLE}"),
-        (without(SOUND, "quarantine", "insert"), Level.ERROR, "lacks insert on relay.item"),
-        (replace(SOUND, maintenance=MaintenanceFacts(2, True)), Level.ERROR, "has a cache of 2"),
-        (
-            replace(SOUND, maintenance=MaintenanceFacts(1, True, ("outbox:x",))),
-            Level.WARNING,
-            "is off for outbox:x",
-        ),
-        (
-            replace(SOUND, maintenance=MaintenanceFacts(1, True, (), 3601.0)),
-            Level.WARNING,
-            "a transaction of this database has been open for 1.0 hours",
-        ),
-        (replace(SOUND, waiting=None), Level.UNKNOWN, "the rows in the outbox table"),
-        (
-            replace(SOUND, waiting={-1: Waiting(1, 0.0), 1: Waiting(9, 0.0), 2: Waiting(3, 400.0)}),
+            having(waiting={-1: (1, 0.0), 1: (9, 0.0), 2: (3, 400.0)}),
             Level.ERROR,
             "has 4 row(s) in shards that nobody reads (1 in shard -1, 3 in shard 2): SQL_SHARDS is 2",
         ),
         (
-            replace(SOUND, waiting={shard_id: Waiting(1, 0.0) for shard_id in range(2, 14)}),
+            having(waiting=dict.fromkeys(range(2, 14), (1, 0.0))),
             Level.ERROR,
             "1 in shard 11 and 2 more)",
         ),
         (
-            replace(SOUND, given_up=(2, 3)),
+            having(feed={2: position(1)}, owners={2: None}, cursors={2: START}),
             Level.ERROR,
-            "not published in shard 2, 3, which a relay has read before: SQL_SHARDS is 2",
+            "not published in shard 2, which a relay has read before: SQL_SHARDS is 2",
         ),
         (
-            replace(SOUND, shards=(ShardFacts(0, Owner.ALIVE), ShardFacts(1, Owner.ALIVE, ahead=True))),
+            having(cursors={1: position(1)}),
             Level.ERROR,
             "cursor is ahead of the last position of SQL_FEED 'outbox.domain_event' in shard 1",
         ),
-        (
-            replace(SOUND, shards=(ShardFacts(0, Owner.NOBODY), ShardFacts(1, Owner.ALIVE))),
-            Level.ERROR,
-            "no process reads shard 0",
-        ),
-        (
-            replace(SOUND, shards=(ShardFacts(0, Owner.ALIVE), ShardFacts(1, Owner.SILENT))),
-            Level.ERROR,
-            "the process that reads shard 1",
-        ),
-        (
-            replace(SOUND, waiting={1: Waiting(2, 301.0)}),
-            Level.WARNING,
-            "the oldest for PT5M1S, in shard 1",
-        ),
-        (
-            replace(SOUND, shards=(ShardFacts(0, Owner.ALIVE, oldest_s=400.0), ShardFacts(1, Owner.ALIVE))),
-            Level.WARNING,
-            "the oldest for PT6M40S, in shard 0",
-        ),
+        (having(owners={0: None}), Level.ERROR, "no process reads shard 0"),
+        (having(silent={1}), Level.ERROR, "the process that reads shard 1"),
+        (having(waiting={1: (2, 301.0)}), Level.WARNING, "the oldest for PT5M1S, in shard 1"),
+        (having(feed={0: position(400)}), Level.WARNING, "the oldest for PT6M40S, in shard 0"),
     ],
 )
-def test_one_thing_that_is_wrong_is_one_finding_with_a_remedy(facts: SqlFacts, level: Level, says: str) -> None:
-    (finding,) = trouble(facts)
+async def test_one_thing_that_is_wrong_is_one_finding_with_a_remedy(
+    postgresql: Database, change: Callable[[Database], None], level: Level, says: str
+) -> None:
+    change(postgresql)
+
+    (finding,) = await trouble(postgresql)
 
     assert (finding.level, finding.unavailable) == (level, False)
     assert says in finding.what
@@ -177,17 +257,56 @@ def test_one_thing_that_is_wrong_is_one_finding_with_a_remedy(facts: SqlFacts, l
 
 
 @pytest.mark.parametrize(
-    "facts",
+    ("change", "level", "says"),
     [
-        replace(SOUND, waiting={0: Waiting(2, 300.0)}),
-        replace(SOUND, shards=(ShardFacts(0, Owner.ALIVE, oldest_s=300.0), ShardFacts(1, Owner.ALIVE, None))),
-        replace(SOUND, maintenance=MaintenanceFacts(1, True, (), 3600.0)),
-        without(ON_SQL_SERVER, "feed", "select"),
-        with_schema(SOUND, columns=COLUMNS | {"id": "uuid", "partition_key": "bigint", "data": "text"}),
+        (server(1, 0), Level.ERROR, "READ_COMMITTED_SNAPSHOT is off"),
+        (maintenance(2, 1), Level.WARNING, "nobody has decided how long positions"),
+        (
+            having(columns={"id": "varchar", "partition_key": "char"}),
+            Level.WARNING,
+            "stores id, partition_key as varchar",
+        ),
     ],
 )
-def test_what_is_within_its_bounds_is_ok(facts: SqlFacts) -> None:
-    assert trouble(facts) == []
+async def test_what_can_be_wrong_with_sql_server_alone(
+    sqlserver: Database, change: Callable[[Database], None], level: Level, says: str
+) -> None:
+    change(sqlserver)
+
+    (finding,) = await trouble(sqlserver)
+
+    assert (finding.level, says in finding.what) == (level, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        having(waiting={0: (2, 300.0)}),
+        having(feed={0: position(300)}),
+        having(feed={0: position(1)}, cursors={0: position(1)}),
+        maintenance(4, 3600.0),
+        having(columns={"id": "uuid", "partition_key": "bigint", "data": "text"}),
+    ],
+)
+async def test_what_is_within_its_bounds_is_ok(postgresql: Database, change: Callable[[Database], None]) -> None:
+    change(postgresql)
+
+    assert await trouble(postgresql) == []
+
+
+async def test_the_functions_of_sql_server_read_the_feed_with_their_owners_rights(sqlserver: Database) -> None:
+    without("feed", "select")(sqlserver)
+
+    assert await trouble(sqlserver) == []
+
+
+async def test_of_a_shard_that_cannot_be_read_it_is_not_known_whether_its_cursor_is_ahead(
+    postgresql: Database,
+) -> None:
+    without("state", "select")(postgresql)
+    having(cursors={1: position(1)})(postgresql)
+
+    assert await trouble(postgresql) == []
 
 
 @pytest.mark.parametrize(
@@ -197,38 +316,42 @@ def test_what_is_within_its_bounds_is_ok(facts: SqlFacts) -> None:
         (("has_news",), "is not set up, or this login may not see it"),
     ],
 )
-def test_without_a_feed_nothing_else_is_looked_at(missing: tuple[str, ...], says: str) -> None:
-    gone: Mapping[str, ObjectFacts] = {**SCHEMA.objects, **dict.fromkeys(missing, ObjectFacts(False))}
-    facts = replace(with_schema(SOUND, objects=gone), maintenance=None, waiting=None, shards=())
+async def test_without_a_feed_nothing_else_is_looked_at(
+    postgresql: Database, missing: tuple[str, ...], says: str
+) -> None:
+    postgresql.rights |= dict.fromkeys(missing)
 
-    (finding,) = trouble(facts)
+    (finding,) = await trouble(postgresql)
 
     assert says in finding.what
-    assert finding.remedy is not None
-    assert "python -m relay install" in finding.remedy
+    assert "python -m relay install" in str(finding.remedy)
 
 
-def test_an_event_table_that_is_gone_hides_its_columns() -> None:
-    gone = {**SCHEMA.objects, "events": ObjectFacts(False)}
+async def test_an_event_table_that_is_gone_hides_its_columns(postgresql: Database) -> None:
+    postgresql.rights["events"], postgresql.columns, postgresql.key = None, {}, []
 
-    findings = trouble(with_schema(SOUND, objects=gone, columns={}, primary_key=()))
+    findings = await trouble(postgresql)
 
     assert ["there is no such table" in finding.what for finding in findings] == [True, False]
 
 
-def test_commits_that_notify_nobody_are_mentioned() -> None:
-    facts = replace(SOUND, maintenance=MaintenanceFacts(1, False))
+@pytest.mark.parametrize(("age_s", "growth"), [(3599, ""), (3600, ", which is 24.0 MiB a day")])
+async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
+    postgresql: Database, age_s: float, growth: str
+) -> None:
+    having(feed={0: position(age_s)}, last={0: position(0)}, cursors={0: position(age_s)})(postgresql)
 
-    assert trouble(facts) == []
-    assert [each for each in check_sql(facts, FEED) if "notifies nobody of commits" in each.what]
+    found = await check_database(postgresql, POSTGRESQL, FEED)
+
+    (size,) = [each.what for each in found if "the feed of" in each.what]
+    assert size.partition(" in ")[2] == f"1.0 MiB{growth}"
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        SQLSERVER.server(),
-        SQLSERVER.objects({"events": ("outbox", "a]b"), "quarantine": ("relay", "item")}),
-        SQLSERVER.version(),
+        SQLSERVER.server,
+        SQLSERVER.objects("outbox.a]b"),
         SQLSERVER.columns(TABLE),
         SQLSERVER.primary_key(TABLE),
         SQLSERVER.maintenance(TABLE),
@@ -253,10 +376,3 @@ def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
     assert statement.sql.count("?") == len(statement.parameters)
     # Raises where a part of it cannot be parsed.
     parse(statement.sql.replace("?", "@p"), dialect="tsql")
-
-
-def test_a_feed_of_sql_server_about_which_nobody_has_decided_is_named() -> None:
-    facts = replace(ON_SQL_SERVER, maintenance=MaintenanceFacts(undecided=True))
-
-    assert trouble(ON_SQL_SERVER) == []
-    assert ["nobody has decided how long positions" in each.what for each in trouble(facts)] == [True]
