@@ -16,18 +16,11 @@ from local.stack.supervisor import Stack
 from relay.cli.console import check_of
 from relay.clients import ADMIN_VARIABLE
 from relay.console.application import application
-from relay.console.observer import Observer, open_view
+from relay.console.observer import Observer, observer_of
 from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.settings import Settings
-
-
-@asynccontextmanager
-async def open_observer(stack: Stack, *, always: bool = False) -> AsyncIterator[Observer]:
-    """The observer of a stack, which knows what the emulators know; `always` as of relay.console.Observer."""
-    async with open_view_of(stack, topic_of(stack), always=always) as observer:
-        yield observer
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:
@@ -38,20 +31,17 @@ def topic_of(stack: Stack) -> EmulatorTopic:
     )
 
 
-@asynccontextmanager
-async def open_view_of(stack: Stack, topic: EmulatorTopic, *, always: bool) -> AsyncIterator[Observer]:
-    """As open_observer, with this topic, which is closed with the observer."""
+def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = False) -> Observer:
+    """The observer of a stack and its topic, which knows what the emulators know; `always` as of Observer."""
     environment = _environment(stack)
-    hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
-    async with open_view(
+    return observer_of(
         Settings.from_environment(environment),
         environment,
         from_beginning=True,
         topic=topic,
-        hosts=hosts,
+        hosts=FunctionsHosts(stack) if stack.source is Source.COSMOS else None,
         always=always,
-    ) as observer:
-        yield observer
+    )
 
 
 @asynccontextmanager
@@ -62,7 +52,7 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
         UsageError: Nothing can listen on the port.
     """
     topic, environment = topic_of(stack), _environment(stack)
-    async with Probe(stack) as probe, open_view_of(stack, topic, always=False) as view:
+    async with Probe(stack) as probe, observer_of_stack(stack, topic) as view:
         local = Actions(stack, topic, environment).extension([web.get("/ready", probe.ready)])
         app = application(
             view,

@@ -20,7 +20,7 @@ from rich.progress import Progress as ProgressBars
 from rich.table import Table
 
 import inbox
-from local.console.serving import open_observer
+from local.console.serving import observer_of_stack, topic_of
 from local.demo.clients import Clients, Progress, UnexpectedAnswer
 from local.demo.committed import Store, open_store
 from local.demo.console import differences
@@ -193,7 +193,7 @@ async def _console(
         yield None
         return
     async with (
-        open_observer(stack, always=True) as observer,
+        observer_of_stack(stack, topic_of(stack), always=True) as observer,
         serving(application(observer, loopback, name=TOPIC), "127.0.0.1", 0) as address,
     ):
         console.print(f"The console is at {address}")

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from relay.cli import check
-from relay.cli.arguments import Commands, add_source, with_one_outbox
+from relay.cli.arguments import Commands, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
@@ -36,8 +36,7 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 def add_to(commands: Commands) -> None:
     """Add the command and its options."""
-    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run)
-    add_source(parser)
+    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
@@ -68,7 +67,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         )
     # Here, as no other command needs what serves a page.
     from relay.console.application import application
-    from relay.console.observer import open_view
+    from relay.console.observer import observer_of
     from relay.console.pages import ConsoleSettings
     from relay.console.server import access_for, loopback, serving
     from relay.console.texts import Commands as PageCommands
@@ -78,7 +77,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     stop = stop_signal()
     chosen = with_one_outbox(settings, arguments.source)
     commands = PageCommands(f"--source {arguments.source}" if settings.cosmos and settings.sql else "")
-    async with open_view(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
+    async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
         app = application(
             view,
             access,

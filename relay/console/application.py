@@ -135,7 +135,7 @@ class _Console:
         )
 
     async def _timeline_html(self, partition_key: str) -> str:
-        return self._pages.timeline(await self._timeline(partition_key, _EVENTS_OF_KEY))
+        return self._pages.fragment("timeline.html", timeline=await self._timeline(partition_key, _EVENTS_OF_KEY))
 
     async def _timeline(self, partition_key: str, limit: int) -> Timeline:
         try:

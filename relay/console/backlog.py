@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -45,14 +44,11 @@ class Waiting:
 
 
 class Backlog:
-    """Events that wait, by partition and in the order of the feed."""
+    """Events that wait. A look goes through all of them, as their number is bounded and mostly small."""
 
     def __init__(self) -> None:
         self._waiting: dict[EventName, Waiting] = {}
-        # An event that is moved leaves its old entry behind, which is recognized by its place.
-        self._order: dict[str, list[tuple[PlaceInFeed, EventName]]] = {}
-        self._expiring: list[tuple[float, EventName]] = []
-        self._counts: Counter[str] = Counter()
+        self._partitions: dict[str, dict[EventName, Waiting]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -60,84 +56,45 @@ class Backlog:
     @property
     def partitions(self) -> set[str]:
         """The partitions in which something waits."""
-        return {name for name, count in self._counts.items() if count}
+        return {name for name, events in self._partitions.items() if events}
 
     def add(self, event: Committed, committed_at: float) -> bool:
         """Add an event, or move the one of its name to where it is now; returns whether it is new."""
         name = event.partition_key, event.id
         known = self._waiting.get(name)
-        if known is None:
-            known = Waiting(name, event.partition, event.place, committed_at, event.expires_at)
-            self._waiting[name] = known
-            self._counts[event.partition] += 1
-            self._enter(known)
-            return True
-        if (known.partition, known.place) != (event.partition, event.place):
+        if known is not None:
             self.move(known, event.partition, event.place)
-        return False
+            return False
+        new = Waiting(name, event.partition, event.place, committed_at, event.expires_at)
+        self._waiting[name] = self._partitions.setdefault(event.partition, {})[name] = new
+        return True
 
     def move(self, event: Waiting, partition: str, place: PlaceInFeed) -> None:
         """Put an event elsewhere."""
-        self._counts[event.partition] -= 1
-        self._counts[partition] += 1
+        del self._partitions[event.partition][event.name]
         event.partition, event.place = partition, place
-        self._enter(event)
+        self._partitions.setdefault(partition, {})[event.name] = event
 
-    def passed(self, partition: str, place: PlaceInFeed) -> Iterator[Waiting]:
-        """Take out what is at or before a place of a partition, in order."""
-        order = self._order.get(partition, [])
-        while (first := self._first(partition)) is not None and not first.place > place:
-            heapq.heappop(order)
-            del self._waiting[first.name]
-            self._counts[partition] -= 1
-            yield first
+    def take(self, partition: str, place: PlaceInFeed) -> list[Waiting]:
+        """Take out what is at or before a place of a partition, in the order of the feed."""
+        found = [event for event in self.within(partition) if not event.place > place]
+        for event in found:
+            del self._waiting[event.name], self._partitions[partition][event.name]
+        return sorted(found, key=lambda event: event.place)
 
-    def within(self, partition: str) -> list[Waiting]:
+    def within(self, partition: str) -> Collection[Waiting]:
         """What waits in a partition, in no order."""
-        return [event for event in self._waiting.values() if event.partition == partition]
-
-    def behind(self, partition: str) -> int:
-        """How many wait in a partition."""
-        return self._counts[partition]
+        return self._partitions.get(partition, {}).values()
 
     def oldest(self, partition: str) -> float | None:
-        """When the first event of a partition was committed; None where none waits."""
-        first = self._first(partition)
-        return None if first is None else first.committed_at
+        """When the oldest event of a partition was committed; None where none waits."""
+        return min((event.committed_at for event in self.within(partition)), default=None)
 
     def expires_at(self) -> float | None:
         """When the first of all is deleted; None where none is."""
-        while self._expiring:
-            at, name = self._expiring[0]
-            event = self._waiting.get(name)
-            if event is not None and event.expires_at == at:
-                return at
-            heapq.heappop(self._expiring)
-        return None
-
-    def _enter(self, event: Waiting) -> None:
-        order = self._order.setdefault(event.partition, [])
-        heapq.heappush(order, (event.place, event.name))
-        if event.expires_at is not None:
-            heapq.heappush(self._expiring, (event.expires_at, event.name))
-        # What was moved or passed is left behind in the heaps; they are cleared when it is the greater part.
-        if len(order) > 2 * self._counts[event.partition] + 1000:
-            order[:] = [(each.place, each.name) for each in self.within(event.partition)]
-            heapq.heapify(order)
-        if len(self._expiring) > 2 * len(self._waiting) + 1000:
-            waiting = self._waiting.values()
-            self._expiring = [(each.expires_at, each.name) for each in waiting if each.expires_at is not None]
-            heapq.heapify(self._expiring)
-
-    def _first(self, partition: str) -> Waiting | None:
-        order = self._order.get(partition)
-        while order:
-            place, name = order[0]
-            event = self._waiting.get(name)
-            if event is not None and (event.partition, event.place) == (partition, place):
-                return event
-            heapq.heappop(order)
-        return None
+        return min(
+            (each.expires_at for each in self._waiting.values() if each.expires_at is not None), default=None
+        )
 
 
 class Quarantined:

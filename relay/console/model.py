@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from relay.events import Reason
 from relay.findings import Finding
 from relay.outbox import Committed
 from relay.quarantine.items import RecordSummary
@@ -24,9 +25,7 @@ class Partition:
     """A physical partition with its lease, or a shard of an SQL feed with its claim.
 
     Attributes:
-        name: The lease token, or the shard.
-        owner: The host or process that holds it; None where none does.
-        position: The checkpoint or the cursor, as text; None where nothing is done yet.
+        name, owner, position: As of `relay.outbox.Position`.
         behind: How many events are committed behind the position, as far as the console has read.
         oldest_s: The age of the oldest of them; 0 where there is none.
         moved_at: When the position was last seen to move; None if it was not yet.
@@ -113,16 +112,14 @@ class QuarantineRecord:
     quarantined_at: str
 
     @classmethod
-    def of(cls, summary: RecordSummary) -> QuarantineRecord:
+    def of(cls, row: RecordSummary) -> QuarantineRecord:
         """A record as the console shows it."""
-        return cls(
-            summary.id,
-            summary.partition_key,
-            summary.document_id,
-            summary.reason,
-            summary.detail,
-            summary.quarantined_at,
-        )
+        return cls(row.id, row.partition_key, row.document_id, row.reason, row.detail, row.quarantined_at)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of its event."""
+        return Stage.PARKED if self.reason == Reason.KEY_PARKED else Stage.QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +273,7 @@ class Checked:
     problem: Problem | None = None
 
 
-class _WithReason(Protocol):
-    @property
-    def reason(self) -> str: ...
-
-
-GroupedT = TypeVar("GroupedT", bound=_WithReason)
+GroupedT = TypeVar("GroupedT", RecordSummary, DeadLetter)
 
 
 def by_reason(found: Iterable[GroupedT]) -> list[tuple[str, list[GroupedT]]]:

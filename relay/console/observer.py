@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -15,7 +14,7 @@ from relay.console.backlog import Quarantined
 from relay.console.counts import Counts
 from relay.console.model import Flow, Snapshot, Timeline
 from relay.console.ports import Hosts, Parts, Topic
-from relay.console.progress import Follower
+from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.timeline import read_timeline
 from relay.outbox import Outbox
@@ -37,7 +36,7 @@ _LINGER_S = 10.0
 
 
 class Observer:
-    """A View of a relay. It looks while somebody waits in `changed`, or is `watching`, or always if told so.
+    """A View of a relay. It looks while somebody waits in `changed`, and for ten seconds afterwards, or always.
 
     Memory: some hundred bytes for each event that the relay has not passed, of which 100 000 are read ahead at
     most; the names of quarantine's records and of events passed lately, as numbers; and the latest 50 events.
@@ -56,29 +55,22 @@ class Observer:
         always: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """
-        Args:
-            outbox, topic, items, hosts: What is read; they are closed with the observer.
-            always: Look also while nobody watches, so that rates and latencies are there from the start.
-            clock: Seconds since 1970.
-        """
-        self._closed_with_it = [part for part in (outbox, topic, items, hosts) if part is not None]
-        self._always = always
+        """What is read is closed with the observer. `always` has rates and latencies there from the start."""
+        self._outbox, self._topic, self._items, self._hosts = outbox, topic, items, hosts
         self._clock = clock
         self._parts = Parts()
-        self._outbox, self._items, self._topic = outbox, items, topic
-        self._follower = Follower(outbox, topic, Quarantined(items), self._parts, clock)
+        self._progress = Progress(outbox, topic, Quarantined(items), self._parts, clock)
         self._counts = Counts(items, topic, hosts, self._parts)
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since))
         self._changed = asyncio.Condition()
-        self._watchers = 1 if always else 0
         self._watched = asyncio.Event()
+        self._watchers = 0
+        if always:
+            self._watch()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        if self._always:
-            self._watched.set()
         self._tasks = [
             asyncio.create_task(self._repeat(self.look_at_flow, _BUSY_S, _IDLE_S)),
             asyncio.create_task(self._repeat(self.look_at_counts, _COUNTS_BUSY_S, _COUNTS_IDLE_S)),
@@ -89,8 +81,8 @@ class Observer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
-        await asyncio.gather(*(part.close() for part in self._closed_with_it), return_exceptions=True)
+        opened = [each for each in (self._outbox, self._topic, self._items, self._hosts) if each is not None]
+        await asyncio.gather(*(each.close() for each in opened), return_exceptions=True)
 
     @property
     def latest(self) -> Snapshot:
@@ -98,36 +90,26 @@ class Observer:
         return self._latest
 
     async def changed(self, number: int, /) -> Snapshot:
-        """Wait until there is a snapshot with a number above this one, and return the latest."""
-        with self.watching():
+        """See ports.View."""
+        self._watch()
+        try:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._latest.number > number)
                 return self._latest
+        finally:
+            self._watchers -= 1
+            asyncio.get_running_loop().call_later(_LINGER_S, self._rest)
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
-        """The last events of a key, with their data if `data`."""
+        """See ports.View."""
         published_at = {
             each.id: each.published_at
-            for each in self._latest.recent
-            if each.event is not None
-            and each.event.partition_key == partition_key
-            and each.published_at is not None
+            for (key, _), each in self._progress.latest.items()
+            if key == partition_key and each.published_at is not None
         }
         return await read_timeline(
             self._outbox, self._items, self._topic, partition_key, limit, published_at, data=data
         )
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Within, and for ten seconds afterwards, the observer looks."""
-        self._watchers += 1
-        self._watched.set()
-        try:
-            yield
-        finally:
-            self._watchers -= 1
-            if not self._watchers:
-                asyncio.get_running_loop().call_later(_LINGER_S, self._rest)
 
     async def look(self) -> Snapshot:
         """Look at everything once."""
@@ -137,7 +119,7 @@ class Observer:
 
     async def look_at_flow(self) -> bool:
         """Read events, positions and new records of quarantine; returns whether there was any news."""
-        news = await self._follower.look()
+        news = await self._progress.look()
         await self._publish()
         return news
 
@@ -147,7 +129,6 @@ class Observer:
         return await self._publish()
 
     async def _repeat(self, look: Callable[[], Awaitable[bool]], busy_s: float, idle_s: float) -> None:
-        """Look again and again while somebody watches."""
         while True:
             await self._watched.wait()
             news = False
@@ -157,6 +138,10 @@ class Observer:
                 # What a service answers is a problem on the page; this is a defect, and the page goes on.
                 logger.exception("console_look_failed")
             await asyncio.sleep(busy_s if news else idle_s)
+
+    def _watch(self) -> None:
+        self._watchers += 1
+        self._watched.set()
 
     def _rest(self) -> None:
         if not self._watchers:
@@ -173,7 +158,7 @@ class Observer:
         return True
 
     def _snapshot(self) -> Snapshot:
-        now, progress, counts = self._clock(), self._follower.progress, self._counts
+        now, progress, counts = self._clock(), self._progress, self._counts
         partitions = progress.partitions(counts.attempts)
         p50, p99 = progress.latencies.percentiles(now)
         expires_at = progress.backlog.expires_at()
@@ -200,12 +185,11 @@ class Observer:
             tuple(counts.groups),
             tuple(counts.dead_letters),
             tuple(reversed(progress.latest.values())),
-            (*self._parts.problems, *self._follower.limits()),
+            (*self._parts.problems, *self._progress.limits()),
         )
 
 
-@asynccontextmanager
-async def open_view(
+def observer_of(
     settings: Settings,
     environment: Mapping[str, str],
     *,
@@ -213,21 +197,19 @@ async def open_view(
     hosts: Hosts | None = None,
     topic: Topic | None = None,
     always: bool = False,
-) -> AsyncIterator[Observer]:
+) -> Observer:
     """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
         environment: May have `SERVICEBUS_ADMIN`, where the management endpoint has an address of its own.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
-        hosts: Where the relay's processes can be asked.
+        hosts, always: As of Observer.
         topic: To be used instead of the settings' topic.
-        always: Look also while nobody watches.
 
     Raises:
         UsageError: The settings have both outboxes.
     """
-    outbox, items = open_outbox(settings, from_beginning=from_beginning), open_store(settings)
+    outbox = open_outbox(settings, from_beginning=from_beginning)
     topic = topic or ServiceBusTopic(settings, environment)
-    async with Observer(outbox, topic, items, hosts, always=always) as observer:
-        yield observer
+    return Observer(outbox, topic, open_store(settings), hosts, always=always)

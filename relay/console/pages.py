@@ -15,7 +15,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from markupsafe import Markup
 
 from relay.console import texts
-from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot, Timeline
+from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 
@@ -174,14 +174,6 @@ class Pages:
             self._sections = {name: self.fragment(f"{name}.html", **values) for name in SECTIONS}
             self._number = snapshot.number
         return self._sections
-
-    def totals(self, snapshot: Snapshot) -> str:
-        """The totals in words, for screen readers."""
-        return self.fragment("totals.html", flow=snapshot.flow)
-
-    def timeline(self, timeline: Timeline) -> str:
-        """The inside of a key's timeline."""
-        return self.fragment("timeline.html", timeline=timeline)
 
     def page(
         self,

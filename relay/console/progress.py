@@ -11,7 +11,7 @@ from datetime import datetime
 from relay.console.backlog import Backlog, Quarantined, Waiting
 from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
 from relay.console.ports import Attempt, Parts, Topic
-from relay.events import EventName, Reason
+from relay.events import EventName
 from relay.outbox import Committed, Outbox, Position
 
 # Maximum number of events of one call, and of calls before the positions are read again.
@@ -21,14 +21,17 @@ _PAGES = 10
 # Maximum number of unpublished events in memory; reading pauses at this limit.
 _HELD = 100_000
 
-# Maximum number of events shown as the latest ones.
-_RECENT = 50
-
 # Maximum number of newly passed events that are looked up at the topic.
 _SAMPLE = 200
 
+# Maximum number of events shown as the latest ones.
+_RECENT = 50
+
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
+
+# After a longer pause in reading, what has happened since is no rate and has no latency.
+_PAUSE_S = 5
 
 _RATE_S = 10
 _LATENCY_S = 60.0
@@ -37,8 +40,14 @@ _LATENCY_S = 60.0
 _LATENCIES = 2000
 
 
-class Follower:
-    """Keeps `progress` up to date."""
+class Progress:
+    """What was read, in bounded memory: of most events that were passed, a hash of the name alone.
+
+    Attributes:
+        backlog: Events that the relay has not passed.
+        latest: The latest events, the oldest first.
+        committed, published: How many events were read, and how many of them were published.
+    """
 
     def __init__(
         self,
@@ -53,8 +62,23 @@ class Follower:
         self._quarantine = quarantine
         self._parts = parts
         self._clock = clock
-        self.progress = Progress(quarantine, clock)
+        self.backlog = Backlog()
+        self.latest: OrderedDict[EventName, Tracked] = OrderedDict()
+        self.committed = self.published = 0
+        self.commits, self.publications, self.latencies = Rate(), Rate(), Latencies()
+        # Events that were passed, of which it is not known yet whether they are in quarantine.
+        self._passed: list[Waiting] = []
+        self._remembered: OrderedDict[int, None] = OrderedDict()
+        self._positions: dict[str, Position] = {}
+        self._moved_at: dict[str, float] = {}
         self._looked_at = clock()
+        # Everything that was committed before this time has been read; None if that was long ago, or never so.
+        self._read_up_to: float | None = None
+
+    @property
+    def held(self) -> int:
+        """How many events are kept because it is not known yet what becomes of them."""
+        return len(self.backlog) + len(self._passed)
 
     async def look(self) -> bool:
         """Read events, positions and new records of quarantine, in this order; returns whether there was any news.
@@ -62,27 +86,27 @@ class Follower:
         A record is stored before the position passes its event. So what a position has passed is counted when the
         records that were added since have been read, and not before.
         """
-        progress, started_at = self.progress, self._clock()
-        progress.begin(started_at - self._looked_at)
-        before, ended = (progress.committed, progress.published), False
+        started_at = self._clock()
+        if started_at - self._looked_at >= _PAUSE_S:
+            self._read_up_to = None
+        before, ended = (self.committed, self.published), False
         async with self._parts.reading("outbox"):
             ended = await self._read_news()
         async with self._parts.reading("positions"):
             await self._read_positions()
-        if progress.passed:
+        if self._passed:
             async with self._parts.reading("quarantine"):
                 if await self._quarantine.read():
-                    names = [event.name for event in progress.passed[-_SAMPLE:]]
-                    progress.judge(await self._deliveries(names))
-        progress.deliver(await self._deliveries(list(progress.latest)))
+                    await self._count_passed()
+        self._deliver(await self._deliveries(list(self.latest)))
         if ended:
-            progress.caught_up(started_at)
+            self._read_up_to = started_at
         self._looked_at = self._clock()
-        return not ended or before != (progress.committed, progress.published)
+        return not ended or before != (self.committed, self.published)
 
     def limits(self) -> Iterator[Problem]:
         """What the bounds of the memory leave out."""
-        if self.progress.held >= _HELD:
+        if self.held >= _HELD:
             yield Problem("outbox", f"more than {_HELD} events wait: the others are counted when these are passed")
         if not self._quarantine.complete:
             yield Problem(
@@ -91,27 +115,123 @@ class Follower:
                 "as published",
             )
 
+    def partitions(self, attempts: Mapping[str, Attempt]) -> list[Partition]:
+        """Each partition that the relay has a position in, or in which something waits."""
+        now = self._clock()
+        found = []
+        for name in sorted(self._positions.keys() | self.backlog.partitions, key=_by_number):
+            position = self._positions.get(name, Position(name, None, None, None))
+            oldest, attempt = self.backlog.oldest(name), attempts.get(name)
+            found.append(
+                Partition(
+                    name,
+                    position.owner,
+                    position.position,
+                    len(self.backlog.within(name)),
+                    0.0 if oldest is None else _age_s(oldest, now),
+                    self._moved_at.get(name),
+                    None if attempt is None or attempt.number < 2 else attempt.number,
+                    None if attempt is None else attempt.error,
+                )
+            )
+        return found
+
     async def _read_news(self) -> bool:
         """Read what was committed; returns whether that was all."""
         for _ in range(_PAGES):
-            if self.progress.held >= _HELD:
+            if self.held >= _HELD:
                 return False
-            events = await self._outbox.news(_PAGE)
-            self.progress.add(events)
+            events, now = await self._outbox.news(_PAGE), self._clock()
+            for event in events:
+                self._add(event, now)
             if not events:
                 return True
         return False
 
+    def _add(self, event: Committed, now: float) -> None:
+        name = event.partition_key, event.id
+        if hash(name) in self._remembered:
+            return
+        committed_at = self._committed_at(event, now)
+        if self.backlog.add(event, committed_at):
+            self.committed += 1
+            self.commits.add(committed_at, now)
+            self.latest[name] = Tracked(event.id, Stage.COMMITTED, event)
+            if len(self.latest) > _RECENT:
+                self.latest.popitem(last=False)
+        elif name in self.latest:
+            self.latest[name] = replace(self.latest[name], event=event)
+
     async def _read_positions(self) -> None:
         positions = await self._outbox.positions()
-        self.progress.move(positions)
-        lost = self.progress.lost()
+        now, before = self._clock(), self._positions
+        self._positions = {position.name: position for position in positions}
+        for name, position in self._positions.items():
+            if name in before and before[name].position != position.position:
+                self._moved_at[name] = now
+        self._moved_at = {name: at for name, at in self._moved_at.items() if name in self._positions}
+        self._pass(now)
+        # What waits under a name that no position has any more is where its key is now.
+        gone = self.backlog.partitions - self._positions.keys() if positions else set()
+        lost = [event for name in gone for event in self.backlog.within(name)]
         for event in lost:
             partition = await self._outbox.partition_of(event.name[0])
             if partition is not None and partition != event.partition:
-                self.progress.backlog.move(event, partition, event.place)
+                self.backlog.move(event, partition, event.place)
         if lost:
-            self.progress.move(positions)
+            self._pass(now)
+
+    def _pass(self, now: float) -> None:
+        for position in self._positions.values():
+            if position.place is not None:
+                for event in self.backlog.take(position.name, position.place):
+                    event.passed_at = now
+                    self._passed.append(event)
+                    self._remember(event.name)
+
+    def _remember(self, name: EventName) -> None:
+        self._remembered[hash(name)] = None
+        if len(self._remembered) > _REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    async def _count_passed(self) -> None:
+        """Count what was passed; quarantine has been read to its end since."""
+        found = await self._deliveries([event.name for event in self._passed[-_SAMPLE:]])
+        for event in self._passed:
+            at = accepted_at(found.get(event.name, ()))
+            if at is not None:
+                event.passed_at = at
+            if self._quarantine.has(event):
+                self._set_aside(event)
+            else:
+                self._publish(event)
+        self._passed.clear()
+
+    def _publish(self, event: Waiting) -> None:
+        self.published += 1
+        # What was passed before the console looked was published some time before.
+        if self._read_up_to is not None:
+            self.publications.add(event.passed_at, event.passed_at)
+            self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
+        if (tracked := self.latest.get(event.name)) is not None:
+            self.latest[event.name] = replace(tracked, stage=Stage.PUBLISHED, published_at=event.passed_at)
+
+    def _set_aside(self, event: Waiting) -> None:
+        if (tracked := self.latest.get(event.name)) is not None:
+            record = self._quarantine.record(event)
+            stage = Stage.QUARANTINED if record is None else record.stage
+            self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
+
+    def _deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
+        """Take over what the topic says of the latest events."""
+        for name, deliveries in found.items():
+            if (tracked := self.latest.get(name)) is not None:
+                at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
+                self.latest[name] = replace(
+                    tracked,
+                    deliveries=tuple(deliveries),
+                    published_at=tracked.published_at if at is None else at,
+                )
 
     async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]]:
         """What the topic knows of these events' messages."""
@@ -126,155 +246,6 @@ class Follower:
                         found.setdefault((partition_key, delivery.message_id), []).append(delivery)
         return found
 
-
-class Progress:
-    """What was read, in bounded memory: of most events that were passed, a hash of the name alone.
-
-    Attributes:
-        backlog: Events that the relay has not passed.
-        passed: Events that it has passed, of which it is not known yet whether they are in quarantine.
-        latest: The latest events, the oldest first.
-        committed, published: How many events were read, and how many of them were published.
-        following: Whether all news were read a moment ago, so that what comes now is new.
-    """
-
-    def __init__(self, quarantine: Quarantined, clock: Callable[[], float]) -> None:
-        self._quarantine = quarantine
-        self._clock = clock
-        self.backlog = Backlog()
-        self.passed: list[Waiting] = []
-        self.latest: OrderedDict[EventName, Tracked] = OrderedDict()
-        self.committed = self.published = 0
-        self.commits, self.publications, self.latencies = Rate(), Rate(), Latencies()
-        self.following = False
-        self._read_up_to = 0.0
-        self._remembered: OrderedDict[int, None] = OrderedDict()
-        self._positions: dict[str, Position] = {}
-        self._moved_at: dict[str, float] = {}
-
-    @property
-    def held(self) -> int:
-        """How many events are kept because it is not known yet what becomes of them."""
-        return len(self.backlog) + len(self.passed)
-
-    def begin(self, paused_s: float) -> None:
-        """Ignore rates and latencies across a pause in reading."""
-        self.following = self.following and paused_s < 5
-
-    def caught_up(self, started_at: float) -> None:
-        """All that was committed before `started_at` has been read."""
-        self._read_up_to = started_at
-        self.following = True
-
-    def add(self, events: Sequence[Committed]) -> None:
-        """Take over events that were read."""
-        now = self._clock()
-        for event in events:
-            name = event.partition_key, event.id
-            if hash(name) in self._remembered:
-                continue
-            committed_at = self._committed_at(event, now)
-            if self.backlog.add(event, committed_at):
-                self.committed += 1
-                self.commits.add(committed_at, now)
-                self.latest[name] = Tracked(event.id, Stage.COMMITTED, event)
-                if len(self.latest) > _RECENT:
-                    self.latest.popitem(last=False)
-            elif name in self.latest:
-                self.latest[name] = replace(self.latest[name], event=event)
-
-    def move(self, positions: Sequence[Position]) -> None:
-        """Take over the relay's positions."""
-        now = self._clock()
-        for position in positions:
-            before = self._positions.get(position.name)
-            if before is not None and before.position != position.position:
-                self._moved_at[position.name] = now
-            if position.place is not None:
-                for event in self.backlog.passed(position.name, position.place):
-                    event.passed_at = now
-                    self.passed.append(event)
-                    self._remember(event.name)
-        self._positions = {position.name: position for position in positions}
-        self._moved_at = {name: at for name, at in self._moved_at.items() if name in self._positions}
-
-    def lost(self) -> list[Waiting]:
-        """What waits under a name that no position has any more, where there are positions."""
-        if not self._positions:
-            return []
-        gone = self.backlog.partitions - self._positions.keys()
-        return [event for name in gone for event in self.backlog.within(name)]
-
-    def judge(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
-        """Count what was passed; quarantine has been read to its end since.
-
-        Args:
-            found: What the topic says of it.
-        """
-        for event in self.passed:
-            at = accepted_at(found.get(event.name, ()))
-            if at is not None:
-                event.passed_at = at
-            if self._quarantine.has(event):
-                self._set_aside(event)
-            else:
-                self._publish(event)
-        self.passed.clear()
-
-    def deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
-        """Take over what the topic says of the latest events."""
-        for name, deliveries in found.items():
-            if (tracked := self.latest.get(name)) is not None:
-                at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
-                self.latest[name] = replace(
-                    tracked,
-                    deliveries=tuple(deliveries),
-                    published_at=tracked.published_at if at is None else at,
-                )
-
-    def partitions(self, attempts: Mapping[str, Attempt]) -> list[Partition]:
-        """Each partition that the relay has a position in, or in which something waits."""
-        now = self._clock()
-        names = sorted(self._positions.keys() | self.backlog.partitions, key=_by_number)
-        found = []
-        for name in names:
-            position = self._positions.get(name, Position(name, None, None, None))
-            oldest, attempt = self.backlog.oldest(name), attempts.get(name)
-            found.append(
-                Partition(
-                    name,
-                    position.owner,
-                    position.position,
-                    self.backlog.behind(name),
-                    0.0 if oldest is None else _age_s(oldest, now),
-                    self._moved_at.get(name),
-                    None if attempt is None or attempt.number < 2 else attempt.number,
-                    None if attempt is None else attempt.error,
-                )
-            )
-        return found
-
-    def _publish(self, event: Waiting) -> None:
-        self.published += 1
-        # What was passed before the console looked was published some time before.
-        if self.following:
-            self.publications.add(event.passed_at, event.passed_at)
-            self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
-        if (tracked := self.latest.get(event.name)) is not None:
-            self.latest[event.name] = replace(tracked, stage=Stage.PUBLISHED, published_at=event.passed_at)
-
-    def _set_aside(self, event: Waiting) -> None:
-        if (tracked := self.latest.get(event.name)) is not None:
-            record = self._quarantine.record(event)
-            parked = record is not None and record.reason == Reason.KEY_PARKED
-            stage = Stage.PARKED if parked else Stage.QUARANTINED
-            self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
-
-    def _remember(self, name: EventName) -> None:
-        self._remembered[hash(name)] = None
-        if len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
-
     def _committed_at(self, event: Committed, now: float) -> float:
         """When it was committed, as close as can be said.
 
@@ -285,11 +256,11 @@ class Progress:
         if not float(stored).is_integer():
             return min(stored, now)
         latest = min(stored + 1, now)
-        earliest = min(max(stored, self._read_up_to) if self.following else stored, latest)
+        earliest = min(max(stored, self._read_up_to or stored), latest)
         made = _moment(event.created_at)
         if made is not None and earliest <= made <= latest:
             return made
-        return (earliest + latest) / 2 if self.following else earliest
+        return earliest if self._read_up_to is None else (earliest + latest) / 2
 
 
 class Rate:

@@ -80,7 +80,8 @@ class ServiceBusTopic:
                 try:
                     self._peeked[subscription] = await self._peek(subscription)
                 except BaseException:
-                    await self._close_receiver(subscription)
+                    if (receiver := self._receivers.pop(subscription, None)) is not None:
+                        await receiver.close()
                     raise
         return [
             DeadLetterGroup(subscription, reason, len(letters), tuple(letters[:EXAMPLES]))
@@ -97,15 +98,9 @@ class ServiceBusTopic:
         ]
 
     async def close(self) -> None:
-        """Close every connection."""
-        for name in list(self._receivers):
-            await self._close_receiver(name)
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-        administration, self._administration = self._administration, None
-        if administration is not None:
-            await administration.close()
+        for each in (*self._receivers.values(), self._client, self._administration):
+            if each is not None:
+                await each.close()
 
     async def _peek(self, subscription: str) -> Sequence[tuple[DeadLetter, Delivery]]:
         receiver = self._receivers.get(subscription)
@@ -124,14 +119,9 @@ class ServiceBusTopic:
             page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
             if not page:
                 break
-            found += [(_dead_letter(message), _delivery(subscription, message)) for message in page]
+            found += [_read(subscription, message) for message in page]
             number = (page[-1].sequence_number or number) + 1
         return found
-
-    async def _close_receiver(self, subscription: str) -> None:
-        receiver = self._receivers.pop(subscription, None)
-        if receiver is not None:
-            await receiver.close()
 
     @contextmanager
     def _explaining(self, what: str, remedy: str) -> Iterator[None]:
@@ -141,27 +131,23 @@ class ServiceBusTopic:
             raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
 
 
-def _dead_letter(message: ServiceBusReceivedMessage) -> DeadLetter:
-    """A message without its body."""
-    enqueued_at = message.enqueued_time_utc
-    return DeadLetter(
-        str(message.message_id),
+def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLetter, Delivery]:
+    """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
+    enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
+    identifier, reason = str(message.message_id), message.dead_letter_reason
+    letter = DeadLetter(
+        identifier,
         message.session_id,
         message.subject,
-        message.dead_letter_reason or "(no reason)",
+        reason or "(no reason)",
         message.dead_letter_error_description or "",
-        None if enqueued_at is None else enqueued_at.timestamp(),
+        enqueued_at,
     )
-
-
-def _delivery(subscription: str, message: ServiceBusReceivedMessage) -> Delivery:
-    """What a dead letter says of its delivery. Nothing says when it was dead-lettered."""
-    enqueued_at = message.enqueued_time_utc
-    return Delivery(
-        str(message.message_id),
+    return letter, Delivery(
+        identifier,
         subscription,
         Arrival.DEAD_LETTERED,
-        accepted_at=None if enqueued_at is None else enqueued_at.timestamp(),
+        accepted_at=enqueued_at,
         deliveries=message.delivery_count,
-        reason=message.dead_letter_reason,
+        reason=reason,
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from itertools import pairwise
 from urllib.parse import quote
 
-from relay.console.model import QuarantineGroup, QuarantineRecord, Snapshot
+from relay.console.model import Snapshot
+from relay.findings import Level
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
@@ -123,26 +123,17 @@ def key_path(partition_key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands for one outbox.
-
-    Attributes:
-        options: What every command of `quarantine` takes beside its own, such as `--source sql`.
-    """
+    """Commands for one outbox; `options` are what each of them takes in addition, such as `--source sql`."""
 
     options: str = ""
 
-    def release_group(self, group: QuarantineGroup) -> str:
-        """Release every record of a reason."""
-        return self._line("release", "--reason", group.reason)
+    def of_reason(self, command: str, reason: str) -> str:
+        """Release or discard every record of a reason."""
+        return self._line(command, "--reason", reason)
 
-    def discard_group(self, group: QuarantineGroup) -> str:
-        """Discard every record of a reason, after a question."""
-        return self._line("discard", "--reason", group.reason)
-
-    def release_record(self, record: QuarantineRecord) -> str:
-        """Release one record."""
-        dashes = ["--"] if record.id.startswith("-") else []
-        return self._line("release", *dashes, record.id)
+    def release_record(self, identifier: str) -> str:
+        dashes = ["--"] if identifier.startswith("-") else []
+        return self._line("release", *dashes, identifier)
 
     def release_key(self, partition_key: str) -> str:
         """Release every record of a key in order, which unparks it."""
@@ -154,17 +145,9 @@ class Commands:
         return " ".join([_QUARANTINE, command, *options, *map(shell_word, words)])
 
 
-class Level(StrEnum):
-    """What the sentence asks of its reader: nothing, to look, or to act."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The sentence, and how serious it is."""
+    """The state of the whole relay in one sentence; its level asks its reader for nothing, to look, or to act."""
 
     level: Level
     text: str
@@ -192,8 +175,7 @@ def headline(snapshot: Snapshot) -> Headline:
         )
     if flow.lag_s > _USUAL_LAG_S:
         return Headline(Level.WARNING, f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}.")
-    aside = _aside(snapshot)
-    if aside:
+    if aside := _aside(snapshot):
         return Headline(Level.WARNING, aside)
     if flow.waiting:
         return Headline(Level.OK, f"{_events(flow.waiting)} on the way to the topic.")
@@ -201,14 +183,11 @@ def headline(snapshot: Snapshot) -> Headline:
 
 
 def _aside(snapshot: Snapshot) -> str:
+    dead = sum(each.dead_lettered for each in snapshot.subscriptions)
     counted = (
         (snapshot.flow.quarantined, "record in quarantine", "records in quarantine"),
         (snapshot.flow.parked, "parked key", "parked keys"),
-        (
-            sum(each.dead_lettered for each in snapshot.subscriptions),
-            "dead-lettered message",
-            "dead-lettered messages",
-        ),
+        (dead, "dead-lettered message", "dead-lettered messages"),
     )
     parts = [_plural(number, one, many) for number, one, many in counted if number]
     return f"{', '.join(parts)}." if parts else ""

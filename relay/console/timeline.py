@@ -17,7 +17,6 @@ from relay.console.model import (
     accepted_at,
 )
 from relay.console.ports import Parts, Topic
-from relay.events import Reason
 from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position
 from relay.place import PlaceInFeed
@@ -70,14 +69,9 @@ async def read_timeline(
     *,
     data: bool,
 ) -> Timeline:
-    """The last events of a key; a part that cannot be read is among its problems.
+    """The last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
 
-    Args:
-        outbox, items, topic: What is read.
-        partition_key: The key.
-        limit: Maximum number of events, from 1.
-        published_at: When the relay was seen to pass an event, by id.
-        data: Whether to read the events' data.
+    `published_at` says when the relay was seen to pass an event, by id.
     """
     parts, known = Parts(), Known(partition_key, judged=False, published_at=published_at)
     # The events before the positions, and these before the quarantine: a record is stored before the position
@@ -128,21 +122,28 @@ def timeline(known: Known, limit: int) -> Timeline:
     for delivery in known.deliveries:
         deliveries.setdefault(delivery.message_id, []).append(delivery)
     records = _by_event(known)
-    events = [_tracked(event, known, records.get(event.id), deliveries) for event in known.committed]
-    more = known.more
-    for gone in _gone(known, records, deliveries):
-        index = _index(events, gone)
+    events = [
+        _tracked(known, each.id, each, records.get(each.id), deliveries.get(each.id, ()))
+        for each in known.committed
+    ]
+    there, more = {each.id for each in known.committed}, known.more
+    gone = [
+        _Gone.of(_tracked(known, each, None, records.get(each), deliveries.get(each, ())), records.get(each))
+        for each in {**records, **deliveries}
+        if each not in there
+    ]
+    for each in sorted(gone, key=lambda each: each.at or 0.0):
+        index = _index(events, each)
         # Before the first of many, it is one of the older ones.
         if index or not known.more:
-            events.insert(index, gone.tracked)
+            events.insert(index, each.tracked)
         else:
             more = True
-    more = more or len(events) > limit
     last = events[-1].event if events else None
     return Timeline(
         known.partition_key,
         tuple(_with_gaps(events)[-limit:]),
-        more,
+        more or len(events) > limit,
         known.parked_since,
         known.partition if last is None else last.partition,
         tuple(known.problems),
@@ -156,6 +157,12 @@ class _Gone:
     tracked: Tracked
     place: PlaceInFeed | None
     at: float | None
+
+    @classmethod
+    def of(cls, tracked: Tracked, record: RecordSummary | None) -> _Gone:
+        if record is None:
+            return cls(tracked, None, tracked.published_at)
+        return cls(tracked, record.committed, datetime.fromisoformat(record.quarantined_at).timestamp())
 
 
 def _by_event(known: Known) -> dict[str, RecordSummary]:
@@ -172,49 +179,36 @@ def _by_event(known: Known) -> dict[str, RecordSummary]:
 
 
 def _tracked(
-    event: Committed, known: Known, record: RecordSummary | None, deliveries: Mapping[str, Sequence[Delivery]]
+    known: Known,
+    identifier: str,
+    event: Committed | None,
+    record: RecordSummary | None,
+    deliveries: Sequence[Delivery],
 ) -> Tracked:
-    arrived = tuple(deliveries.get(event.id, ()))
-    position = known.positions.get(event.partition)
-    passed = position is not None and position.place is not None and event.place <= position.place
-    if record is not None:
-        stage = _stage_of(record)
+    quarantined = None if record is None else QuarantineRecord.of(record)
+    if quarantined is not None:
+        stage = quarantined.stage
     else:
-        stage = Stage.PUBLISHED if (passed and known.judged) or arrived else Stage.COMMITTED
+        stage = Stage.PUBLISHED if deliveries or _has_passed(known, event) else Stage.COMMITTED
+    published_at = accepted_at(deliveries)
+    if published_at is None and stage is Stage.PUBLISHED:
+        published_at = known.published_at.get(identifier)
     return Tracked(
-        event.id,
+        identifier,
         stage,
         event,
-        published_at=accepted_at(arrived)
-        or (known.published_at.get(event.id) if stage is Stage.PUBLISHED else None),
-        quarantined=None if record is None else QuarantineRecord.of(record),
-        deliveries=arrived,
-        data=known.data.get(event.id),
+        published_at,
+        quarantined,
+        tuple(deliveries),
+        data=known.data.get(identifier),
     )
 
 
-def _gone(
-    known: Known, records: Mapping[str, RecordSummary], deliveries: Mapping[str, Sequence[Delivery]]
-) -> list[_Gone]:
-    there = {event.id for event in known.committed}
-    found = []
-    for identifier, record in records.items():
-        if identifier not in there:
-            tracked = Tracked(
-                identifier,
-                _stage_of(record),
-                None,
-                quarantined=QuarantineRecord.of(record),
-                deliveries=tuple(deliveries.get(identifier, ())),
-            )
-            at = datetime.fromisoformat(record.quarantined_at).timestamp()
-            found.append(_Gone(tracked, record.committed, at))
-    for identifier, several in deliveries.items():
-        if identifier not in there and identifier not in records:
-            accepted = accepted_at(several)
-            tracked = Tracked(identifier, Stage.PUBLISHED, None, published_at=accepted, deliveries=tuple(several))
-            found.append(_Gone(tracked, None, accepted))
-    return sorted(found, key=lambda gone: gone.at or 0.0)
+def _has_passed(known: Known, event: Committed | None) -> bool:
+    position = None if event is None else known.positions.get(event.partition)
+    if event is None or position is None or position.place is None:
+        return False
+    return known.judged and event.place <= position.place
 
 
 def _index(events: Sequence[Tracked], gone: _Gone) -> int:
@@ -244,10 +238,6 @@ def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
         found.append(replace(each, missing_before=missing))
         last, unknown = sequence if last is None else max(last, sequence), 0
     return found
-
-
-def _stage_of(record: RecordSummary) -> Stage:
-    return Stage.PARKED if record.reason == Reason.KEY_PARKED else Stage.QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)

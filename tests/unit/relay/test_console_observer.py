@@ -453,9 +453,8 @@ async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: p
 
     monkeypatch.setattr(relayed.outbox, "news", news)
     async with relayed.observer as observer:
-        with observer.watching():
-            relayed.topic.counts = [Subscription("all", 1, 0)]
-            await asyncio.wait_for(observer.changed(0), 10)
+        relayed.topic.counts = [Subscription("all", 1, 0)]
+        await asyncio.wait_for(observer.changed(0), 10)
         before = -1
         async with asyncio.timeout(10):
             while looks != before:

@@ -11,9 +11,10 @@ import pytest
 from relay.console import texts
 from relay.console.model import Arrival, Delivery, Flow, Partition, Problem, Snapshot, Stage, Subscription, Tracked
 from relay.console.pages import ConsoleSettings
-from relay.console.texts import Commands, Level, headline
+from relay.console.texts import Commands, headline
 from relay.console.timeline import steps
 from relay.errors import SettingsError
+from relay.findings import Level
 from tests.support.console_view import NOON, TRACE, busy, committed, delivered, record, tracked
 
 
@@ -92,8 +93,8 @@ def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
-    assert Commands().release_record(record(1, id="3f1c")) == "python -m relay quarantine release 3f1c"
-    assert Commands("--source sql").release_record(record(1, id="-3f1c")) == (
+    assert Commands().release_record("3f1c") == "python -m relay quarantine release 3f1c"
+    assert Commands("--source sql").release_record("-3f1c") == (
         "python -m relay quarantine release --source sql -- -3f1c"
     )
     assert Commands("--source sql").release_key("a b") == (
