@@ -18,7 +18,7 @@ from proton import Collector, Connection, Delivery, Event, Link, Message, Sender
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
-from relay.servicebus.pipelined.link import IN_FLIGHT
+from relay.servicebus.pipelined.outgoing import IN_FLIGHT
 
 LARGEST_BATCH = 65_000
 """Bytes that fit into one frame with the message-format, which makes the frame longer."""

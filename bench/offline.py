@@ -14,7 +14,7 @@ from local.stack.environment import TOPIC
 from relay.assembly import CosmosRelay, assemble
 from relay.servicebus import encoding, publisher
 from relay.servicebus.messages import Message
-from relay.servicebus.pipelined.link import IN_FLIGHT
+from relay.servicebus.pipelined.outgoing import IN_FLIGHT
 from relay.servicebus.transfers import LinkLimits, Transfer
 from relay.settings import Settings
 

@@ -41,10 +41,12 @@ class Commands:
         """Add a command that has commands of its own."""
         return Commands(self._parser(name, summary, examples), f"{name} ")
 
-    def add(self, name: str, summary: str, examples: str, run: Run) -> Parser:
-        """Add a command; returns the parser of its options."""
+    def add(self, name: str, summary: str, examples: str, run: Run, *, one_outbox: bool = False) -> Parser:
+        """Add a command; returns the parser of its options, with `--source` if it works on one outbox."""
         parser = self._parser(name, summary, examples)
         _add_common(parser)
+        if one_outbox:
+            _add_source(parser)
         parser.set_defaults(run=run, command=f"{self._prefix}{name}")
         return parser
 
@@ -74,8 +76,7 @@ def _add_common(parser: Parser) -> None:
     )
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add `--source`."""
+def _add_source(parser: Parser) -> None:
     parser.add_argument(
         "--source",
         type=_source,

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from relay.cli import check
-from relay.cli.arguments import Commands, add_source, with_one_outbox
+from relay.cli.arguments import Commands, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
@@ -36,8 +36,7 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 def add_to(commands: Commands) -> None:
     """Add the command and its options."""
-    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run)
-    add_source(parser)
+    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"

@@ -14,7 +14,7 @@ from relay.cli import run as worker
 from relay.cli.arguments import Commands, Parser, with_files
 from relay.cli.terminal import EXIT_CODES, ExitCode, Result, Terminal
 from relay.clients import switch_off_sdk_tracing
-from relay.errors import ServiceError, SettingsError, UsageError
+from relay.errors import ServiceError, SettingsError, StoreError, UsageError
 
 EXAMPLES = f"""\
 examples:
@@ -65,9 +65,9 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     """Run one command and print its result; returns the exit code."""
     try:
         result: Result = await arguments.run(arguments, with_files(environment, arguments.env_file), terminal)
-    except (UsageError, SettingsError, ServiceError) as error:
+    except (UsageError, SettingsError, ServiceError, StoreError) as error:
         terminal.note(f"error: {error}")
-        code = ExitCode.SERVICE if isinstance(error, ServiceError) else ExitCode.USAGE
+        code = ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.SERVICE
         result = Result(code, {"error": str(error)})
     terminal.show(arguments.command, result)
     return int(result.code)

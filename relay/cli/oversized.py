@@ -147,7 +147,7 @@ class OversizedTest:
         for summary in summaries:
             await self._records.remove(summary)
         if summaries:
-            await self._records.holdings.unpark(partition_key)
+            await self._records.unpark(partition_key)
         return summaries
 
     @asynccontextmanager

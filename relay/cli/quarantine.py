@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from relay import assembly
-from relay.cli import release, set_aside
-from relay.cli.arguments import Commands, add_source, positive, with_one_outbox
-from relay.cli.discard import discard, find_orders
-from relay.cli.listing import list_records, show_record
-from relay.cli.parked_release import ParkedRelease
-from relay.cli.records import Records, open_records
+from relay.cli.arguments import Commands, Parser, positive, with_one_outbox
+from relay.cli.records import SHORT_ID, Order, Parked, Records, open_records
+from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
-from relay.cli.terminal import Result, Terminal
+from relay.cli.terminal import ExitCode, Result, Terminal, table
 from relay.errors import UsageError
 from relay.events import Reason
-from relay.outbox import Outbox
+from relay.holds import ORDER_PREFIX
+from relay.outbox import Found, Outbox
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
+_LISTED_WHEN_ASKING = 10
+_SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
 
 EXAMPLES = """\
 examples:
@@ -77,16 +79,27 @@ The records behind a discarded record of a parked partition key stay parked unti
 discarded."""
 
 
+ADD_EXAMPLES = """\
+examples:
+  python -m relay quarantine add b5e2e7aa-4982-4735-9422-c39a7c4af5c2 0f8fad5b-d9cb-469f-a165-70867728950e
+  python -m relay quarantine add KEY ID --yes
+  python -m relay quarantine list
+  python -m relay quarantine discard set-aside:3f1c0a92b7d4   (withdraws the order)
+
+KEY is the event's partition key, ID the id of its document; the log line of a blocked event has both. The relay
+reads the order at the event's next attempt, within a minute. It quarantines the event with the reason set-aside
+instead of publishing it, or with its own reason where it is invalid, and continues with the next events. No
+deployment or restart is needed. The order holds until the relay has passed the event, whatever becomes of the
+other events of its page. The event can be released or discarded like any other quarantined event.
+
+It has no effect on an event that the relay has already passed."""
+
+
 def add_to(commands: Commands) -> None:
     """Add the command, its commands and their options."""
     group = commands.group("quarantine", "manage documents that could not be published", EXAMPLES)
-
-    def add(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-        made = group.add(name, summary, examples, run)
-        add_source(made)
-        return made
-
-    listing = add("list", "list the quarantined documents, in order of arrival", LIST_EXAMPLES)
+    summary = "list the quarantined documents, in order of arrival"
+    listing = group.add("list", summary, LIST_EXAMPLES, _list, one_outbox=True)
     _add_filter(listing)
     listing.add_argument(
         "--limit",
@@ -95,16 +108,21 @@ def add_to(commands: Commands) -> None:
         default=_DEFAULT_LIMIT,
         help="at most this many (default: %(default)s)",
     )
-    showing = add("show", "show one record with its whole document", SHOW_EXAMPLES)
+    showing = group.add("show", "show one record with its whole document", SHOW_EXAMPLES, _show, one_outbox=True)
     showing.add_argument("id", metavar="ID", help="the id of the record, or its beginning")
-    _add_choice(add("release", "validate and publish documents, and remove accepted ones", RELEASE_EXAMPLES))
-    discarding = add("discard", "delete records, after asking", DISCARD_EXAMPLES)
+    summary = "validate and publish documents, and remove accepted ones"
+    _add_choice(group.add("release", summary, RELEASE_EXAMPLES, _release, one_outbox=True))
+    discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, _discard, one_outbox=True)
     _add_choice(discarding)
     discarding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    set_aside.add_arguments(add("add", "order the relay to set an event aside", set_aside.EXAMPLES))
+    adding = group.add("add", "order the relay to set an event aside", ADD_EXAMPLES, _add, one_outbox=True)
+    adding.add_argument("key", metavar="KEY", help="the event's partition key")
+    adding.add_argument("id", metavar="ID", help="the id of the event's document")
+    adding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    adding.add_argument("--force", action="store_true", help="write the order even if the event is not found")
 
 
-def _add_filter(parser: argparse.ArgumentParser) -> None:
+def _add_filter(parser: Parser) -> None:
     reasons = [str(reason) for reason in Reason]
     parser.add_argument(
         "--reason", choices=reasons, metavar="REASON", help=f"only records with this reason: {', '.join(reasons)}"
@@ -112,41 +130,90 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition-key", metavar="KEY", help="only records of this partition key")
 
 
-def _add_choice(parser: argparse.ArgumentParser) -> None:
+def _add_choice(parser: Parser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="ids of records, or their beginnings")
     parser.add_argument("--all", action="store_true", help="every record, or every record of --partition-key")
     _add_filter(parser)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Run the subcommand.
-
-    Raises:
-        UsageError: The options contradict each other, or confirmation is impossible.
-        ServiceError: The quarantine container cannot be read or written.
-    """
-    settings = Settings.from_environment(environment)
-    command = arguments.command.removeprefix("quarantine ")
-    if command in ("release", "discard"):
-        _check_choice(arguments)
-    if command == "discard" and not arguments.yes and not terminal.can_ask:
-        raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
-    settings = with_one_outbox(settings, arguments.source)
-    async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(open_records(settings))
+@asynccontextmanager
+async def _opened(
+    arguments: argparse.Namespace, environment: Mapping[str, str]
+) -> AsyncIterator[tuple[Settings, Records, Outbox]]:
+    """The settings with one outbox, its quarantine, and the outbox, which is not connected until it is read."""
+    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
+    async with open_records(settings) as records:
         outbox = assembly.open_outbox(settings)
-        stack.push_async_callback(outbox.close)
-        match command:
-            case "list":
-                chosen = Filter(arguments.reason, arguments.partition_key)
-                return await list_records(records, chosen, arguments.limit)
-            case "show":
-                return await show_record(records, arguments.id)
-            case "release":
-                return await _release(arguments, settings, records, outbox, terminal)
-            case "add":
-                return await set_aside.run(arguments, settings.event_type, records, outbox, terminal)
-        return await _discard(arguments, records, terminal)
+        try:
+            yield settings, records, outbox
+        finally:
+            await outbox.close()
+
+
+async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    """The records in order of arrival; then the parked partition keys and the pending orders."""
+    chosen = Filter(arguments.reason, arguments.partition_key)
+    async with _opened(arguments, environment) as (_, records, _):
+        summaries = await records.find(chosen, arguments.limit)
+        total = len(summaries) if len(summaries) < arguments.limit else await records.count(chosen)
+        parked = list((await records.parked(chosen.partition_key)).values())
+        orders = await records.orders(chosen.partition_key)
+    lines = [line for each in _tables(summaries, parked, orders) if each for line in (*each, "")]
+    shown = str(total) if total == len(summaries) else f"{len(summaries)} of {total}"
+    data = {
+        "total": total,
+        "records": [summary.data() for summary in summaries],
+        "parked": [each.data() for each in parked],
+        "orders": [order.data() for order in orders],
+    }
+    return Result(ExitCode.OK, data, [*lines, f"{shown} in quarantine"])
+
+
+def _tables(
+    summaries: Sequence[RecordSummary], parked: Sequence[Parked], orders: Sequence[Order]
+) -> tuple[list[str], ...]:
+    return (
+        table(
+            ("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"),
+            [
+                (
+                    each.id[:SHORT_ID],
+                    _second(each.quarantined_at),
+                    each.reason,
+                    each.partition_key,
+                    each.document_id or "",
+                )
+                for each in summaries
+            ],
+        ),
+        table(
+            ("PARKED KEY", "SINCE", "BECAUSE OF"),
+            [(each.partition_key, _second(each.since), each.because[:SHORT_ID]) for each in parked],
+        ),
+        table(
+            ("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"),
+            [
+                (each.id[:_SHORT_ORDER], _second(each.ordered_at), each.partition_key, each.event_id)
+                for each in orders
+            ],
+        ),
+    )
+
+
+def _second(moment: str) -> str:
+    """ISO 8601 without the fraction of the second."""
+    return f"{moment[:19]}Z"
+
+
+async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    """The record whose id begins so, with its whole document."""
+    async with _opened(arguments, environment) as (_, records, _):
+        summaries, _ = await records.find_by_ids([arguments.id])
+        document = await records.document(summaries[0]) if summaries else None
+    if document is None:
+        return Result(ExitCode.FINDINGS, {"missing": [arguments.id]}, [f"{arguments.id} is not in quarantine"])
+    record = {**summaries[0].data(), "document": document}
+    return Result(ExitCode.OK, {"record": record}, json.dumps(record, ensure_ascii=False, indent=2).split("\n"))
 
 
 def _check_choice(arguments: argparse.Namespace) -> None:
@@ -156,34 +223,158 @@ def _check_choice(arguments: argparse.Namespace) -> None:
         raise UsageError("choose records: give ids, --reason or --all")
 
 
-async def _chosen(arguments: argparse.Namespace, records: Records) -> tuple[list[RecordSummary], list[str]]:
+async def _chosen(
+    arguments: argparse.Namespace, records: Records, ids: Sequence[str]
+) -> tuple[list[RecordSummary], list[str]]:
+    """The records that the options choose, in order of arrival, and the ids that no record has.
+
+    `ids` are those of the arguments that name records.
+    """
     if arguments.ids:
-        return await records.find_by_ids(arguments.ids)
+        return await records.find_by_ids(ids)
     return await records.find(Filter(arguments.reason, arguments.partition_key)), []
 
 
-async def _release(
-    arguments: argparse.Namespace, settings: Settings, records: Records, outbox: Outbox, terminal: Terminal
-) -> Result:
-    summaries, missing = await _chosen(arguments, records)
-    parked = await records.holdings.parked(arguments.partition_key)
-    free = [summary for summary in summaries if summary.partition_key not in parked]
-    progress = terminal.progress("released", len(summaries))
-    async with ordered_sender(settings) as sender:
-        outcome = await release.release(records, sender, outbox, free, settings.event_type, progress)
+async def _release(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    _check_choice(arguments)
+    async with _opened(arguments, environment) as (settings, records, outbox), ordered_sender(settings) as sender:
+        summaries, missing = await _chosen(arguments, records, arguments.ids)
+        parked = await records.parked(arguments.partition_key)
+        progress = terminal.progress("released", len(summaries))
+        release = Release(records, sender, outbox, settings.event_type)
+        await release.release([each for each in summaries if each.partition_key not in parked], progress)
         whole = arguments.all and arguments.reason is None
-        in_order = ParkedRelease(records, sender, outbox, settings.event_type, outcome)
         for key in parked:
             chosen = {summary.id for summary in summaries if summary.partition_key == key}
             # A parked key without a record is one whose release was interrupted.
             if (chosen or whole) and not sender.gave_up:
-                await in_order.release(key, None if whole else chosen)
-        progress.finish(len(outcome.released))
-        return release.result_of(outcome, sender, missing)
+                await release.release_parked(key, None if whole else chosen)
+        progress.finish(len(release.released))
+        return release.result(missing)
 
 
-async def _discard(arguments: argparse.Namespace, records: Records, terminal: Terminal) -> Result:
-    orders, arguments.ids, unknown = await find_orders(arguments.ids, records)
-    only_orders = bool(orders) and not arguments.ids
-    summaries, missing = ([], []) if only_orders else await _chosen(arguments, records)
-    return await discard(records, summaries, orders, missing + unknown, terminal, ask=not arguments.yes)
+async def _discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    """Remove records and withdraw orders; unpark the keys that have no record left."""
+    _check_choice(arguments)
+    if not arguments.yes:
+        terminal.require_answers()
+    async with _opened(arguments, environment) as (_, records, _):
+        of_orders = [each for each in arguments.ids if each.startswith(ORDER_PREFIX)]
+        of_records = [each for each in arguments.ids if each not in of_orders]
+        orders, missing_orders = await _find_orders(of_orders, records)
+        chosen, missing = await _chosen(arguments, records, of_records)
+        missing += missing_orders
+        data: dict[str, Any] = {"discarded": [], "withdrawn": [], "unparked": [], "missing": missing}
+        if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
+            return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
+        await _remove(chosen, records, terminal)
+        for order in orders:
+            await records.withdraw(order)
+        unparked, parked = await _unpark(chosen, records)
+    data["discarded"] = [summary.id for summary in chosen]
+    data["withdrawn"] = [order.id for order in orders]
+    data["unparked"] = unparked
+    lines = [f"discarded {len(chosen)}"] if chosen or not orders else []
+    lines += [f"withdrew the order {order.id[:_SHORT_ORDER]}" for order in orders]
+    lines += [f"partition key {key!r} is no longer parked" for key in unparked]
+    lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
+    lines += [f"{identifier} is not in quarantine" for identifier in missing]
+    return Result(ExitCode.FINDINGS if missing else ExitCode.OK, {**data, "refused": False}, lines)
+
+
+async def _find_orders(beginnings: list[str], records: Records) -> tuple[list[Order], list[str]]:
+    """The pending orders whose ids begin so, and the beginnings that none has."""
+    pending = await records.orders() if beginnings else []
+    found: dict[tuple[str, str], Order] = {}
+    missing = []
+    for beginning in beginnings:
+        matching = [order for order in pending if order.id.startswith(beginning)]
+        if len(matching) > 1:
+            raise UsageError(f"{len(matching)} orders have an id that begins with {beginning!r}: give more of it")
+        found |= {(order.partition_key, order.id): order for order in matching}
+        missing += [] if matching else [beginning]
+    return list(found.values()), missing
+
+
+def _confirmed(chosen: list[RecordSummary], orders: list[Order], terminal: Terminal) -> bool:
+    for summary in chosen[:_LISTED_WHEN_ASKING]:
+        document = "" if summary.document_id is None else f", document {summary.document_id!r}"
+        terminal.note(
+            f"{summary.id[:SHORT_ID]}  {_second(summary.quarantined_at)}  {summary.reason}  "
+            f"partition key {summary.partition_key!r}{document}"
+        )
+    if len(chosen) > _LISTED_WHEN_ASKING:
+        terminal.note(f"and {len(chosen) - _LISTED_WHEN_ASKING} more")
+    for order in orders:
+        terminal.note(
+            f"{order.id[:_SHORT_ORDER]}  {_second(order.ordered_at)}  pending  "
+            f"partition key {order.partition_key!r}, document {order.event_id!r}"
+        )
+    if not chosen:
+        return terminal.confirm(f"Withdraw {len(orders)} order(s)?")
+    return terminal.confirm(f"Discard {len(chosen)} record(s) for good?")
+
+
+async def _remove(chosen: list[RecordSummary], records: Records, terminal: Terminal) -> None:
+    progress = terminal.progress("discarded", len(chosen))
+    for number, summary in enumerate(chosen, start=1):
+        await records.remove(summary)
+        progress.update(number)
+    if chosen:
+        progress.finish(len(chosen))
+
+
+async def _unpark(discarded: list[RecordSummary], records: Records) -> tuple[list[str], list[str]]:
+    """Unpark the keys that have no record left; returns them, and those that are still parked."""
+    unparked: list[str] = []
+    parked: list[str] = []
+    if discarded:
+        keys = {summary.partition_key for summary in discarded}
+        for key in await records.parked():
+            if key in keys:
+                (unparked if await records.unpark(key) else parked).append(key)
+    return unparked, parked
+
+
+async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    """Look up the event, ask for confirmation, and write the order."""
+    if not arguments.yes:
+        terminal.require_answers()
+    key, event_id = arguments.key, arguments.id
+    async with _opened(arguments, environment) as (settings, records, outbox):
+        found = await outbox.find(key, event_id)
+        remarks = _remarks(found, key, event_id, settings.event_type)
+        data = {"partitionKey": key, "id": event_id, "found": found is not None, "passed": None, "ordered": False}
+        if found is not None and found.type == settings.event_type:
+            data["passed"] = found.passed
+        elif not arguments.force:
+            return Result(ExitCode.FINDINGS, data, [*remarks, "Nothing was ordered."])
+        if not arguments.yes:
+            for remark in remarks:
+                terminal.note(remark)
+            if not terminal.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
+                return Result(ExitCode.FINDINGS, data, ["Nothing was ordered."])
+        done = "ordered" if await records.order(key, event_id) else "already ordered"
+    lines = remarks if arguments.yes else []
+    lines = [*lines, f"{done}: the relay sets the event {event_id!r} aside at its next attempt"]
+    return Result(ExitCode.OK, {**data, "ordered": True}, lines)
+
+
+def _remarks(found: Found | None, key: str, event_id: str, event_type: str) -> list[str]:
+    """What to consider before an event is set aside."""
+    if found is None:
+        return [
+            f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "
+            "deleted, or the key or the id is misspelt. --force writes the order anyway."
+        ]
+    if found.type != event_type:
+        return [
+            f"The document {event_id!r} is of the type {found.type!r}, not {event_type!r}: the relay does not "
+            "publish it. --force writes the order anyway."
+        ]
+    if found.passed:
+        return [
+            "The relay has already passed this event, according to its checkpoint: the event was published or is "
+            "in quarantine. The order has no effect unless the event is delivered again."
+        ]
+    return ["No checkpoint shows whether the relay has already passed this event."] if found.passed is None else []

@@ -1,16 +1,28 @@
-"""The quarantine as the commands see it: summaries of records in order of arrival, and documents."""
+"""The quarantine as the commands read and change it: records, parked keys, and orders to set events aside."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from relay import assembly
-from relay.cli.holdings import Holdings, explaining_store_errors
+from relay import assembly, holds
 from relay.errors import UsageError
-from relay.quarantine.items import BatchFailed, Delete, Filter, ItemNotFound, Items, RecordSummary, in_order
+from relay.quarantine.items import (
+    BatchFailed,
+    Create,
+    Delete,
+    Filter,
+    ItemChanged,
+    ItemExists,
+    ItemNotFound,
+    Items,
+    RecordSummary,
+    Stored,
+    in_order,
+)
 from relay.quarantine.record import part_id
 from relay.settings import Settings
 
@@ -18,28 +30,62 @@ from relay.settings import Settings
 SHORT_ID = 12
 
 
-class Records:
-    """Reads and removes quarantine records.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A pending order to set an event aside.
 
     Attributes:
-        holdings: The parked keys and the orders, which are in the same store.
+        id: `set-aside:` and a digest of the event's id.
+        partition_key: The event's partition key.
+        event_id: The event's id.
+        ordered_at: ISO 8601 in UTC.
     """
+
+    id: str
+    partition_key: str
+    event_id: str
+    ordered_at: str
+
+    def data(self) -> dict[str, str]:
+        """For `--json`, under the names of the item."""
+        names = ("id", "partitionKey", "eventId", "orderedAt")
+        return dict(zip(names, (self.id, self.partition_key, self.event_id, self.ordered_at), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A parked partition key.
+
+    Attributes:
+        partition_key: The key.
+        since: When it was parked: ISO 8601 in UTC.
+        because: The id of the record that parked it.
+    """
+
+    partition_key: str
+    since: str
+    because: str
+
+    def data(self) -> dict[str, str]:
+        """For `--json`, under the names of the item."""
+        return {"partitionKey": self.partition_key, "since": self.since, "because": self.because}
+
+
+class Records:
+    """The quarantine of an outbox. Every method raises StoreError where its store cannot be read or written."""
 
     def __init__(self, items: Items) -> None:
         self._items = items
-        self.holdings = Holdings(items)
 
     async def count(self, chosen: Filter) -> int:
         """How many records there are."""
-        with explaining_store_errors():
-            return await self._items.count(chosen)
+        return await self._items.count(chosen)
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         """The oldest records in order of arrival, at most `limit`; those of one key in commit order."""
-        with explaining_store_errors():
-            return in_order(await self._items.summaries(chosen, limit))
+        return in_order(await self._items.summaries(chosen, limit))
 
-    async def find_by_ids(self, ids: list[str]) -> tuple[list[RecordSummary], list[str]]:
+    async def find_by_ids(self, ids: Sequence[str]) -> tuple[list[RecordSummary], list[str]]:
         """The records with these ids or beginnings of ids, in order of arrival; and the ids that no record has.
 
         Raises:
@@ -48,8 +94,7 @@ class Records:
         found: dict[str, RecordSummary] = {}
         missing = []
         for beginning in ids:
-            with explaining_store_errors():
-                summaries = await self._items.summaries_by_id(beginning)
+            summaries = await self._items.summaries_by_id(beginning)
             if len(summaries) > 1:
                 count = len(summaries)
                 raise UsageError(f"{count} records have an id that begins with {beginning!r}: give more of it")
@@ -60,41 +105,100 @@ class Records:
 
     async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
         """The quarantined document, joined from its parts; None if the record no longer exists."""
-        with explaining_store_errors():
-            try:
-                if summary.parts == 0:
-                    record = await self._items.read(summary.id, summary.partition_key)
-                    document: dict[str, Any] = record.item["document"]
-                    return document
-                parts = [await self._items.read(part, summary.partition_key) for part in _part_ids(summary)]
-            except ItemNotFound:
-                return None
+        try:
+            if summary.parts == 0:
+                record = await self._items.read(summary.id, summary.partition_key)
+                document: dict[str, Any] = record.item["document"]
+                return document
+            parts = [await self._items.read(part, summary.partition_key) for part in _part_ids(summary)]
+        except ItemNotFound:
+            return None
         whole: dict[str, Any] = json.loads("".join([str(part.item["text"]) for part in parts]))
         return whole
 
     async def remove(self, summary: RecordSummary) -> None:
         """Remove a record and its parts in one transaction, if they still exist."""
         ids = [summary.id, *_part_ids(summary)]
-        with explaining_store_errors():
-            try:
-                await self._items.batch(summary.partition_key, list(map(Delete, ids)))
-            except BatchFailed as failed:
-                if not isinstance(failed.error, ItemNotFound):
-                    raise
-                # Somebody else has removed some of the items.
-                for item in ids:
-                    await self._remove_item(item, summary.partition_key)
-
-    async def _remove_item(self, item: str, partition_key: str) -> None:
         try:
-            await self._items.delete(item, partition_key)
+            await self._items.batch(summary.partition_key, list(map(Delete, ids)))
+        except BatchFailed as failed:
+            if not isinstance(failed.error, ItemNotFound):
+                raise
+            # Somebody else has removed some of the items.
+            for item in ids:
+                with suppress(ItemNotFound):
+                    await self._items.delete(item, summary.partition_key)
+
+    async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
+        """The parked keys by key, the longest parked first; only `partition_key` if it is given."""
+        rows = await self._items.of_type(holds.PARKED_TYPE, partition_key)
+        found = [Parked(row["partitionKey"], row["since"], row["because"]) for row in rows]
+        return {each.partition_key: each for each in sorted(found, key=lambda each: each.since)}
+
+    async def unpark(self, partition_key: str) -> bool:
+        """Unpark a key that has no record left.
+
+        The relay changes the marker with each record that it stores. The marker is removed only as it was read
+        before the records were counted, so a record that is stored in between keeps the key parked.
+
+        Returns:
+            False if the key is still parked: it has a record, perhaps a new one.
+        """
+        try:
+            marker = await self._current(holds.PARKED_ID, partition_key)
+            # The count is at least as recent as that read.
+            if await self.count(Filter(partition_key=partition_key)):
+                return False
+            await self._items.delete(holds.PARKED_ID, partition_key, etag=marker.etag)
         except ItemNotFound:
-            return
+            return True
+        except ItemChanged:
+            return False
+        return True
+
+    async def orders(self, partition_key: str | None = None) -> list[Order]:
+        """The pending orders, the oldest first; only those of `partition_key` if it is given."""
+        rows = filter(holds.is_pending, await self._items.of_type(holds.ORDER_TYPE, partition_key))
+        found = [Order(row["id"], row["partitionKey"], row["eventId"], row["orderedAt"]) for row in rows]
+        return sorted(found, key=lambda order: order.ordered_at)
+
+    async def order(self, partition_key: str, event_id: str) -> bool:
+        """Write an order to set an event aside; returns False if it exists already.
+
+        One that was carried out is about an earlier version of the event, and is replaced.
+        """
+        order = holds.order(partition_key, event_id)
+        try:
+            await self._items.create(order)
+        except ItemExists:
+            try:
+                found = await self._current(order["id"], partition_key)
+            except ItemNotFound:
+                # It was removed in the meantime.
+                return await self.order(partition_key, event_id)
+            if holds.is_pending(found.item):
+                return False
+            await self._items.batch(partition_key, [Delete(order["id"]), Create(order)])
+        return True
+
+    async def withdraw(self, order: Order) -> None:
+        """Remove an order, if it still exists."""
+        with suppress(ItemNotFound):
+            await self._items.delete(order.id, order.partition_key)
+
+    async def _current(self, identifier: str, partition_key: str) -> Stored:
+        """An item as the latest write left it. Raises ItemNotFound.
+
+        The replica that answers a read may not have seen the latest writes of other processes. A write decides by
+        the latest state, and a later read by the same client is at least as recent.
+        """
+        await self._items.touch(identifier, partition_key)
+        return await self._items.read(identifier, partition_key)
 
 
 @asynccontextmanager
 async def open_records(settings: Settings) -> AsyncIterator[Records]:
-    """The quarantine of an outbox. Its methods raise ServiceError where it cannot be reached."""
+    """The quarantine of settings with one outbox."""
     items = assembly.open_store(settings)
     try:
         yield Records(items)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
-from relay.cli.successors import Successors
 from relay.cli.terminal import ExitCode, Progress, Result
-from relay.events import Event, EventName
+from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
-from relay.quarantine.items import RecordSummary
+from relay.quarantine.items import Filter, RecordSummary
 
 # How many documents, of up to 2 MB each, are in memory at a time.
-CHUNK = 50
+_CHUNK = 50
+
+# The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
+_ROUNDS = 50
 
 # Reasons that only this command gives, in addition to relay.events.Reason.
-TYPE_DIFFERS = "type-differs"
-ID_REPEATED = "id-repeated"
+_TYPE_DIFFERS = "type-differs"
+_ID_REPEATED = "id-repeated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,11 @@ class StillInvalid:
     detail: str
 
 
-def repeated(summary: RecordSummary) -> StillInvalid:
-    """A record whose event has the id of an earlier one, whether or not that was accepted."""
-    detail = "an earlier record has another version of this document: discard the wrong one"
-    return StillInvalid(summary, ID_REPEATED, detail)
+class Release:
+    """Publishes the documents of records, and removes each record whose event Service Bus has accepted.
 
-
-@dataclass(slots=True)
-class ReleaseOutcome:
-    """The result of a release.
+    A record is removed only after that, so an interrupted release can be repeated: an event that was accepted but
+    not removed is dropped as a duplicate, within the window.
 
     Attributes:
         released: Accepted by Service Bus, and removed.
@@ -52,143 +51,206 @@ class ReleaseOutcome:
         parked: The number of records left, of each partition key that is still parked.
     """
 
-    released: list[RecordSummary] = field(default_factory=list)
-    still_invalid: list[StillInvalid] = field(default_factory=list)
-    gone: list[RecordSummary] = field(default_factory=list)
-    not_sent: list[RecordSummary] = field(default_factory=list)
-    late: list[RecordSummary] = field(default_factory=list)
-    unparked: list[str] = field(default_factory=list)
-    parked: dict[str, int] = field(default_factory=dict)
+    def __init__(self, records: Records, sender: OrderedSender, outbox: Outbox, event_type: str) -> None:
+        self._records = records
+        self._sender = sender
+        self._outbox = outbox
+        self._event_type = event_type
+        self._sent: set[EventName] = set()
+        self._quarantined: dict[str, set[str | None]] = {}
+        self.released: list[RecordSummary] = []
+        self.still_invalid: list[StillInvalid] = []
+        self.gone: list[RecordSummary] = []
+        self.not_sent: list[RecordSummary] = []
+        self.late: list[RecordSummary] = []
+        self.unparked: list[str] = []
+        self.parked: dict[str, int] = {}
 
+    async def release(self, summaries: Sequence[RecordSummary], progress: Progress) -> None:
+        """Publish records in order of arrival whose keys are not parked: one that stays does not block the others.
 
-async def release(
-    records: Records,
-    sender: OrderedSender,
-    outbox: Outbox,
-    summaries: list[RecordSummary],
-    event_type: str,
-    progress: Progress,
-) -> ReleaseOutcome:
-    """Publish the documents of `summaries`, which are in order of arrival, and remove the accepted ones.
+        Raises:
+            StoreError: The quarantine cannot be read or written.
+            ServiceError: The outbox cannot be read.
+        """
+        for start in range(0, len(summaries), _CHUNK):
+            chunk = summaries[start : start + _CHUNK]
+            if self._sender.gave_up:
+                self.not_sent += chunk
+                continue
+            loaded: list[tuple[RecordSummary, Event]] = []
+            late: set[str] = set()
+            for summary in chunk:
+                if summary.partition_key in self._sender.failures:
+                    self.not_sent.append(summary)
+                elif event := await self._load(summary):
+                    loaded.append((summary, event))
+                    if await self._is_late(event):
+                        late.add(summary.id)
+            removed = await self._publish(loaded, stop_at_rejection=False)
+            self.late += [summary for summary in removed if summary.id in late]
+            progress.update(len(self.released))
 
-    Their keys are not parked: a record that is still invalid does not block those behind it.
+    async def release_parked(self, partition_key: str, chosen: Set[str] | None) -> None:
+        """Publish the records of a parked key in order, and unpark the key when no record is left.
 
-    A record is removed only after Service Bus has accepted its event, so an interrupted release can be repeated:
-    an event that was accepted but not removed is dropped as a duplicate, within the window.
+        A record that is still invalid, or not chosen, blocks those behind it.
 
-    Raises:
-        ServiceError: The quarantine container cannot be read or written.
-    """
-    outcome = ReleaseOutcome()
-    successors = Successors(outbox, records)
-    released: set[EventName] = set()
-    for start in range(0, len(summaries), CHUNK):
-        chunk = summaries[start : start + CHUNK]
-        if sender.gave_up:
-            outcome.not_sent += chunk
-            continue
+        Args:
+            partition_key: The key.
+            chosen: The ids of the records to release; None for all, including those that arrive during the
+                release.
+
+        Raises:
+            StoreError: The quarantine cannot be read or written.
+        """
+        done: set[str] = set()
+        for _ in range(_ROUNDS):
+            summaries = await self._left(partition_key, done)
+            ready = summaries if chosen is None else list(takewhile(lambda each: each.id in chosen, summaries))
+            went = await self._in_order(ready)
+            done |= {summary.id for summary in went}
+            if len(went) == len(ready) and await self._records.unpark(partition_key):
+                self.unparked.append(partition_key)
+                return
+            if len(went) < len(ready) or chosen is not None:
+                break
+        left = await self._left(partition_key, done)
+        self.parked[partition_key] = len(left)
+        reported = {kept.summary.id for kept in self.still_invalid} | {summary.id for summary in self.not_sent}
+        for summary in left:
+            if chosen is not None and summary.id in chosen and summary.id not in reported:
+                detail = "an earlier record of its parked key must be released or discarded first"
+                self.still_invalid.append(StillInvalid(summary, str(Reason.KEY_PARKED), detail))
+
+    async def _left(self, partition_key: str, done: Set[str]) -> list[RecordSummary]:
+        # A replica may still return what was just removed.
+        summaries = await self._records.find(Filter(partition_key=partition_key))
+        return [summary for summary in summaries if summary.id not in done]
+
+    async def _in_order(self, summaries: Sequence[RecordSummary]) -> list[RecordSummary]:
+        """Returns the records that left quarantine: all, or those before the first that stays."""
+        went: list[RecordSummary] = []
+        for start in range(0, len(summaries), _CHUNK):
+            chunk = summaries[start : start + _CHUNK]
+            its_part = await self._chunk_in_order(chunk)
+            went += its_part
+            if len(its_part) < len(chunk):
+                break
+        return went
+
+    async def _chunk_in_order(self, chunk: Sequence[RecordSummary]) -> list[RecordSummary]:
+        gone: list[RecordSummary] = []
         loaded: list[tuple[RecordSummary, Event]] = []
         for summary in chunk:
-            if summary.partition_key in sender.failures:
-                outcome.not_sent.append(summary)
-                continue
-            event = await load(records, outbox, summary, event_type, outcome)
-            if event is None:
-                continue
-            if event.name in released:
-                outcome.still_invalid.append(repeated(summary))
-                continue
-            released.add(event.name)
-            loaded.append((summary, event))
-        await _publish(records, sender, successors, loaded, outcome)
-        progress.update(len(outcome.released))
-    return outcome
+            kept = len(self.still_invalid)
+            event = await self._load(summary)
+            if event is not None:
+                loaded.append((summary, event))
+            elif len(self.still_invalid) > kept:
+                break
+            else:
+                gone.append(summary)
+        return gone + await self._publish(loaded, stop_at_rejection=True)
 
-
-async def load(
-    records: Records, outbox: Outbox, summary: RecordSummary, event_type: str, outcome: ReleaseOutcome
-) -> Event | None:
-    """The event of a record; None, and noted in `outcome`, where it is gone or not fit to be sent.
-
-    Raises:
-        ServiceError: The quarantine container cannot be read.
-    """
-    document = await records.document(summary)
-    if document is None:
-        outcome.gone.append(summary)
-        return None
-    if document.get("type") != event_type:
-        detail = f"the document's type is not {event_type!r}"
-        outcome.still_invalid.append(StillInvalid(summary, TYPE_DIFFERS, detail))
-        return None
-    event = outbox.event_of(document)
-    if isinstance(event, Event):
+    async def _load(self, summary: RecordSummary) -> Event | None:
+        """The event of a record; None, and noted, where it is gone or not fit to be sent."""
+        document = await self._records.document(summary)
+        if document is None:
+            self.gone.append(summary)
+            return None
+        if document.get("type") != self._event_type:
+            detail = f"the document's type is not {self._event_type!r}"
+            self.still_invalid.append(StillInvalid(summary, _TYPE_DIFFERS, detail))
+            return None
+        event = self._outbox.event_of(document)
+        if not isinstance(event, Event):
+            self.still_invalid.append(StillInvalid(summary, str(event.reason), event.detail))
+            return None
+        if event.name in self._sent:
+            # Whether or not the earlier one was accepted.
+            detail = "an earlier record has another version of this document: discard the wrong one"
+            self.still_invalid.append(StillInvalid(summary, _ID_REPEATED, detail))
+            return None
+        self._sent.add(event.name)
         return event
-    outcome.still_invalid.append(StillInvalid(summary, str(event.reason), event.detail))
-    return None
 
+    async def _publish(
+        self, loaded: Sequence[tuple[RecordSummary, Event]], *, stop_at_rejection: bool
+    ) -> list[RecordSummary]:
+        """Returns the records that were accepted and removed."""
+        sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=stop_at_rejection)
+        rejected = {each.position: each for each in sent.rejected}
+        accepted = {event.position for event in sent.accepted}
+        removed = []
+        for position, (summary, event) in enumerate(loaded):
+            if position in accepted:
+                await self._records.remove(summary)
+                self.released.append(summary)
+                removed.append(summary)
+            elif refusal := rejected.get(position):
+                self.still_invalid.append(StillInvalid(summary, str(refusal.reason), refusal.detail))
+            elif not stop_at_rejection or event.partition_key in self._sender.failures:
+                self.not_sent.append(summary)
+        return removed
 
-async def _publish(
-    records: Records,
-    sender: OrderedSender,
-    successors: Successors,
-    loaded: Sequence[tuple[RecordSummary, Event]],
-    outcome: ReleaseOutcome,
-) -> None:
-    summaries = dict(enumerate(summary for summary, _ in loaded))
-    late = [position for position, (_, event) in enumerate(loaded) if await successors.went_out(event)]
-    sent = await sender.send([event for _, event in loaded])
-    for rejected in sent.rejected:
-        summary = summaries.pop(rejected.position)
-        outcome.still_invalid.append(StillInvalid(summary, str(rejected.reason), rejected.detail))
-    for event in sent.accepted:
-        summary = summaries.pop(event.position)
-        await records.remove(summary)
-        outcome.released.append(summary)
-        if event.position in late:
-            outcome.late.append(summary)
-    outcome.not_sent += summaries.values()
+    async def _is_late(self, event: Event) -> bool:
+        """Whether the relay has passed a later event of the same key that is not in quarantine.
 
+        False also if that is unknown: the document does not say where it was committed, or the later events have
+        expired.
 
-def result_of(outcome: ReleaseOutcome, sender: OrderedSender, missing: list[str]) -> Result:
-    """What to print."""
-    code = sender.exit_code
-    if code is ExitCode.OK and (outcome.still_invalid or outcome.not_sent or outcome.parked or missing):
-        code = ExitCode.FINDINGS
-    lines = [
-        f"released {len(outcome.released)}, still invalid {len(outcome.still_invalid)}, "
-        f"not sent {len(outcome.not_sent)}"
-    ]
-    lines += [f"  {kept.summary.id[:SHORT_ID]}  {kept.reason}: {kept.detail}" for kept in outcome.still_invalid]
-    lines += [
-        f"  {summary.id[:SHORT_ID]}  not sent, partition key {summary.partition_key!r}"
-        for summary in outcome.not_sent
-    ]
-    lines += [f"  {summary.id[:SHORT_ID]}  was removed by somebody else" for summary in outcome.gone]
-    lines += [
-        f"  {summary.id[:SHORT_ID]}  arrives after later events of its partition key {summary.partition_key!r}"
-        for summary in outcome.late
-    ]
-    lines += [f"  partition key {key!r} is no longer parked" for key in outcome.unparked]
-    lines += [
-        f"  partition key {key!r} stays parked, with {count} record(s): "
-        f"python -m relay quarantine release --all --partition-key {shlex.quote(key)}"
-        for key, count in outcome.parked.items()
-    ]
-    lines += [f"  {name}  is not in quarantine" for name in missing]
-    if sender.failures:
-        lines += ["Sends failed for these partition keys; run the same command again:", *sender.failure_lines()]
-    data: dict[str, Any] = {
-        "released": [summary.id for summary in outcome.released],
-        "stillInvalid": [
-            {"id": kept.summary.id, "reason": kept.reason, "detail": kept.detail} for kept in outcome.still_invalid
-        ],
-        "notSent": [summary.id for summary in outcome.not_sent],
-        "gone": [summary.id for summary in outcome.gone],
-        "missing": missing,
-        "late": [summary.id for summary in outcome.late],
-        "unparked": outcome.unparked,
-        "stillParked": outcome.parked,
-        "failures": sender.failures_data(),
-    }
-    return Result(code, data, lines)
+        Raises:
+            ServiceError: The outbox or the relay's positions cannot be read.
+        """
+        later = await self._outbox.passed_behind(event)
+        if not later:
+            return False
+        key = event.partition_key
+        if key not in self._quarantined:
+            summaries = await self._records.find(Filter(partition_key=key))
+            self._quarantined[key] = {summary.document_id for summary in summaries}
+        return any(identifier not in self._quarantined[key] for identifier in later)
+
+    def result(self, missing: list[str]) -> Result:
+        """What to print; `missing` are the ids that no record has."""
+        code = self._sender.exit_code
+        if code is ExitCode.OK and (self.still_invalid or self.not_sent or self.parked or missing):
+            code = ExitCode.FINDINGS
+        data: dict[str, Any] = {
+            "released": [summary.id for summary in self.released],
+            "stillInvalid": [
+                {"id": kept.summary.id, "reason": kept.reason, "detail": kept.detail}
+                for kept in self.still_invalid
+            ],
+            "notSent": [summary.id for summary in self.not_sent],
+            "gone": [summary.id for summary in self.gone],
+            "missing": missing,
+            "late": [summary.id for summary in self.late],
+            "unparked": self.unparked,
+            "stillParked": self.parked,
+            "failures": self._sender.failures_data(),
+        }
+        return Result(code, data, self._lines(missing))
+
+    def _lines(self, missing: list[str]) -> list[str]:
+        released, invalid, not_sent = len(self.released), len(self.still_invalid), len(self.not_sent)
+        lines = [f"released {released}, still invalid {invalid}, not sent {not_sent}"]
+        lines += [f"  {kept.summary.id[:SHORT_ID]}  {kept.reason}: {kept.detail}" for kept in self.still_invalid]
+        remarks = (
+            (self.not_sent, "not sent, partition key {!r}"),
+            (self.gone, "was removed by somebody else"),
+            (self.late, "arrives after later events of its partition key {!r}"),
+        )
+        for summaries, remark in remarks:
+            lines += [f"  {each.id[:SHORT_ID]}  {remark.format(each.partition_key)}" for each in summaries]
+        lines += [f"  partition key {key!r} is no longer parked" for key in self.unparked]
+        lines += [
+            f"  partition key {key!r} stays parked, with {count} record(s): "
+            f"python -m relay quarantine release --all --partition-key {shlex.quote(key)}"
+            for key, count in self.parked.items()
+        ]
+        lines += [f"  {name}  is not in quarantine" for name in missing]
+        if self._sender.failures:
+            lines.append("Sends failed for these partition keys; run the same command again:")
+        return lines + self._sender.failure_lines()

@@ -26,7 +26,7 @@ from relay.settings import Settings
 
 def add_to(commands: Commands) -> None:
     """Add the command and its options."""
-    add_arguments(commands.add("replay", "publish events of the outbox again", EXAMPLES, run))
+    add_arguments(commands.add("replay", "publish events of the outbox again", EXAMPLES, run, one_outbox=True))
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
@@ -87,7 +87,7 @@ def _range(identity: ReplayIdentity) -> Range:
 
 async def _parked(settings: Settings) -> Set[str]:
     async with open_records(settings) as records:
-        return (await records.holdings.parked()).keys()
+        return (await records.parked()).keys()
 
 
 def _state(identity: ReplayIdentity, file: Path | None, *, dry_run: bool) -> ReplayState:

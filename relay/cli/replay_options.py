@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import ceil, floor
 from pathlib import Path
 
-from relay.cli.arguments import add_source, reported
+from relay.cli.arguments import reported
 from relay.errors import UsageError
 from relay.place import ulid_time
 from relay.settings import Settings
@@ -54,7 +54,6 @@ duplicate."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     when = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
-    add_source(parser)
     parser.add_argument(
         "--from", dest="since", type=reported(parse_moment), metavar="T", help=f"the beginning: {when}"
     )

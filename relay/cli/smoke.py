@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay import assembly
 from relay.canary import TTL_S, canary
-from relay.cli.arguments import Commands, add_source, reported, with_one_outbox
+from relay.cli.arguments import Commands, reported, with_one_outbox
 from relay.cli.comparison import compare
 from relay.cli.oversized import OversizedTest
 from relay.cli.records import Records, open_records
@@ -19,7 +19,7 @@ from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
 from relay.cli.terminal import Result, Terminal
 from relay.clients import ADMIN_VARIABLE, administration_address
-from relay.errors import ServiceError, UsageError
+from relay.errors import StoreError, UsageError
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
@@ -58,8 +58,7 @@ documents, if there is one."""
 def add_to(commands: Commands) -> None:
     """Add the command and its options."""
     summary = "send one event through the deployed app and compare what arrives"
-    parser = commands.add("smoke", summary, EXAMPLES, run)
-    add_source(parser)
+    parser = commands.add("smoke", summary, EXAMPLES, run, one_outbox=True)
     parser.add_argument(
         "--subscription",
         metavar="NAME",
@@ -158,7 +157,7 @@ async def _first_found(
         if message is not None:
             return message
         # Only the last look reports that quarantine cannot be read: until then the message may still arrive.
-        with suppress(ServiceError):
+        with suppress(StoreError):
             if record := await _take_from_quarantine(records, partition_key):
                 return record
     return await _take_from_quarantine(records, partition_key)

@@ -15,6 +15,8 @@ from enum import IntEnum
 from typing import Any, TextIO
 from unicodedata import combining, east_asian_width
 
+from relay.errors import UsageError
+
 # A terminal is updated often, a log now and then.
 _TERMINAL_EVERY_S = 0.2
 _LOG_EVERY_S = 10.0
@@ -150,10 +152,10 @@ class Terminal:
         with self._progress.interrupted() if self._progress else nullcontext():
             print(line, file=self._err, flush=True)
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether standard input is a terminal."""
-        return self._in.isatty()
+    def require_answers(self) -> None:
+        """Raises UsageError: standard input is no terminal, so nobody can be asked."""
+        if not self._in.isatty():
+            raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
 
     def confirm(self, question: str) -> bool:
         """Ask on standard error; only a whole `yes` confirms."""

@@ -292,7 +292,7 @@ async def _behind(container: ContainerProxy, lease: LeasePosition) -> AsyncItera
         options = {"feed_range": {"Range": bounds}, "start_time": "Beginning"}
     async for document in container.query_items_change_feed(max_item_count=_PAGE_ITEMS, **options):
         lsn = document.get("_lsn")
-        if not isinstance(lsn, int) or lease.passed(lsn) is not True:
+        if not isinstance(lsn, int) or lsn > lease.done:
             yield document
 
 

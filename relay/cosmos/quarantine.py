@@ -49,25 +49,22 @@ _REFUSALS: dict[int, type[StoreError]] = {
 
 
 class CosmosItems:
-    """A store in the quarantine container; `quarantine.items.Items` says what of it is promised."""
+    """A store in the quarantine container; `quarantine.items.Items` says what each method does."""
 
     def __init__(self, containers: Containers) -> None:
         """`containers` is the connection to use; it is closed with the store."""
         self._containers = containers
 
     async def create(self, item: Item, /) -> None:
-        """Create an item. Raises ItemExists or ItemTooLarge."""
         async with self._container(400, 409, 413) as container:
             await container.create_item(dict(item))
 
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
-        """Read an item. Raises ItemNotFound."""
         async with self._container(404) as container:
             item = await container.read_item(identifier, partition_key=partition_key)
         return Stored(item, item["_etag"])
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
         condition: dict[str, Any] = {}
         if etag is not None:
             condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
@@ -75,12 +72,10 @@ class CosmosItems:
             await container.delete_item(identifier, partition_key=partition_key, **condition)
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
-        """Set the member `touchedAt` to the current time. Raises ItemNotFound."""
         async with self._container(404) as container:
             await container.patch_item(identifier, partition_key, _touching())
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
-        """Carry out all of the operations, or none. Raises BatchFailed."""
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
         try:
@@ -95,7 +90,6 @@ class CosmosItems:
             raise BatchFailed(index, error) from cause
 
     async def holds(self) -> Holds:
-        """Every parked key and order. The replica that answers may not have seen the latest ones."""
         query = (
             "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
             "WHERE c.type IN (@parked, @order)"
@@ -103,14 +97,12 @@ class CosmosItems:
         return holds.read(await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}))
 
     async def count(self, chosen: Filter, /) -> int:
-        """How many records there are."""
         where, parameters = clause(chosen)
         # The session token of an earlier read makes the count at least as recent.
         counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", parameters, chosen.partition_key)
         return sum(map(int, counts))
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
-        """The oldest records first, at most `limit`."""
         where, parameters = clause(chosen)
         query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
         # Of one key, one physical partition is asked instead of all.
@@ -118,17 +110,14 @@ class CosmosItems:
         return [RecordSummary.of(row) for row in rows]
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        """The records whose ids begin so."""
         where, parameters = clause(Filter())
         query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
         return [RecordSummary.of(row) for row in await self._rows(query, parameters | {"@id": beginning})]
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        """The items of a type; only those of `partition_key` if it is given."""
         return await self._rows("SELECT * FROM c WHERE c.type = @type", {"@type": item_type}, partition_key)
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         await self._containers.close()
 
     async def _rows(

@@ -62,9 +62,9 @@ def senders(settings: Settings) -> Senders:
     if found := differences():
         _warn("; ".join(found))
         return pool
-    from relay.servicebus.pipelined import lanes, link
+    from relay.servicebus.pipelined import lanes, outgoing
 
-    return _WithFallback(lanes.PipelinedSenders(client, topic, settings.senders or link.IN_FLIGHT), pool)
+    return _WithFallback(lanes.PipelinedSenders(client, topic, settings.senders or outgoing.IN_FLIGHT), pool)
 
 
 class _WithFallback:

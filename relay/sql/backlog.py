@@ -45,24 +45,15 @@ _NAMED_EVENTS = 20
 _PAGE_ROWS = 500
 
 
-async def check_backlog(
-    session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]
-) -> AsyncIterator[Finding]:
-    """The findings about the feed and its shards.
+class Backlog:
+    """The feed of the settings, which is set up. Its methods raise ChangefeedError."""
 
-    Args:
-        session: A session on the database. Raises ChangefeedError.
-        feed: A feed that is set up.
-        now_ms: The server's clock, in milliseconds since 1970.
-        readable: The tables that this login may select from: of interest are `outbox`, `feed`, `state` and
-        `claim`.
-    """
-    async for finding in _Backlog(session, feed, now_ms, readable).findings():
-        yield finding
-
-
-class _Backlog:
     def __init__(self, session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]) -> None:
+        """
+        Args:
+            now_ms: The server's clock, in milliseconds since 1970.
+            readable: The tables that this login may select from, such as `outbox`, `feed`, `state` and `claim`.
+        """
         self._session = session
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"
@@ -71,53 +62,47 @@ class _Backlog:
         self._tables = Tables(session.dialect, feed.feed)
         self._shards = range(feed.shards)
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> list[Finding]:
+        """What `check` finds of the feed and its shards."""
+        found = await self._size() if "feed" in self._readable else []
         waiting: Mapping[int, Waiting] = {}
-        if "feed" in self._readable:
-            async for finding in self._size():
-                yield finding
         if "outbox" in self._readable:
             waiting = await run_async(self._session, self._tables.waiting())
-            for finding in self._never_read(waiting):
-                yield finding
+            found += self._never_read(waiting)
         else:
-            yield Finding(
-                Level.UNKNOWN,
-                f"the rows in the outbox table of {self._subject} cannot be read with these rights",
-                f'Run check with a login that may select from changefeed."outbox:{self._feed.feed}" and '
-                f'changefeed."state:{self._feed.feed}". The app itself need not.',
+            found.append(
+                Finding(
+                    Level.UNKNOWN,
+                    f"the rows in the outbox table of {self._subject} cannot be read with these rights",
+                    f'Run check with a login that may select from changefeed."outbox:{self._feed.feed}" and '
+                    f'changefeed."state:{self._feed.feed}". The app itself need not.',
+                )
             )
         if "claim" not in self._readable:
-            return
+            return found
         claims, living = await self._watch()
         cursors = {shard_id: claim.cursor for shard_id, claim in claims.items()}
-        async for finding in self._positions(cursors):
-            yield finding
-        for finding in self._owners(claims, living):
-            yield finding
-        yield await self._late(waiting, cursors)
+        found += await self._given_up(cursors) + await self._ahead(cursors)
+        return [*found, *self._owners(claims, living), await self._late(waiting, cursors)]
 
-    async def _size(self) -> AsyncIterator[Finding]:
+    async def _size(self) -> list[Finding]:
         """How large the feed is, unless it is empty, or that cannot be read with these rights."""
         ages = [await self._oldest_s(shard_id, START) for shard_id in self._shards]
         since_s = max((age_s for age_s in ages if age_s is not None), default=None)
         if since_s is None:
-            return
+            return []
         try:
             rows, size = await run_async(self._session, self._session.dialect.size(self._feed.feed))
         except DatabaseError as error:
             # SQL Server shows sizes to logins with VIEW DATABASE STATE only.
             if error.lost:
                 raise
-            return
+            return []
         growth = ""
         if since_s >= _GROWTH_FROM_S:
             growth = f", which is {size / _MIB * _DAY_S / since_s:.1f} MiB a day"
-        yield Finding(
-            Level.OK,
-            f"the feed of {self._subject} has about {rows} positions of the last {_duration(since_s)} in "
-            f"{size / _MIB:.1f} MiB{growth}",
-        )
+        said = f"has about {rows} positions of the last {_duration(since_s)} in {size / _MIB:.1f} MiB{growth}"
+        return [Finding(Level.OK, f"the feed of {self._subject} {said}")]
 
     def _never_read(self, waiting: Mapping[int, Waiting]) -> Iterator[Finding]:
         outside = {shard_id: each.rows for shard_id, each in waiting.items() if shard_id not in self._shards}
@@ -152,31 +137,35 @@ class _Backlog:
                 return claims, living
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
 
-    async def _positions(self, cursors: Mapping[int, bytes]) -> AsyncIterator[Finding]:
-        """About shards whose cursor would skip events, and about those that were read before."""
-        if "feed" in self._readable:
-            outside = sorted(cursors.keys() - set(self._shards))
-            given_up = [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]
-            if given_up:
-                yield Finding(
-                    Level.ERROR,
-                    f"{self._subject} has events that are not published in {_shards(given_up)}, which a relay has "
-                    f"read before: SQL_SHARDS is {self._feed.shards}, so nobody reads them any more",
-                    "Set SQL_SHARDS to what it was, on every process of the relay, until they are published.",
-                )
+    async def _given_up(self, cursors: Mapping[int, bytes]) -> list[Finding]:
+        if "feed" not in self._readable:
+            return []
+        outside = sorted(cursors.keys() - set(self._shards))
+        left = [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]
+        if not left:
+            return []
+        return [
+            Finding(
+                Level.ERROR,
+                f"{self._subject} has events that are not published in {_shards(left)}, which a relay has read "
+                f"before: SQL_SHARDS is {self._feed.shards}, so nobody reads them any more",
+                "Set SQL_SHARDS to what it was, on every process of the relay, until they are published.",
+            )
+        ]
+
+    async def _ahead(self, cursors: Mapping[int, bytes]) -> list[Finding]:
         if "state" not in self._readable:
-            return
+            return []
         last = await run_async(self._session, self._tables.last_positions())
         ahead = [each for each in self._shards if cursors.get(each, START) > last.get(each, START)]
         if "feed" in self._readable:
             # A feed may have been filled by hand: its last position counts too.
-            ahead = [
-                each
-                for each in ahead
-                if cursors[each] > await run_async(self._session, self._tables.last_position(each))
-            ]
-        if ahead:
-            yield Finding(
+            on_feed = {each: await run_async(self._session, self._tables.last_position(each)) for each in ahead}
+            ahead = [each for each in ahead if cursors[each] > on_feed[each]]
+        if not ahead:
+            return []
+        return [
+            Finding(
                 Level.ERROR,
                 f"the relay's cursor is ahead of the last position of {self._subject} in {_shards(ahead)}: every "
                 "read is refused. The database was restored in part, or the feed was set up again",
@@ -184,6 +173,7 @@ class _Backlog:
                 "which events were published, or to zeros to publish everything in the feed again; "
                 "docs/operators.md says how.",
             )
+        ]
 
     def _owners(self, claims: Mapping[int, Claim], living: Collection[int]) -> Iterator[Finding]:
         nobody = [each for each in self._shards if each not in claims or claims[each].owner is None]

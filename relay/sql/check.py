@@ -16,7 +16,7 @@ from changefeed.statements import AsyncSession, Row, Statement
 from relay.errors import first_line
 from relay.findings import Finding, Level
 from relay.settings import SqlFeed
-from relay.sql.backlog import check_backlog
+from relay.sql.backlog import Backlog
 from relay.sql.catalog import RIGHTS, Catalog, catalog_of
 from relay.sql.database import connect
 from relay.sql.rows import REQUIRED_COLUMNS
@@ -38,6 +38,12 @@ _TYPES = {"id": _IDENTIFIERS, "partition_key": _IDENTIFIERS, "data": _DATA}
 
 _LONG_TRANSACTION_S = 3600.0
 
+_NOT_INSTALLED = Finding(
+    Level.ERROR,
+    "the schema changefeed is not installed in this database, or this login may not see it",
+    "Install it: python -m relay install. Or correct the database in SQL.",
+)
+
 
 async def check(feed: SqlFeed) -> list[Finding]:
     """The findings about the database, the feed and its shards."""
@@ -47,17 +53,12 @@ async def check(feed: SqlFeed) -> list[Finding]:
         async with asyncio.timeout(_TIMEOUT_S):
             session = await connect(feed)
         async with asyncio.timeout(_TIMEOUT_S + feed.claim_s):
-            return await check_database(session, catalog, feed)
+            return await DatabaseCheck(session, catalog, feed).findings()
     except (ChangefeedError, AzureError, OSError) as error:
         return [_unavailable(catalog.engine, error)]
     finally:
         if session is not None:
             await session.close()
-
-
-async def check_database(session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> list[Finding]:
-    """The same, on a session. Raises ChangefeedError."""
-    return [finding async for finding in _Check(session, catalog, feed).findings()]
 
 
 def _unavailable(engine: str, error: Exception) -> Finding:
@@ -77,7 +78,9 @@ def _unavailable(engine: str, error: Exception) -> Finding:
     )
 
 
-class _Check:
+class DatabaseCheck:
+    """What a login finds with its rights. Raises ChangefeedError."""
+
     def __init__(self, session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> None:
         self._session = session
         self._catalog = catalog
@@ -86,31 +89,25 @@ class _Check:
         # By purpose, the rights of this login; None where there is no such table or routine, or it may not see it.
         self._rights: dict[str, Sequence[str] | None] = {}
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> list[Finding]:
+        """The findings about the database, the feed and its shards."""
         ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server)
-        yield Finding(Level.OK, f"SQL is a database of {self._catalog.engine} that can be reached")
-        for finding in _server(isolation, snapshots):
-            yield finding
+        found = [Finding(Level.OK, f"SQL is a database of {self._catalog.engine} that can be reached")]
+        found += _server(isolation, snapshots)
         for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
             rights = [name for name, has in zip(RIGHTS, held, strict=True) if has]
             self._rights[purpose] = rights if exists else None
         if not any(self._exists(purpose) for purpose in ("migration", "outbox_feed", "has_news")):
-            yield _NOT_INSTALLED
-            return
-        yield await self._version()
+            return [*found, _NOT_INSTALLED]
+        found.append(await self._version())
         if not self._exists("has_news"):
-            yield self._not_set_up()
-            return
-        yield Finding(Level.OK, f"{self._subject} is set up")
-        async for finding in self._events():
-            yield finding
-        yield self._reading()
-        yield self._quarantine()
-        async for finding in self._maintenance(autovacuum):
-            yield finding
+            return [*found, self._not_set_up()]
+        found.append(Finding(Level.OK, f"{self._subject} is set up"))
+        found += [finding async for finding in self._events()]
+        found += [self._reading(), self._quarantine()]
+        found += [finding async for finding in self._maintenance(autovacuum)]
         readable = [purpose for purpose, rights in self._rights.items() if rights and "select" in rights]
-        async for finding in check_backlog(self._session, self._feed, now_ms, readable):
-            yield finding
+        return found + await Backlog(self._session, self._feed, now_ms, readable).findings()
 
     def _exists(self, purpose: str) -> bool:
         return self._rights[purpose] is not None
@@ -265,13 +262,6 @@ class _Check:
 
     async def _rows(self, statement: Statement) -> Sequence[Row]:
         return (await self._session.execute(statement)).rows
-
-
-_NOT_INSTALLED = Finding(
-    Level.ERROR,
-    "the schema changefeed is not installed in this database, or this login may not see it",
-    "Install it: python -m relay install. Or correct the database in SQL.",
-)
 
 
 def _server(isolation: str | None, snapshots: bool | None) -> Iterator[Finding]:

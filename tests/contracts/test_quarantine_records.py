@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from relay import holds
-from relay.cli.holdings import Holdings
 from relay.cli.records import Records
 from relay.quarantine.items import Create, Filter, Items, Touch
 
@@ -67,36 +66,36 @@ async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:
     await items.create(record("r"))
     await items.create(record("s", "other"))
 
-    assert list(await records.holdings.parked()) == ["k"]
-    assert list(await records.holdings.parked("other")) == []
-    assert await records.holdings.unpark("k") is False
+    assert list(await records.parked()) == ["k"]
+    assert list(await records.parked("other")) == []
+    assert await records.unpark("k") is False
     for found in await records.find(Filter(partition_key="k")):
         await records.remove(found)
-    assert await records.holdings.unpark("k") is True
-    assert await records.holdings.unpark("k") is True
-    assert await records.holdings.parked() == {}
+    assert await records.unpark("k") is True
+    assert await records.unpark("k") is True
+    assert await records.parked() == {}
 
 
 async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(items: Items) -> None:
-    class Overtaken(Holdings):
-        async def _count_records(self, partition_key: str) -> int:
-            count = await super()._count_records(partition_key)
-            await items.batch(partition_key, [Touch(holds.PARKED_ID), Create(record("late"))])
+    class Overtaken(Records):
+        async def count(self, chosen: Filter) -> int:
+            count = await super().count(chosen)
+            await items.batch("k", [Touch(holds.PARKED_ID), Create(record("late"))])
             return count
 
     await items.create(holds.marker("k", "r"))
 
     assert await Overtaken(items).unpark("k") is False
-    assert list(await Holdings(items).parked()) == ["k"]
+    assert list(await Records(items).parked()) == ["k"]
 
 
 async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
-    holdings = Holdings(items)
+    records = Records(items)
 
-    assert [await holdings.add("k", "e/1?"), await holdings.add("k", "e/1?")] == [True, False]
-    (order,) = await holdings.orders("k")
+    assert [await records.order("k", "e/1?"), await records.order("k", "e/1?")] == [True, False]
+    (order,) = await records.orders("k")
     assert (order.partition_key, order.event_id) == ("k", "e/1?")
-    assert await holdings.orders("other") == []
+    assert await records.orders("other") == []
     for _ in range(2):
-        await holdings.withdraw(order)
-    assert await holdings.orders() == []
+        await records.withdraw(order)
+    assert await records.orders() == []

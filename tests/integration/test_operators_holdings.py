@@ -9,7 +9,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.holdings import Holdings, Order
+from relay.cli.records import Order, Records
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.outbox import event, rejected
@@ -27,35 +27,35 @@ async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
 
 
 async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerProxy) -> None:
-    holdings = Holdings(items_in(quarantine))
-    await holdings.add("k", "e1")
-    (order,) = await holdings.orders()
+    records = Records(items_in(quarantine))
+    await records.order("k", "e1")
+    (order,) = await records.orders()
 
-    await holdings.withdraw(order)
-    await holdings.withdraw(order)
-    await holdings.withdraw(Order("set-aside:never", "k", "e2", ""))
+    await records.withdraw(order)
+    await records.withdraw(order)
+    await records.withdraw(Order("set-aside:never", "k", "e2", ""))
 
-    assert await holdings.orders() == []
+    assert await records.orders() == []
 
 
 async def test_a_key_that_is_not_parked_counts_as_released(quarantine: ContainerProxy) -> None:
-    assert await Holdings(items_in(quarantine)).unpark("k") is True
+    assert await Records(items_in(quarantine)).unpark("k") is True
 
 
 async def test_an_order_that_another_process_has_just_written_exists_already(
     quarantine: ContainerProxy, elsewhere: ContainerProxy
 ) -> None:
-    ours, theirs = Holdings(items_in(quarantine)), Holdings(items_in(elsewhere))
+    ours, theirs = Records(items_in(quarantine)), Records(items_in(elsewhere))
 
     for number in range(_OFTEN):
-        assert await theirs.add("k", f"e{number}") is True
-        assert await ours.add("k", f"e{number}") is False
+        assert await theirs.order("k", f"e{number}") is True
+        assert await ours.order("k", f"e{number}") is False
 
 
 async def test_a_key_that_another_process_has_just_parked_stays_parked(
     quarantine: ContainerProxy, elsewhere: ContainerProxy
 ) -> None:
-    ours, theirs = Holdings(items_in(quarantine)), StoredQuarantine(items_in(elsewhere))
+    ours, theirs = Records(items_in(quarantine)), StoredQuarantine(items_in(elsewhere))
 
     for number in range(_OFTEN):
         key = f"k{number}"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.holdings import Holdings
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
@@ -32,18 +29,8 @@ CONTENT = "com.microsoft:argument-error"
 
 
 @pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "RELAY_SEND_TIMEOUT_S": "2",
-    }
-
-
-@pytest.fixture
-async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield client
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"RELAY_SEND_TIMEOUT_S": "2"}
 
 
 def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -122,16 +109,16 @@ async def test_what_comes_while_a_key_is_released_goes_out_too(
 ) -> None:
     documents = committed(events("k", 3))
     await park(environment, documents[:2])
-    unpark = Holdings.unpark
+    unpark = Records.unpark
     came: list[str] = []
 
-    async def late(holdings: Holdings, partition_key: str) -> bool:
+    async def late(records: Records, partition_key: str) -> bool:
         if not came:
             came.append("k-2")
             await park(environment, documents[2:])
-        return await unpark(holdings, partition_key)
+        return await unpark(records, partition_key)
 
-    monkeypatch.setattr(Holdings, "unpark", late)
+    monkeypatch.setattr(Records, "unpark", late)
 
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
@@ -147,17 +134,17 @@ async def test_what_comes_between_the_count_and_the_removal_keeps_the_key_parked
     await park(environment, documents[:1])
     (summary,) = await Records(items_in(quarantine)).find(Filter())
     await Records(items_in(quarantine)).remove(summary)
-    count = Holdings._count_records
+    count = Records.count
 
-    async def raced(holdings: Holdings, partition_key: str) -> int:
-        counted = await count(holdings, partition_key)
+    async def raced(records: Records, chosen: Filter) -> int:
+        counted = await count(records, chosen)
         await park(environment, documents[1:])
         return counted
 
-    monkeypatch.setattr(Holdings, "_count_records", raced)
+    monkeypatch.setattr(Records, "count", raced)
 
-    assert not await Records(items_in(quarantine)).holdings.unpark("k")
-    assert list(await Records(items_in(quarantine)).holdings.parked()) == ["k"]
+    assert not await Records(items_in(quarantine)).unpark("k")
+    assert list(await Records(items_in(quarantine)).parked()) == ["k"]
 
 
 async def test_a_record_that_is_still_refused_holds_up_those_behind_it(
@@ -286,9 +273,8 @@ async def test_a_release_that_was_cut_off_before_the_marker_went_is_finished_by_
 
 
 async def test_release_says_what_arrives_after_later_events_of_its_key(
-    environment: dict[str, str], client: CosmosClient, servicebus: ServiceBusServer, make_relay: RelayMaker
+    environment: dict[str, str], trigger: TriggerLeases, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
-    trigger = TriggerLeases(client)
     for document in [*events("gap", 3), *events("last", 2)]:
         await trigger.data.create_item(document)
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
@@ -306,9 +292,8 @@ async def test_release_says_what_arrives_after_later_events_of_its_key(
 
 
 async def test_what_the_relay_has_not_passed_yet_does_not_make_a_released_event_late(
-    environment: dict[str, str], client: CosmosClient, servicebus: ServiceBusServer, make_relay: RelayMaker
+    environment: dict[str, str], trigger: TriggerLeases, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
-    trigger = TriggerLeases(client)
     poison, waiting = events("k", 2)
     await trigger.data.create_item(poison)
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]

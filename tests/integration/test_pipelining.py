@@ -23,10 +23,11 @@ from relay.events import Event
 from relay.evidence import AcceptedLedger
 from relay.servicebus import publisher
 from relay.servicebus.messages import plain
-from relay.servicebus.pipelined import lanes, link
+from relay.servicebus.pipelined import link
 from relay.servicebus.pipelined.credit import Credit
 from relay.servicebus.pipelined.lanes import PipelinedSender, PipelinedSenders
-from relay.servicebus.pipelined.link import Link, LinkLostError
+from relay.servicebus.pipelined.link import LinkLostError
+from relay.servicebus.pipelined.outgoing import Outgoing
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.transfers import Transfer
 from relay.servicebus.turn import Turn
@@ -93,7 +94,7 @@ async def test_a_key_has_one_transfer_in_flight(
     assert (subscriber.ids()["a"] == ["a-0", "a-1", "a-2"]) is one_in_flight
 
 
-class _SettledWhenSent(Link):
+class _SettledWhenSent(Outgoing):
     """Takes a transfer for accepted as soon as it has left."""
 
     def _begin_next(self) -> bool:
@@ -109,7 +110,7 @@ async def test_only_a_disposition_settles_a_transfer(
     make_relay: RelayMaker, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     if not waits:
-        monkeypatch.setattr(lanes, "Link", _SettledWhenSent)
+        monkeypatch.setattr(link, "Outgoing", _SettledWhenSent)
     relay = make_relay()
     await relay.handle([event("first", "z")], "i0")
     await inject(servicebus.admin_port, kind="cut-before-transfer", entity="domain-events", count=1)

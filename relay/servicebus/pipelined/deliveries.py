@@ -94,11 +94,14 @@ class Deliveries:
         self._expires = math.inf
 
     def add(self, delivery: Delivery) -> None:
-        """Let a delivery wait for its turn."""
+        """Let a delivery wait for its turn, and count its payload until `release`."""
         if delivery.ends < self._expires:
             self._expire_at(delivery.ends)
         self.idle.clear()
         self.waiting.append(delivery)
+        self._held_bytes += len(delivery.payload)
+        if self._held_bytes >= _HELD_BYTES:
+            self.has_room.clear()
 
     def begin_next(self) -> Delivery | None:
         """The next delivery that may be sent, with an id; None where there is none."""
@@ -146,12 +149,10 @@ class Deliveries:
         self._expire_at(math.inf)
         self.idle.set()
 
-    def hold(self, more_bytes: int) -> None:
-        """Count the payloads that are held in memory."""
-        self._held_bytes += more_bytes
-        if self._held_bytes >= _HELD_BYTES:
-            self.has_room.clear()
-        else:
+    def release(self, delivery: Delivery) -> None:
+        """Nobody waits for it any more: its payload is not held in memory for long."""
+        self._held_bytes -= len(delivery.payload)
+        if self._held_bytes < _HELD_BYTES:
             self.has_room.set()
 
     def _expire_at(self, ends: float) -> None:

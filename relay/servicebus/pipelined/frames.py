@@ -10,6 +10,10 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
+# How this side numbers its session and its link. The SDK's session has channel 1; the peer has numbers of its own.
+CHANNEL = 2
+HANDLE = 0
+
 OPEN = 0x10
 BEGIN = 0x11
 ATTACH = 0x12
@@ -97,30 +101,26 @@ _HEADER_BYTES = _TRANSFER.size
 _ABORTED = b"\x40\x40\x42\x41"
 
 
-def transfer(
-    channel: int, handle: int, delivery_id: int, message_format: int, payload: bytes, max_frame_bytes: int
-) -> Iterator[bytes]:
+def transfer(delivery_id: int, message_format: int, payload: bytes, max_frame_bytes: int) -> Iterator[bytes]:
     """The frames of a delivery, the first of which says everything that the others repeat."""
     room = max_frame_bytes - _HEADER_BYTES
     for at in range(0, len(payload), room):
         part = payload[at : at + room]
         more = _MORE if at + room < len(payload) else _LAST
-        yield _performative(channel, handle, delivery_id, message_format, more, 6, len(part)) + part
+        yield _performative(delivery_id, message_format, more, 6, len(part)) + part
 
 
-def abort(channel: int, handle: int, delivery_id: int, message_format: int) -> bytes:
+def abort(delivery_id: int, message_format: int) -> bytes:
     """The frame that ends a delivery without its remaining payload: the peer discards it, and answers nothing."""
-    return _performative(channel, handle, delivery_id, message_format, _LAST, 10, len(_ABORTED)) + _ABORTED
+    return _performative(delivery_id, message_format, _LAST, 10, len(_ABORTED)) + _ABORTED
 
 
-def _performative(
-    channel: int, handle: int, delivery_id: int, message_format: int, more: int, fields: int, following: int
-) -> bytes:
+def _performative(delivery_id: int, message_format: int, more: int, fields: int, following: int) -> bytes:
     """A transfer's performative, up to the field `more`; `following` bytes come after it."""
     return _TRANSFER.pack(
-        _HEADER_BYTES + following, 2, 0, channel, b"\x00S\x14",
+        _HEADER_BYTES + following, 2, 0, CHANNEL, b"\x00S\x14",
         0xC0, _HEADER_BYTES - 13 + (following if fields > 6 else 0), fields,
-        0x70, handle, 0x70, delivery_id, 0xA0, 4, delivery_id.to_bytes(4, "big"), 0x70, message_format, 0x42, more,
+        0x70, HANDLE, 0x70, delivery_id, 0xA0, 4, delivery_id.to_bytes(4, "big"), 0x70, message_format, 0x42, more,
     )  # fmt: skip
 
 

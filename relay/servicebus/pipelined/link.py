@@ -1,7 +1,7 @@
 """One sending link, in a session of its own, with many deliveries in flight.
 
-A delivery leaves when the peer has granted credit for it and the session's window has room for its frames, in the
-order in which it was given. It is settled by its own disposition, whenever that comes, and by nothing else.
+A delivery leaves as `outgoing` says, in the order in which it was given. It is settled by its own disposition,
+whenever that comes, and by nothing else.
 What is done with each frame of the peer is a table: `states`.
 http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, parts 2.5.6, 2.6.7 and 2.6.12
 """
@@ -10,31 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from relay.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames, sdk
-from relay.servicebus.pipelined.credit import SERIAL, Credit
+from relay.servicebus.pipelined.credit import Credit
 from relay.servicebus.pipelined.deliveries import Deliveries, Delivery
+from relay.servicebus.pipelined.outgoing import Outgoing
 from relay.servicebus.pipelined.states import REACTIONS, ROUTES, Channel, Reaction, Route, State
 from relay.servicebus.transfers import LinkLimits, Transfer
 
-IN_FLIGHT = 256
-"""Maximum number of deliveries that are sent and not settled."""
-
-# The SDK's session has channel 1; the numbers of the two sides are independent.
-_CHANNEL = 2
-_HANDLE = 0
-# Transfers that the peer may send us on this session: it sends none.
-_INCOMING_WINDOW = 1
-# Bytes that are written at once, while the next transfers are encoded. Less waits for what else comes in the same
-# turn of the loop: a write takes as long as encoding a transfer.
-_SOON_BYTES = 4_096
-# Maximum in one write, and in this process' buffers.
-_WRITE_BYTES = 65_536
 _KEEP_ALIVE_S = 1.0
 # Maximum for the tasks of a link to end once they are cancelled.
 _CLOSE_TIMEOUT_S = 5.0
@@ -72,6 +59,7 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._deliveries = Deliveries(self._loop)
         self._credit = Credit()
+        self._outgoing = Outgoing(connection, self._deliveries, self._credit, lambda: self._start(self._drain()))
         # Where it is, and what the peer has said of itself.
         self._state = State.OPENING
         self._reactions: dict[int, Callable[[list[Any]], None]] = self._reactions_in(State.OPENING)
@@ -81,12 +69,6 @@ class Link:
         self._peer_settles_second = False
         self._lost: SendError | None = None
         self._retired = False
-        # What is written: the frames left of the delivery that is begun, and when.
-        self._writing: Delivery | None = None
-        self._frames: deque[bytes] = deque()
-        self._soon_bytes = 0
-        self._pump_is_due = False
-        self._is_draining = False
 
     @classmethod
     async def open(cls, connection: sdk.Connection, accepted_late: Callable[[float], None]) -> Link:
@@ -104,8 +86,8 @@ class Link:
         for work in (link._read(), link._keep_alive(), link._renew()):
             link._start(work)
         try:
-            connection.write(sdk.begin(_CHANNEL, _INCOMING_WINDOW))
-            connection.write(sdk.attach(_CHANNEL, _HANDLE, link._name, connection.target))
+            connection.write(sdk.begin())
+            connection.write(sdk.attach(link._name, connection.target))
             await link._attached
         except BaseException:
             await link.close()
@@ -152,22 +134,14 @@ class Link:
         if self._lost is not None:
             raise self._lost
         delivery = Delivery(transfer, timeout_s, may_send, accepted_late, self._loop)
-        self._deliveries.add(delivery)
-        self._soon_bytes += len(transfer.payload)
-        self._deliveries.hold(len(transfer.payload))
-        if self._soon_bytes >= _SOON_BYTES:
-            self._pump()
-        elif not self._pump_is_due:
-            # What the other keys send in this turn of the loop goes out in the same write.
-            self._pump_is_due = True
-            self._loop.call_soon(self._pump)
+        self._outgoing.add(delivery)
         try:
             await delivery.result
         except (asyncio.CancelledError, TimeoutError):
             self._give_up(delivery)
             raise
         finally:
-            self._deliveries.hold(-len(transfer.payload))
+            self._deliveries.release(delivery)
 
     def retire(self) -> None:
         """Take no new deliveries. Those in flight may still be settled."""
@@ -186,7 +160,7 @@ class Link:
 
     async def _close(self) -> None:
         if self._lost is None and self._attached.done():
-            self._connection.write(sdk.detach(_CHANNEL, _HANDLE) + sdk.end(_CHANNEL))
+            self._connection.write(sdk.detach() + sdk.end())
         self._lose(LinkLostError("the link was closed"))
         for task in self._tasks:
             task.cancel()
@@ -210,83 +184,12 @@ class Link:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What goes out
-
-    def _pump(self) -> None:
-        """Write what the peer has room for."""
-        self._pump_is_due = False
-        self._soon_bytes = 0
-        if self._lost is not None or self._is_draining:
-            return
-        if self._writing is not None:
-            self._ask_again(self._writing)
-        out: list[bytes] = []
-        size = 0
-        credit = self._credit
-        while size < _WRITE_BYTES and credit.transfers < credit.transfer_limit:
-            if self._frames:
-                out.append(self._frames.popleft())
-                size += len(out[-1])
-                credit.transfers += 1
-            elif not self._begin_next():
-                break
-        if not self._frames:
-            self._writing = None
-        if out:
-            self._connection.write(b"".join(out))
-        if not self._connection.is_drained or size >= _WRITE_BYTES:
-            # Nothing waits in this process' buffers once it was cleared: a process that is frozen would send it
-            # when it resumes.
-            self._is_draining = True
-            self._start(self._drain())
-
-    def _begin_next(self) -> bool:
-        """Begin the next delivery that may be sent; returns whether there is one."""
-        credit, deliveries = self._credit, self._deliveries
-        if credit.deliveries >= credit.delivery_limit or len(deliveries.unsettled) >= IN_FLIGHT:
-            return False
-        delivery = deliveries.begin_next()
-        if delivery is None or delivery.id is None:
-            return False
-        credit.deliveries += 1
-        self._writing = delivery
-        self._frames.extend(
-            frames.transfer(
-                _CHANNEL,
-                _HANDLE,
-                delivery.id,
-                delivery.message_format,
-                delivery.payload,
-                self._connection.max_frame_bytes,
-            )
-        )
-        return True
-
-    def _ask_again(self, delivery: Delivery) -> None:
-        """Abort a delivery whose frames had to wait, if it is settled or given up, or may not be sent any more."""
-        if not delivery.result.done():
-            try:
-                delivery.may_send()
-                return
-            except SendError as error:
-                delivery.fail(error)
-        self._abort(delivery)
-
-    def _abort(self, delivery: Delivery) -> None:
-        """End a delivery of which frames are left: the peer discards it, and does not settle it."""
-        assert delivery.id is not None
-        self._writing = None
-        self._frames.clear()
-        self._frames.append(frames.abort(_CHANNEL, _HANDLE, delivery.id, delivery.message_format))
-        self._deliveries.forget(delivery)
-
     async def _drain(self) -> None:
         try:
             await self._connection.drained()
         except OSError as error:
             self._lose_by_peer(LinkLostError(f"the connection was lost: {error}"))
-        self._is_draining = False
-        self._pump()
+        self._outgoing.drained()
 
     async def _keep_alive(self) -> None:
         with self._losing_unless("the connection could not be kept"):
@@ -344,7 +247,7 @@ class Link:
         if begin.remote_channel is None:
             # The peer has begun a session of its own, in which nobody takes part.
             return
-        if begin.remote_channel != _CHANNEL or self._remote_channel is not None:
+        if begin.remote_channel != frames.CHANNEL or self._remote_channel is not None:
             self._violated(frames.BEGIN)
             return
         self._remote_channel = channel
@@ -411,24 +314,14 @@ class Link:
             credit.link_flow(flow)
             if flow.drain:
                 # Nothing is held back for later: the peer takes back the credit that is not used.
-                self._pump()
+                self._outgoing.write()
                 credit.drained()
         if flow.drain or flow.echo:
             self._tell_flow()
-        self._pump()
+        self._outgoing.write()
 
     def _tell_flow(self) -> None:
-        self._connection.write(
-            sdk.flow(
-                _CHANNEL,
-                _HANDLE if self._state is State.OPEN else None,
-                next_incoming_id=self._credit.next_incoming_id,
-                window=_INCOMING_WINDOW,
-                next_outgoing_id=self._credit.transfers % SERIAL,
-                delivery_count=self._credit.deliveries % SERIAL,
-                link_credit=self._credit.left,
-            )
-        )
+        self._connection.write(sdk.flow(self._credit, attached=self._state is State.OPEN))
 
     def _settle(self, fields: list[Any]) -> None:
         is_receiver, first, last, settled, state = fields[:5]
@@ -442,10 +335,10 @@ class Link:
             if settled:
                 self._settled(delivery)
             elif self._peer_settles_second and delivery.outcome is not None and delivery.id is not None:
-                self._connection.write(sdk.settle(_CHANNEL, delivery.id))
+                self._connection.write(sdk.settle(delivery.id))
                 self._settled(delivery)
-        if self._deliveries.waiting or self._writing is not None:
-            self._pump()
+        if self._outgoing.has_more:
+            self._outgoing.write()
 
     def _settled(self, delivery: Delivery) -> None:
         self._deliveries.forget(delivery)
@@ -459,11 +352,11 @@ class Link:
         if self._remote_handle is not None and detach.handle != self._remote_handle:
             self._violated(frames.DETACH)
             return
-        self._connection.write(sdk.detach(_CHANNEL, _HANDLE))
+        self._connection.write(sdk.detach())
         self._lose_by_peer(_lost("the peer has detached the link without a reason", detach.error, sdk.link_lost))
 
     def _session_ended(self, fields: list[Any]) -> None:
-        self._connection.write(sdk.end(_CHANNEL))
+        self._connection.write(sdk.end())
         error = frames.read(frames.Ended, fields).error
         self._lose_by_peer(_lost("the peer has ended the session without a reason", error, sdk.link_lost))
 
@@ -502,8 +395,7 @@ class Link:
         if not self._attached.done():
             self._attached.set_exception(error)
         self._deliveries.lose(in_flight or error, error)
-        self._frames.clear()
-        self._writing = None
+        self._outgoing.stop()
 
 
 def _lost(without_reason: str, fields: Any, as_error: Callable[[sdk.AmqpError], SendError]) -> SendError:

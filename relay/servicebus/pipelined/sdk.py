@@ -41,6 +41,7 @@ from azure.servicebus.aio._async_utils import create_authentication
 
 from relay.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames
+from relay.servicebus.pipelined.credit import SERIAL, Credit
 from relay.servicebus.refusals import classify
 
 TESTED_VERSIONS = ("7.15.0",)
@@ -50,6 +51,8 @@ REJECTED = "rejected"
 """As `decode` names outcomes, each with its fields."""
 _RECEIVED = "received"
 
+# Transfers that the peer may send us in the session: it sends none.
+_INCOMING_WINDOW = 1
 _CHUNK_BYTES = 65_536
 _LOOK_S = 0.002
 _EMPTY_FRAME = bytes((0, 0, 0, 8, 2, 0, 0, 0))
@@ -204,10 +207,10 @@ class Connection:
         """The largest frame that the peer takes."""
         return int(self._sdk._remote_max_frame_size)
 
-    def write(self, frames: bytes) -> None:
-        """Write whole encoded."""
+    def write(self, encoded: bytes) -> None:
+        """Write whole frames."""
         self._wrote_at = time.monotonic()
-        self._writer.write(frames)
+        self._writer.write(encoded)
 
     @property
     def is_drained(self) -> bool:
@@ -237,7 +240,7 @@ class Connection:
             raise ConnectionResetError("the peer has closed the connection")
         self._buffer += data
         buffer, at, end = self._buffer, 0, len(self._buffer)
-        frames = []
+        whole = []
         while end - at >= 8:
             size = int.from_bytes(buffer[at : at + 4], "big")
             if not 8 <= size <= MAX_FRAME_SIZE_BYTES:
@@ -245,10 +248,10 @@ class Connection:
             if end - at < size:
                 break
             if size > 4 * buffer[at + 4]:
-                frames.append(bytes(buffer[at : at + size]))
+                whole.append(bytes(buffer[at : at + size]))
             at += size
         del buffer[:at]
-        return frames
+        return whole
 
     def is_of_sdk(self, channel: int) -> bool:
         """Whether the peer uses this channel for the SDK's session."""
@@ -309,23 +312,22 @@ def _not_renewed() -> RetryableError:
     )
 
 
-def begin(channel: int, window: int) -> bytes:
-    """The frame that begins a session, on a channel of this side."""
-    return _frame(channel, BeginFrame(None, 0, window, window, 0, None, None, None))
+def begin() -> bytes:
+    """The frame that begins the session."""
+    return _frame(BeginFrame(None, 0, _INCOMING_WINDOW, _INCOMING_WINDOW, 0, None, None, None))
 
 
-def end(channel: int) -> bytes:
+def end() -> bytes:
     """The frame that ends it."""
-    return _frame(channel, EndFrame(None))
+    return _frame(EndFrame(None))
 
 
-def attach(channel: int, handle: int, name: str, target: str) -> bytes:
-    """The frame that attaches a sending link, whose transfers the peer settles."""
+def attach(name: str, target: str) -> bytes:
+    """The frame that attaches the sending link, whose transfers the peer settles."""
     return _frame(
-        channel,
         AttachFrame(
             name=name,
-            handle=handle,
+            handle=frames.HANDLE,
             role=Role.Sender,
             send_settle_mode=SenderSettleMode.Unsettled,
             rcv_settle_mode=ReceiverSettleMode.First,
@@ -338,42 +340,32 @@ def attach(channel: int, handle: int, name: str, target: str) -> bytes:
             offered_capabilities=None,
             desired_capabilities=None,
             properties=None,
-        ),
+        )
     )
 
 
-def detach(channel: int, handle: int) -> bytes:
-    """The frame that detaches a link for good."""
-    return _frame(channel, DetachFrame(handle, True, None))
+def detach() -> bytes:
+    """The frame that detaches the link for good."""
+    return _frame(DetachFrame(frames.HANDLE, True, None))
 
 
-def settle(channel: int, delivery_id: int) -> bytes:
+def settle(delivery_id: int) -> bytes:
     """The frame that settles a delivery of ours, of which the peer has said the outcome."""
-    return _frame(channel, DispositionFrame(Role.Sender, delivery_id, None, True, None, None))
+    return _frame(DispositionFrame(Role.Sender, delivery_id, None, True, None, None))
 
 
-def flow(
-    channel: int,
-    handle: int | None,
-    *,
-    next_incoming_id: int,
-    window: int,
-    next_outgoing_id: int,
-    delivery_count: int,
-    link_credit: int,
-) -> bytes:
-    """The frame that says how far the session is, and the link, unless `handle` is None."""
+def flow(credit: Credit, *, attached: bool) -> bytes:
+    """The frame that says how far the session is, and the link where it is attached."""
     return _frame(
-        channel,
         FlowFrame(  # type: ignore[call-arg]
-            next_incoming_id=next_incoming_id,
-            incoming_window=window,
-            next_outgoing_id=next_outgoing_id,
-            outgoing_window=window,
-            handle=handle,
-            delivery_count=None if handle is None else delivery_count,
-            link_credit=None if handle is None else link_credit,
-        ),
+            next_incoming_id=credit.next_incoming_id,
+            incoming_window=_INCOMING_WINDOW,
+            next_outgoing_id=credit.transfers % SERIAL,
+            outgoing_window=_INCOMING_WINDOW,
+            handle=frames.HANDLE if attached else None,
+            delivery_count=credit.deliveries % SERIAL if attached else None,
+            link_credit=credit.left if attached else None,
+        )
     )
 
 
@@ -395,6 +387,6 @@ def is_outcome(state: Any) -> bool:
     return _RECEIVED not in state
 
 
-def _frame(channel: int, performative: Any) -> bytes:
+def _frame(performative: Any) -> bytes:
     header, encoded = encode_frame(performative)
-    return bytes(header) + channel.to_bytes(2, "big") + bytes(encoded or b"")
+    return bytes(header) + frames.CHANNEL.to_bytes(2, "big") + bytes(encoded or b"")

@@ -12,8 +12,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFo
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay import holds
-from relay.cli.holdings import Order
-from relay.cli.records import Records
+from relay.cli.records import Order, Records
 from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, RecordSummary, in_order

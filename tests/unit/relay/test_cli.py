@@ -12,7 +12,7 @@ import pytest
 
 from relay.cli.main import main
 from relay.cli.terminal import EXIT_CODES, ExitCode
-from relay.errors import ServiceError, UsageError
+from relay.errors import ServiceError, StoreError, UsageError
 from tests.support.operators import relay_command
 
 ENVIRONMENT = {
@@ -77,14 +77,14 @@ async def test_check_tells_wrong_settings_as_findings() -> None:
     assert run.json["counts"]["error"] == len(run.json["findings"]) > 0
 
 
-@pytest.mark.parametrize(("error", "code"), [(ServiceError("said"), 3), (UsageError("said"), 2)])
+@pytest.mark.parametrize(("error", "code"), [(ServiceError, 3), (StoreError, 3), (UsageError, 2)])
 async def test_what_stops_a_command_decides_on_its_exit_code(
-    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch
+    error: type[Exception], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:
-        raise error
+        raise error("said")
 
-    monkeypatch.setattr("relay.cli.quarantine.run", fail)
+    monkeypatch.setattr("relay.cli.quarantine._list", fail)
 
     run = await relay_command(ENVIRONMENT, "quarantine", "list", "--json")
 

@@ -19,7 +19,7 @@ from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceE
 from relay.events import Event
 from relay.evidence import AcceptedLedger
 from relay.servicebus import messages
-from relay.servicebus.pipelined import deliveries, sdk
+from relay.servicebus.pipelined import deliveries, outgoing, sdk
 from relay.servicebus.pipelined import frames as frames_module
 from relay.servicebus.pipelined import link as links
 from relay.servicebus.pipelined.credit import unwrapped
@@ -681,7 +681,7 @@ async def test_a_peer_that_does_not_read_leaves_little_in_this_process(
     secure = writer.get_extra_info("ssl_object") is not None
     buffers = [writer.transport, writer.transport._ssl_protocol._transport] if secure else [writer.transport]  # type: ignore[attr-defined]
     left = sum(each.get_write_buffer_size() for each in buffers)
-    assert left <= links._WRITE_BYTES + link._connection.max_frame_bytes
+    assert left <= outgoing._WRITE_BYTES + link._connection.max_frame_bytes
     # What has left are those that the buffers of the system hold.
     assert 0 < len(set(send.left)) < 60
     peer.go_on_reading()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.holdings import Order
+from relay.cli.records import Order
 from tests.unit.relay.commands import Deployment, record_id
 
 REFUSED = "com.microsoft:argument-error"
@@ -215,6 +215,17 @@ async def test_an_event_is_late_where_later_ones_of_its_key_went_out(deployment:
         0,
         [f"  {record_id('a-1')[:12]}  arrives after later events of its partition key 'a'"],
     )
+
+
+async def test_what_is_in_quarantine_itself_has_not_gone_out(deployment: Deployment) -> None:
+    first, second = deployment.commit("a-1", "a"), deployment.commit("a-2", "a")
+    for document in (first, second):
+        deployment.records.put(document)
+
+    assert (await deployment.data("quarantine", "release", record_id("a-1")))["late"] == []
+    deployment.records.put(first)
+    deployment.commit("a-3", "a")
+    assert (await deployment.data(*RELEASE_ALL))["late"] == [record_id("a-1"), record_id("a-2")]
 
 
 # release of parked keys
@@ -562,6 +573,15 @@ async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discard
     assert (both["exitCode"], both["missing"]) == (1, ["set-aside:x"])
     assert (both["withdrawn"], both["discarded"]) == (["set-aside:ab1"], [ids[0]])
     assert (deployment.records.pending, deployment.records.left) == ([orders[1]], ["a-2"])
+
+
+async def test_an_order_that_does_not_exist_discards_no_record(deployment: Deployment) -> None:
+    put(deployment, "a-1")
+
+    run = await deployment.data("quarantine", "discard", "set-aside:x", "--yes")
+
+    assert (run["exitCode"], run["missing"], run["discarded"]) == (1, ["set-aside:x"], [])
+    assert deployment.records.left == ["a-1"]
 
 
 async def test_discarding_all_keeps_the_orders(deployment: Deployment) -> None:

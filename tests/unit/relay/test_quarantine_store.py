@@ -9,7 +9,7 @@ from relay.cli.arguments import with_one_outbox
 from relay.cli.records import open_records
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
-from relay.errors import ServiceError, UsageError
+from relay.errors import StoreError, UsageError
 from relay.quarantine.items import Filter
 from relay.settings import Settings
 from relay.sql.quarantine import SqlItems
@@ -71,7 +71,7 @@ async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytes
         async with open_records(SETTINGS) as records:
             await records.find(Filter())
 
-    with pytest.raises(ServiceError, match="the container 'quarantine' cannot be read or written"):
+    with pytest.raises(StoreError, match="the container 'quarantine' cannot be read or written"):
         await command()
 
     assert account.open == 0

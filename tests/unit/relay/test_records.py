@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from relay.cli.holdings import Order
 from relay.cli.records import Records
-from relay.errors import ServiceError, StoreError, UsageError
-from relay.quarantine.items import BatchFailed, Filter, ItemTooLarge, RecordSummary, in_order
+from relay.errors import StoreError, UsageError
+from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {
@@ -93,31 +91,5 @@ async def test_the_document_of_a_record_that_is_gone_is_none(items: InMemoryItem
 async def test_a_record_that_cannot_be_removed_is_an_error(items: InMemoryItems) -> None:
     items.answers = [BatchFailed(0, ItemTooLarge("refused"))]
 
-    with pytest.raises(ServiceError, match="refused"):
+    with pytest.raises(StoreError, match="refused"):
         await Records(items).remove(RecordSummary.of(ROW))
-
-
-REQUESTS: list[Callable[[Records], Awaitable[object]]] = [
-    lambda records: records.count(Filter()),
-    lambda records: records.find(Filter()),
-    lambda records: records.find_by_ids(["a"]),
-    lambda records: records.document(RecordSummary.of(ROW)),
-    lambda records: records.remove(RecordSummary.of(ROW)),
-    lambda records: records.holdings.parked(),
-    lambda records: records.holdings.orders(),
-    lambda records: records.holdings.add("k", "e"),
-    lambda records: records.holdings.withdraw(Order("set-aside:x", "k", "e", "")),
-    lambda records: records.holdings.unpark("k"),
-]
-
-
-@pytest.mark.parametrize("request_of", REQUESTS)
-async def test_a_store_that_cannot_be_reached_is_an_error_of_the_service(
-    items: InMemoryItems, request_of: Callable[[Records], Awaitable[object]]
-) -> None:
-    items.answers = [StoreError("no route to the store")]
-
-    with pytest.raises(ServiceError, match="no route to the store") as raised:
-        await request_of(Records(items))
-
-    assert isinstance(raised.value.__cause__, StoreError)

@@ -25,7 +25,7 @@ from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke_report import Smoke, result_of
 from relay.cli.topic import ServiceBusFacts, SubscriptionFacts
 from relay.cosmos.reader import CosmosCanary
-from relay.errors import ServiceError, UsageError
+from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
 from relay.quarantine.items import Filter, RecordSummary
@@ -142,7 +142,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
     async def looked_into(chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         if app.unreadable:
             app.unreadable -= 1
-            raise ServiceError("the container 'quarantine' cannot be read")
+            raise StoreError("the container 'quarantine' cannot be read")
         return await find(chosen, limit)
 
     monkeypatch.setattr(app.records, "find", looked_into)

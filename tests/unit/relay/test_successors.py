@@ -9,15 +9,10 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cli.records import Records
-from relay.cli.successors import Successors
 from relay.cosmos.effective_keys import EffectiveKeys
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.reader import CosmosOutbox
-from relay.events import Reason, Rejected
-from relay.quarantine.record import record_of
 from relay.settings import Settings
-from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import sound
 from tests.unit.relay.commands import ENVIRONMENT
 
@@ -66,19 +61,9 @@ class OutboxAt(CosmosOutbox):
         return Positions(EffectiveKeys(self._own_container, {}), leases)
 
 
-class InMemorySuccessors:
-    """Successors over a feed, with what they have read of it."""
-
-    def __init__(self, *feed: dict[str, Any], passed: int | None = 100, quarantined: tuple[str, ...] = ()) -> None:
-        self.container = Container(list(feed))
-        self.outbox = OutboxAt(self.container, passed)
-        items = InMemoryItems()
-        for identifier in quarantined:
-            items.put(record_of(Rejected(document(identifier), Reason.SET_ASIDE, ""), "i1"))
-        self._successors = Successors(self.outbox, Records(items))
-
-    async def went_out(self, event: dict[str, Any]) -> bool:
-        return await self._successors.went_out(sound(event))
+async def went_out(event: dict[str, Any], *feed: dict[str, Any], passed: int | None = 100) -> bool:
+    """Whether an event behind this one was passed, in an outbox with this feed."""
+    return bool(await OutboxAt(Container(list(feed)), passed).passed_behind(sound(event)))
 
 
 POISON = document("poison", 5)
@@ -97,7 +82,7 @@ POISON = document("poison", 5)
     ],
 )
 async def test_an_event_is_late_where_a_later_one_of_its_key_went_out(later: dict[str, Any], out: bool) -> None:
-    assert await InMemorySuccessors(POISON, later).went_out(POISON) is out
+    assert await went_out(POISON, POISON, later) is out
 
 
 @pytest.mark.parametrize(
@@ -115,23 +100,16 @@ async def test_an_event_is_late_where_a_later_one_of_its_key_went_out(later: dic
 async def test_within_a_commit_the_events_own_order_counts(order: object, others: object, out: bool) -> None:
     poison = document("poison", 5, order)
 
-    assert await InMemorySuccessors(document("other", 5, others)).went_out(poison) is out
+    assert await went_out(poison, document("other", 5, others)) is out
 
 
 @pytest.mark.parametrize(("passed", "out"), [(6, True), (5, False), (None, True)])
 async def test_what_the_relay_has_not_passed_has_not_gone_out(passed: int | None, out: bool) -> None:
-    assert await InMemorySuccessors(POISON, document("later", 6), passed=passed).went_out(POISON) is out
-
-
-async def test_what_is_in_quarantine_itself_has_not_gone_out() -> None:
-    later = document("later", 6)
-
-    assert not await InMemorySuccessors(POISON, later, quarantined=("poison", "later")).went_out(POISON)
-    assert await InMemorySuccessors(later, document("sound", 7), POISON, quarantined=("later",)).went_out(POISON)
+    assert await went_out(POISON, POISON, document("later", 6), passed=passed) is out
 
 
 async def test_a_document_that_does_not_say_where_it_stood_hides_none_behind_it() -> None:
-    assert await InMemorySuccessors(document("unknown"), document("later", 6), POISON).went_out(POISON)
+    assert await went_out(POISON, document("unknown"), document("later", 6), POISON)
 
 
 @pytest.mark.parametrize(
@@ -139,19 +117,20 @@ async def test_a_document_that_does_not_say_where_it_stood_hides_none_behind_it(
     [document("poison"), document("poison", "5"), document("poison", 5, _ts=None), document("poison", 5, _ts="1")],
 )
 async def test_an_event_that_does_not_say_where_it_stood_is_not_called_late(event: dict[str, Any]) -> None:
-    assert not await InMemorySuccessors(document("later", 6)).went_out(event)
+    assert not await went_out(event, document("later", 6))
 
 
 async def test_the_last_one_counts_wherever_the_feed_brings_it_and_one_reading_serves_a_key() -> None:
-    shown = InMemorySuccessors(document("second", 9), document("first", 6))
+    container = Container([document("second", 9), document("first", 6)])
+    outbox = OutboxAt(container, 100)
 
-    late = [await shown.went_out(document(f"poison-{lsn}", lsn)) for lsn in (5, 7, 8, 9, 10)]
+    late = [bool(await outbox.passed_behind(sound(document("poison", lsn)))) for lsn in (5, 7, 8, 9, 10)]
 
     assert late == [True, True, True, False, False]
-    assert (shown.container.readings, shown.outbox.asked) == (1, 1)
+    assert (container.readings, outbox.asked) == (1, 1)
 
 
 async def test_an_event_with_the_clock_of_now_is_seen() -> None:
     now = int(time.time())
 
-    assert await InMemorySuccessors(document("later", 6, _ts=now)).went_out(POISON)
+    assert await went_out(POISON, document("later", 6, _ts=now))

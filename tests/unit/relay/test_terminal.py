@@ -10,6 +10,7 @@ import time
 import pytest
 
 from relay.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
+from relay.errors import UsageError
 from tests.support.operators import Keyboard
 
 
@@ -162,8 +163,9 @@ def test_only_at_a_terminal_somebody_can_be_asked() -> None:
     def terminal(stdin: io.StringIO) -> Terminal:
         return Terminal(as_json=False, stdin=stdin)
 
-    assert terminal(Keyboard()).can_ask
-    assert not terminal(io.StringIO()).can_ask
+    terminal(Keyboard()).require_answers()
+    with pytest.raises(UsageError, match="standard input is no terminal: add --yes"):
+        terminal(io.StringIO()).require_answers()
 
 
 def test_a_question_is_on_the_terminal_before_the_answer_is_read() -> None:
