@@ -18,6 +18,7 @@ from relay.console import texts
 from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot
 from relay.console.timeline import steps
 from relay.errors import SettingsError
+from relay.reasons import QUARANTINE, STATES
 
 SECTIONS = (
     "headline",
@@ -155,6 +156,8 @@ class Pages:
             "show_data": settings.show_data,
             "steps": steps,
             "commands": commands,
+            "reasons": QUARANTINE,
+            "states": STATES,
             "blocks": {slot: _blocks(slot, extensions) for slot in Slot},
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
