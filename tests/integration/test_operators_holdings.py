@@ -9,7 +9,8 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.records import Order, Records
+from relay import holds
+from relay.cli.records import Records
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.outbox import event, rejected
@@ -33,7 +34,7 @@ async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerPro
 
     await records.withdraw(order)
     await records.withdraw(order)
-    await records.withdraw(Order("set-aside:never", "k", "e2", ""))
+    await records.withdraw(holds.order("k", "e2"))
 
     assert await records.orders() == []
 
