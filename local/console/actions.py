@@ -1,4 +1,4 @@
-"""What the stack's page can do beside showing: its forms and buttons, and the routes behind them.
+"""The actions on the stack's page: its forms and buttons, and the routes behind them.
 
 The console's own guard serves them to its page alone: a request that changes something needs the page's origin,
 and a Host of this machine.
