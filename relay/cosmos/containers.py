@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
@@ -68,9 +68,8 @@ class Containers:
 
     async def database(self) -> DatabaseProxy:
         """The database, likewise."""
-        with self._limited() as limit:
-            async with limit:
-                shared = await self._open()
+        async with self._limited():
+            shared = await self._open()
         return shared.client.get_database_client(self._settings.cosmos_database)
 
     @asynccontextmanager
@@ -84,19 +83,18 @@ class Containers:
             TimeoutError: No answer came in time.
             azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
         """
-        with self._limited() as limit:
-            async with limit:
-                shared = await self._open()
-                shared.calls += 1
-                try:
-                    database = shared.client.get_database_client(self._settings.cosmos_database)
-                    yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
-                except asyncio.CancelledError:
-                    self._discard(shared)
-                    raise
-                finally:
-                    shared.calls -= 1
-                    self._close_if_unused(shared)
+        async with self._limited() as limit:
+            shared = await self._open()
+            shared.calls += 1
+            try:
+                database = shared.client.get_database_client(self._settings.cosmos_database)
+                yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
+            except asyncio.CancelledError:
+                self._discard(shared)
+                raise
+            finally:
+                shared.calls -= 1
+                self._close_if_unused(shared)
 
     @property
     def quarantine_name(self) -> str:
@@ -139,12 +137,13 @@ class Containers:
                 self._shared = _Shared(client)
             return self._shared
 
-    @contextmanager
-    def _limited(self) -> Iterator[asyncio.Timeout]:
-        """A time limit that says how long it was."""
+    @asynccontextmanager
+    async def _limited(self) -> AsyncIterator[asyncio.Timeout]:
+        """A time limit whose error says how long it was."""
         limit = asyncio.timeout_at(self._ends())
         try:
-            yield limit
+            async with limit:
+                yield limit
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -170,6 +169,11 @@ class Containers:
         task = asyncio.create_task(_close(client))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def parameters(**values: Any) -> list[dict[str, Any]]:
+    """The parameters of a query, whose names have a `@` there."""
+    return [{"name": f"@{name}", "value": value} for name, value in values.items()]
 
 
 @contextmanager
