@@ -36,6 +36,16 @@ ORDINARY: dict[str, Any] = {
 }
 
 
+STUCK = [KeyFailure("k", 1, RetryableError("later"))]
+
+
+def outcome_of(**parts: Any) -> Outcome:
+    """An ordinary outcome but for these parts."""
+    fields = ORDINARY | parts
+    counted = ("ignored", "published", "already_published", "superseded", "unsent")
+    return Outcome(documents=sum(fields[name] for name in counted) + fields["quarantined"].total(), **fields)
+
+
 class Clock:
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -63,7 +73,7 @@ def line(
         caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"),
         telemetry.attempting("i1", retry_count, "topic") as attempt,
     ):
-        attempt.settled(Outcome(**(ORDINARY | outcome)))
+        attempt.settled(outcome_of(**outcome))
     return next(record for record in caplog.records if vars(record)["action"] == "relay_batch")
 
 
@@ -83,9 +93,9 @@ def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
         {"retry_count": 1},
         {"already_published": 1},
         {"superseded": 1},
-        {"unsent": 1},
+        {"unsent": 1, "failed": STUCK},
         {"quarantined": Counter({"id-empty": 1})},
-        {"unsent": 1, "quarantined": Counter({"id-empty": 1})},
+        {"unsent": 1, "failed": STUCK, "quarantined": Counter({"id-empty": 1})},
         {"already_published": 1, "quarantined": Counter({"id-empty": 1})},
         {"superseded": 1, "quarantined": Counter({"id-empty": 1})},
     ],
@@ -145,7 +155,7 @@ def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome:
     with RelayTelemetry().attempting("i1", retry_count, "topic") as attempt:
         attempt.received(given(), lambda event: False)
         if outcome:
-            attempt.settled(Outcome(**(ORDINARY | outcome)))
+            attempt.settled(outcome_of(**outcome))
         if error is not None:
             raise error
 

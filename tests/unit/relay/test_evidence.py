@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from relay.errors import PoisonError
 from relay.events import Event
 from relay.evidence import Evidence
-from relay.verdict import Refusal
 
-ALIKE = Refusal("no", "amqp:not-allowed")
-OTHER = Refusal("no", "amqp:invalid-field")
+ALIKE = PoisonError("no", condition="amqp:not-allowed")
+OTHER = PoisonError("no", condition="amqp:invalid-field")
 
 
 class Clock:
