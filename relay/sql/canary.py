@@ -24,7 +24,7 @@ _POLL_S = 0.2
 
 
 class SqlCanary:
-    """An event table and its feed; all events go to one shard."""
+    """An event table and its feed; all events go to one shard. `outbox.Canary` says what each method does."""
 
     def __init__(
         self, session: AsyncSession, feed: SqlFeed, columns: Mapping[str, str], shard_id: int | None = None
@@ -38,7 +38,6 @@ class SqlCanary:
         self._cursors: dict[str, bytes] = {}
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit the event; returns its document with the data as the database has stored it."""
         with explaining(self._feed):
             cursor = await self._cursor()
         data = json.dumps(_storable(document["data"], self._columns["data"]))

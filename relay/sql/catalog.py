@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from changefeed.connections import is_postgresql
 from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.sqlserver.dialect import SqlServerDialect
-from changefeed.statements import Statement
+from changefeed.statements import Dialect, Statement
 from changefeed.tables import Tables, names_of
 
 RIGHTS = ("select", "insert", "update", "delete", "execute")
@@ -20,6 +20,7 @@ class Catalog:
 
     Attributes:
         engine: The kind of database.
+        dialect: Its dialect.
         needed: The rights that the relay needs, by the purposes of `purposes_of`.
         narrow: The types of text that turn letters which a collation lacks into question marks.
         server: One row: the default isolation level of PostgreSQL, whether READ_COMMITTED_SNAPSHOT is on in SQL
@@ -37,6 +38,7 @@ class Catalog:
     """
 
     engine: str
+    dialect: Dialect
     needed: Mapping[str, Sequence[str]]
     narrow: Collection[str]
     server: Statement
@@ -161,6 +163,7 @@ def _maintenance(table: str) -> Statement:
 
 POSTGRESQL = Catalog(
     "PostgreSQL",
+    PostgresDialect(),
     # Its functions read the feed with the rights of the caller.
     {**_NEEDED, "feed": ("select",), "outbox_feed": ("select",)},
     (),
@@ -216,6 +219,7 @@ cross apply (select keep from changefeed.outbox_feed as f where f.table_name = ?
 
 SQLSERVER = Catalog(
     "SQL Server",
+    SqlServerDialect(),
     _NEEDED,
     ("varchar", "char", "text"),
     Statement(_SQLSERVER_SERVER),

@@ -126,7 +126,7 @@ class Database:
 
 
 @contextmanager
-def explaining(feed: SqlFeed, grants: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+def explaining(feed: SqlFeed, grants: str | None = None) -> Iterator[None]:
     """Raise errors of the SQL outbox as a ServiceError that names what to check.
 
     Args:
@@ -137,7 +137,7 @@ def explaining(feed: SqlFeed, grants: Callable[[], str | None] = lambda: None) -
         yield
     except (ChangefeedError, AzureError, OSError) as error:
         refused = isinstance(error, DatabaseError) and not error.lost
-        needed = f". The reader's role needs: {statements}" if refused and (statements := grants()) else ""
+        needed = f". The reader's role needs: {grants}" if refused and grants else ""
         raise ServiceError(
             f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
             f"the rights of this login: python -m relay check{needed}"
