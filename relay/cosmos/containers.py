@@ -59,15 +59,11 @@ class Containers:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, name: str) -> ContainerProxy:
-        """The container of this name, for as long as this object is open; its requests have no limit.
-
-        Raises:
-            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
-        """
+        """The container of this name; its requests have no limit. Raises AzureError or OSError."""
         return (await self.database()).get_container_client(name)
 
     async def database(self) -> DatabaseProxy:
-        """The database, likewise."""
+        """The database; likewise."""
         async with self._limited():
             shared = await self._open()
         return shared.client.get_database_client(self._settings.cosmos_database)
@@ -79,9 +75,7 @@ class Containers:
         After a call was cut off, by this or by the caller, the next one opens another client: a connection that
         no longer answers must not be used again. Other calls that are under way keep theirs.
 
-        Raises:
-            TimeoutError: No answer came in time.
-            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
+        Raises TimeoutError, AzureError or OSError.
         """
         async with self._limited() as limit:
             shared = await self._open()
@@ -98,7 +92,6 @@ class Containers:
 
     @property
     def quarantine_name(self) -> str:
-        """The name of the quarantine container."""
         return self._settings.cosmos_quarantine_container
 
     async def positions(self) -> Positions:
@@ -150,7 +143,6 @@ class Containers:
             raise TimeoutError(f"Cosmos DB did not answer within {self._call_timeout_s:g} s.") from error
 
     def _ends(self) -> float:
-        """When a call ends that begins now, by the clock of the loop."""
         return asyncio.get_running_loop().time() + self._call_timeout_s
 
     def _discard(self, shared: _Shared) -> None:
@@ -180,13 +172,7 @@ def parameters(**values: Any) -> list[dict[str, Any]]:
 def explaining(
     container: str, kind: Callable[[Exception], type[RelayError]] = lambda _: ServiceError, *needed: str
 ) -> Iterator[None]:
-    """Raise errors of the SDK as errors that name what to check.
-
-    Args:
-        container: The name of the container.
-        kind: The class of the error to raise, by the error of the SDK.
-        needed: What else to check.
-    """
+    """Raise errors of the SDK as errors of a kind that say what to check, and what is `needed` in addition."""
     try:
         yield
     except (AzureError, OSError) as error:

@@ -57,12 +57,10 @@ class Feed:
     """Reads the events of one type, page by page, each partition in the order of commits."""
 
     def __init__(self, container: ContainerProxy, event_type: str, *, from_beginning: bool) -> None:
-        """
-        Args:
-            container: The outbox container, over a client that nothing else uses: the SDK hands over the token of
-                a page with no document as that of its client's latest response.
-            event_type: The type of the documents that are events.
-            from_beginning: False to start where the relay's leases are.
+        """`from_beginning`: False to start where the relay's leases are.
+
+        Nothing else may use the client of `container`: the SDK hands over the token of a page with no document as
+        that of its client's latest response.
         """
         self._container = container
         self._event_type = event_type
@@ -75,8 +73,7 @@ class Feed:
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
         """The next events, at most about `limit`; none only where all of the feed was read.
 
-        Raises:
-            azure.core.exceptions.AzureError, OSError: What was read before is handed over by the next call.
+        Raises AzureError or OSError; what was read before is handed over by the next call.
         """
         async with self._turn:
             if self._readers is None:
@@ -123,9 +120,7 @@ def numbered(
 ) -> Iterator[tuple[Document, tuple[int, int]]]:
     """Documents in commit order, each with its place: its `_lsn`, and its number within that commit.
 
-    Args:
-        documents: In the order of the feed.
-        last: The place of the document before the first one.
+    `last` is the place of the document before the first one.
     """
     lsn, place = last
     for document in in_commit_order(documents):
@@ -136,7 +131,6 @@ def numbered(
 
 
 def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
-    """An event of the change feed."""
     ts, ttl = document.get("_ts"), document.get("ttl")
     committed_at = ts if type(ts) is int else 0
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
@@ -263,7 +257,6 @@ class CosmosReading:
         )
 
     async def _count(self, feed_range: dict[str, Any]) -> int:
-        """The current number of documents of the range."""
         chosen = self._range
         conditions = ["c.type = @type", "c._ts >= @since", "c._ts < @until"]
         values: dict[str, Any] = {"type": self._event_type, "since": chosen.since, "until": chosen.until}

@@ -169,7 +169,6 @@ def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
 
 
 def _in_batch(operation: Operation) -> tuple[str, tuple[Any, ...]]:
-    """An operation as the SDK takes it."""
     if isinstance(operation, Create):
         return "create", (dict(operation.item),)
     if isinstance(operation, Delete):

@@ -210,7 +210,6 @@ class CosmosCanary:
             return dict(await self._container.create_item(document))
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
-        """Delete the document, if it has not expired."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
         identifier, partition_key = document["id"], document["partitionKey"]

@@ -89,7 +89,6 @@ class SqlCanary:
         return found is not None and found <= await self._cursor()
 
     async def _cursor(self) -> bytes:
-        """How far the relay has come in the shard."""
         claim = (await AsyncConsumer(self._session, self._feed.feed, CONSUMER).existing()).get(self._shard_id)
         return START if claim is None else claim.cursor
 
@@ -99,12 +98,7 @@ class SqlCanary:
 
 @asynccontextmanager
 async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
-    """The SQL outbox of the settings.
-
-    Raises:
-        ServiceError: The server cannot be reached, or refuses.
-        UsageError: The event table lacks a column.
-    """
+    """The SQL outbox of the settings. Raises ServiceError, or UsageError where the event table lacks a column."""
     with explaining(feed):
         session = await connect(feed)
     try:

@@ -114,7 +114,7 @@ class SqlOutbox:
         unnumbered = await self._ask(self._tables.unnumbered_of_key(partition_key, limit + 1))
         numbered = await self._ask(self._tables.numbered_of_key(partition_key, limit + 1))
         found = [*map(self._unnumbered, reversed(unnumbered)), *(self._numbered(*each) for each in numbered)]
-        events = {event.id: event for event in found if event is not None}
+        events = {event.id: event for each in found for event in each}
         ordered = sorted(events.values(), key=attrgetter("place"))
         return ordered[-limit:], len(ordered) > limit
 
@@ -174,7 +174,7 @@ class SqlOutbox:
         """Read a page of what has positions; returns whether there was anything."""
         entries = await self._ask(self._tables.numbered(shard_id, shard.cursor, limit))
         for entry in entries:
-            self._add(self._numbered(shard_id, entry))
+            self._read += self._numbered(shard_id, entry)
             shard.cursor = entry.ulid
         return bool(entries)
 
@@ -183,31 +183,27 @@ class SqlOutbox:
         after = max(0, shard.number - _LOOK_BACK)
         for row in await self._ask(self._tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
             if row.number not in shard.seen:
-                self._add(self._unnumbered(row))
+                self._read += self._unnumbered(row)
                 shard.seen.add(row.number)
                 shard.number = max(shard.number, row.number)
         shard.seen = {number for number in shard.seen if number > shard.number - _LOOK_BACK}
 
-    def _add(self, event: Committed | None) -> None:
-        if event is not None:
-            self._read.append(event)
-
-    def _numbered(self, shard_id: int, entry: Entry) -> Committed | None:
-        """An event with its position; None for a row of another type."""
+    def _numbered(self, shard_id: int, entry: Entry) -> list[Committed]:
+        """An event with its position; none for a row of another type."""
         place = (to_text(entry.ulid), 0)
         return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000)
 
-    def _unnumbered(self, row: Unnumbered) -> Committed | None:
+    def _unnumbered(self, row: Unnumbered) -> list[Committed]:
         """An event without a position. `~` is behind every digit of a ULID."""
         utc = row.time_hint.replace(tzinfo=UTC) if row.time_hint.tzinfo is None else row.time_hint
         return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
 
-    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> Committed | None:
+    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> list[Committed]:
         if not is_of_type(entry, self._event_type):
-            return None
+            return []
         document = document_of(entry, shard_id, self._event_type)
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
-        return Committed.of(document, str(shard_id), place, min(at, time.time()))
+        return [Committed.of(document, str(shard_id), place, min(at, time.time()))]
 
     async def _read_cursors(self) -> Mapping[int, bytes]:
         if self._cursors is None:
@@ -232,7 +228,8 @@ def _grants(tables: Tables) -> str:
     read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]
-        return f"grant usage on schema changefeed, relay, {schema} to <role>; grant select on {', '.join(read)} to <role>;"
+        usage = f"grant usage on schema changefeed, relay, {schema} to <role>;"
+        return f"{usage} grant select on {', '.join(read)} to <role>;"
     return " ".join(f"grant select on {table} to <role>;" for table in read)
 
 
