@@ -96,7 +96,6 @@ class Link:
 
     @property
     def limits(self) -> LinkLimits:
-        """What the link takes."""
         return self._attached.result()
 
     @property

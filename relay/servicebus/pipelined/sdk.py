@@ -189,7 +189,6 @@ class Connection:
 
     @property
     def target(self) -> str:
-        """The topic's address."""
         return str(self._sender._entity_uri)
 
     @property
