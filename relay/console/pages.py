@@ -15,9 +15,10 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from markupsafe import Markup
 
 from relay.console import texts
-from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot
+from relay.console.model import Checked, Partition, Snapshot
 from relay.console.timeline import steps
 from relay.errors import SettingsError
+from relay.reasons import QUARANTINE, STATES
 
 SECTIONS = (
     "headline",
@@ -59,12 +60,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the page shows beside the state of the relay.
-
-    Attributes:
-        trace_url: The address of a trace, with `{trace_id}` for its id; None for no links.
-        show_data: Whether the data of events is shown.
-    """
+    """What the page shows in addition: links to traces, by an address with `{trace_id}`; the data of events."""
 
     trace_url: str | None = None
     show_data: bool = False
@@ -155,7 +151,12 @@ class Pages:
             "show_data": settings.show_data,
             "steps": steps,
             "commands": commands,
-            "blocks": {slot: _blocks(slot, extensions) for slot in Slot},
+            "reasons": QUARANTINE,
+            "states": STATES,
+            "blocks": {
+                slot: [f"{each.name}/{each.blocks[slot]}" for each in extensions if slot in each.blocks]
+                for slot in Slot
+            },
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,
@@ -184,15 +185,7 @@ class Pages:
         checks: bool = False,
         check: Checked | None = None,
     ) -> str:
-        """The whole page.
-
-        Args:
-            snapshot: What it shows.
-            partition_key: The key whose timeline is open; empty where none is.
-            timeline: The HTML of that timeline.
-            checks: Whether there is a section for checks.
-            check: The last result; None where there is none yet.
-        """
+        """The whole page, with the HTML of the open timeline and the last result of a check, if any."""
         return self.fragment(
             "page.html",
             **_values(snapshot),
@@ -206,7 +199,7 @@ class Pages:
 
 def _values(snapshot: Snapshot) -> dict[str, Any]:
     partitions = _shown(snapshot.partitions)
-    groups: Sequence[DeadLetterGroup] = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
+    groups = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
     return {
         "snapshot": snapshot,
         "flow": snapshot.flow,
@@ -225,10 +218,6 @@ def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:
     ranked = sorted(partitions, key=lambda each: (each.retry is None, -each.oldest_s, -each.behind))
     chosen = {each.name for each in ranked[:_MOST_PARTITIONS]}
     return [each for each in partitions if each.name in chosen]
-
-
-def _blocks(slot: Slot, extensions: Sequence[Extension]) -> Sequence[str]:
-    return [f"{each.name}/{each.blocks[slot]}" for each in extensions if slot in each.blocks]
 
 
 def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:

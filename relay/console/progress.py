@@ -187,12 +187,9 @@ class Progress:
                 for event in self.backlog.take(position.name, position.place):
                     event.passed_at = now
                     self._passed.append(event)
-                    self._remember(event.name)
-
-    def _remember(self, name: EventName) -> None:
-        self._remembered[hash(name)] = None
-        if len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
+                    self._remembered[hash(event.name)] = None
+                    if len(self._remembered) > _REMEMBERED:
+                        self._remembered.popitem(last=False)
 
     async def _count_passed(self) -> None:
         """Count what was passed; quarantine has been read to its end since."""

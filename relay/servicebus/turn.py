@@ -11,7 +11,7 @@ from functools import partial
 
 from relay.deadline import Deadline
 from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
-from relay.events import Event, Rejected
+from relay.events import Event
 from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import Clearance
 from relay.results import KeyOutcome
@@ -19,7 +19,7 @@ from relay.servicebus.messages import Contract
 from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
 from relay.telemetry import instruments
 from relay.telemetry.instruments import BoundedActions
-from relay.verdict import Judge, Refusal, Ruling, error_of
+from relay.verdict import Judge, Ruling, error_of, rejected
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
 PAUSES_S = (0.2, 0.8)
@@ -138,7 +138,7 @@ class Turn:
                 )
             duration_s = await self._send(transfer)
         except PoisonError as error:
-            self._judge(event, Refusal(str(error), error.condition, error.too_large), error)
+            self._judge(event, error)
         except RetryableError as error:
             if error.refused:
                 self._outcome.blocked_by = event.id
@@ -146,18 +146,16 @@ class Turn:
         else:
             self._accept(transfer, duration_s)
 
-    def _judge(self, event: Event, refusal: Refusal, error: PoisonError) -> None:
+    def _judge(self, event: Event, refusal: PoisonError) -> None:
         """Set the event aside, or stop here. Raises the error of a verdict to wait."""
         history = self._evidence.refused(event, refusal, self._rules.fresh_before)
         verdict = self._rules.judge.refused(refusal, history)
         if verdict.ruling is Ruling.SET_ASIDE:
             self._evidence.settled(event.name)
-            self._outcome.rejected.append(
-                Rejected.of(event, refusal.reason, refusal.said, refusal.condition or None)
-            )
+            self._outcome.rejected.append(rejected(event, refusal))
             return
         self._outcome.blocked_by = event.id
-        raise error_of(verdict, event, refusal) from error
+        raise error_of(verdict, event, refusal) from refusal
 
     async def _send(self, transfer: Transfer) -> float:
         """Returns the seconds until it was accepted, pauses included."""

@@ -21,6 +21,7 @@ from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Rejected
 from relay.findings import Finding, Level, Scan
+from relay.reasons import QUARANTINE
 from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER, connect
 from relay.sql.rows import event_of, is_of_type
@@ -280,7 +281,8 @@ def _named(rejected: Sequence[tuple[int, Rejected]], feed: SqlFeed) -> Iterator[
             Level.ERROR,
             f"event {each.id!r} with the partition key {each.partition_key!r} in shard {shard_id} would be "
             f"quarantined: {each}",
-            f"Correct its row in {feed.feed} before the relay comes to it, or release its record afterwards.",
+            f"Correct its row in {feed.feed} before the relay comes to it. In quarantine: "
+            f"{QUARANTINE[each.reason].remedy}",
         )
     if (more := len(rejected) - _NAMED_EVENTS) > 0:
         yield Finding(Level.ERROR, f"{more} more event(s) would be quarantined", "Use --json.")

@@ -17,7 +17,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
-from relay.cli.replay_state import ReplayState
+from relay.cli.replay_run import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading

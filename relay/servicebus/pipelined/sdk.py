@@ -207,10 +207,10 @@ class Connection:
         """The largest frame that the peer takes."""
         return int(self._sdk._remote_max_frame_size)
 
-    def write(self, frames: bytes) -> None:
-        """Write whole encoded."""
+    def write(self, encoded: bytes) -> None:
+        """Write whole frames."""
         self._wrote_at = time.monotonic()
-        self._writer.write(frames)
+        self._writer.write(encoded)
 
     @property
     def is_drained(self) -> bool:
@@ -240,7 +240,7 @@ class Connection:
             raise ConnectionResetError("the peer has closed the connection")
         self._buffer += data
         buffer, at, end = self._buffer, 0, len(self._buffer)
-        frames = []
+        whole = []
         while end - at >= 8:
             size = int.from_bytes(buffer[at : at + 4], "big")
             if not 8 <= size <= MAX_FRAME_SIZE_BYTES:
@@ -248,10 +248,10 @@ class Connection:
             if end - at < size:
                 break
             if size > 4 * buffer[at + 4]:
-                frames.append(bytes(buffer[at : at + size]))
+                whole.append(bytes(buffer[at : at + size]))
             at += size
         del buffer[:at]
-        return frames
+        return whole
 
     def is_of_sdk(self, channel: int) -> bool:
         """Whether the peer uses this channel for the SDK's session."""
