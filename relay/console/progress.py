@@ -188,8 +188,8 @@ class Progress:
                     event.passed_at = now
                     self._passed.append(event)
                     self._remembered[hash(event.name)] = None
-        while len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
+                    if len(self._remembered) > _REMEMBERED:
+                        self._remembered.popitem(last=False)
 
     async def _count_passed(self) -> None:
         """Count what was passed; quarantine has been read to its end since."""
