@@ -16,8 +16,8 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
-from relay.cli.oversized import OversizedTest
 from relay.cli.session import open_session
+from relay.cli.smoke import SmokeTest
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
@@ -308,15 +308,15 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay.cli.oversized._SMALL", 2)
+    monkeypatch.setattr("relay.cli.smoke._SMALL", 2)
     # As a relay would have it whose sender goes on refusing: the small ones are no events.
-    make = OversizedTest._event
+    make = SmokeTest._event
 
-    def unsound(test: OversizedTest, partition_key: str, text: str) -> dict[str, Any]:
+    def unsound(test: SmokeTest, partition_key: str, text: str) -> dict[str, Any]:
         made = make(test, partition_key, text)
         return {**made, "data": "nothing"} if text == "small" else made
 
-    monkeypatch.setattr(OversizedTest, "_event", unsound)
+    monkeypatch.setattr(SmokeTest, "_event", unsound)
     async with Running(APP, environment, monkeypatch):
         run = await smoke(environment, "--timeout", "3", "--oversized", "--pause", "0", "--json")
 
