@@ -152,7 +152,7 @@ class PoisonError(SendError):
 
     Attributes:
         too_large: The message is refused for its size.
-        condition: The AMQP condition of the refusal.
+        condition: The AMQP condition of the refusal; empty where a limit of the link excludes it beforehand.
     """
 
     def __init__(self, message: str, *, condition: str, too_large: bool = False) -> None:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from relay.errors import PoisonError
 from relay.events import Event, EventName
-from relay.verdict import ALIKE, History, Refusal
+from relay.verdict import ALIKE, History
 
 # Maximum number of events in doubt. Each stops its partition key, so there are few; those that another process
 # settled after the lease was lost are forgotten in the end.
@@ -83,7 +84,7 @@ class Evidence:
         doubt = self._doubts.get(event.name)
         return doubt is not None and self._accepted == doubt.accepted
 
-    def refused(self, event: Event, refusal: Refusal, fresh_before: int) -> History:
+    def refused(self, event: Event, refusal: PoisonError, fresh_before: int) -> History:
         """Note the refusal of an event that was sent alone.
 
         Args:

@@ -88,10 +88,9 @@ class Relay(Generic[BatchT]):
                 isolate=verdict.isolates(retry_count),
                 rotate=retry_count,
             )
-            settlement = settle(planned, outcomes)
-            if settlement.set_aside:
-                settlement = settlement.without(await self._passed(settlement.set_aside, received))
-            outcome = Outcome.of(received, outcomes, settlement)
+            outcome = settle(planned, received, outcomes)
+            if outcome.set_aside:
+                outcome = outcome.without(await self._passed(outcome.set_aside, received))
             attempt.settled(outcome)
             if outcome.set_aside:
                 async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from relay.events import Event, Reason, Received, Rejected, by_partition_key
 from relay.holds import Holds
-from relay.results import KeyFailure, KeyOutcome, Settlement
+from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason
 from relay.settings import OnPoison
 from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, holds_back
 
@@ -123,8 +123,8 @@ def _position(document: Event | Rejected) -> int:
     return document.position
 
 
-def settle(made: Plan, outcomes: Sequence[KeyOutcome]) -> Settlement:
-    """Put together what was planned and what came of it."""
+def settle(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Outcome:
+    """Put together what was planned and what came of it. Raises AccountingError where it does not add up."""
     aside = list(made.set_aside.get(None, ()))
     failed: list[KeyFailure] = []
     by_key = {outcome.partition_key: outcome for outcome in outcomes}
@@ -147,4 +147,17 @@ def settle(made: Plan, outcomes: Sequence[KeyOutcome]) -> Settlement:
                 error, blocked_by = blocked(block.by), block.by.id
         if error is not None:
             failed.append(KeyFailure(key, unsent, error, blocked_by))
-    return Settlement(sorted(aside, key=_position), failed, made.accepted, made.superseded)
+    aside.sort(key=_position)
+    return Outcome(
+        documents=received.documents,
+        ignored=received.ignored,
+        published=sum(key.published for key in outcomes),
+        already_published=made.accepted,
+        superseded=made.superseded,
+        quarantined=by_reason(aside),
+        unsent=sum(key.unsent for key in failed),
+        partition_keys=len(outcomes),
+        sends=sum(key.sends for key in outcomes),
+        failed=failed,
+        set_aside=aside,
+    )

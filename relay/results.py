@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from relay.errors import AccountingError, NotTriedError, RefusedAlikeError, RetryableError, SendError
-from relay.events import Event, Received, Rejected
+from relay.events import Event, Rejected
 
 # An error names this many of the partition keys that failed, and counts the others.
 _NAMED_KEYS = 10
@@ -57,33 +57,11 @@ class KeyFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """What follows from an attempt.
-
-    Attributes:
-        set_aside: What is to be quarantined, in the order in which it is to be released again.
-        failed: The partition keys that did not go through.
-        accepted: How many events Service Bus had accepted before.
-        superseded: How many documents were settled before.
-    """
-
-    set_aside: list[Rejected]
-    failed: list[KeyFailure]
-    accepted: int
-    superseded: int
-
-    def without(self, passed: Set[int]) -> Settlement:
-        """This settlement, without setting aside what is at these positions: the checkpoint has passed it."""
-        rest = [item for item in self.set_aside if item.position not in passed]
-        superseded = self.superseded + len(self.set_aside) - len(rest)
-        return replace(self, set_aside=rest, superseded=superseded)
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one attempt's documents. Every one of them is counted exactly once.
 
     Attributes:
+        documents: How many documents came.
         ignored: Documents of another type.
         published: Events Service Bus accepted now.
         already_published: Events it had accepted in an earlier attempt.
@@ -93,9 +71,13 @@ class Outcome:
         partition_keys: Partition keys among the events that were to be sent.
         sends: Transfers accepted.
         failed: The partition keys that did not go through.
-        set_aside: The documents that `quarantined` counts.
+        set_aside: What is to be quarantined, in the order in which it is to be released again.
+
+    Raises:
+        AccountingError: The parts do not add up to what came: an attempt that succeeded would lose some.
     """
 
+    documents: int = field(repr=False)
     ignored: int
     published: int
     already_published: int
@@ -108,43 +90,21 @@ class Outcome:
     # Documents, which belong into no error message.
     set_aside: Sequence[Rejected] = field(repr=False)
 
-    @classmethod
-    def of(cls, received: Received, keys: Sequence[KeyOutcome], settlement: Settlement) -> Outcome:
-        """Add up the parts.
-
-        Args:
-            received: What came.
-            keys: What became of each partition key's events that were to be sent.
-            settlement: What follows from the attempt.
-
-        Raises:
-            AccountingError: They do not add up to what came: an attempt that succeeded would lose some.
-        """
-        outcome = cls(
-            ignored=received.ignored,
-            published=sum(key.published for key in keys),
-            already_published=settlement.accepted,
-            superseded=settlement.superseded,
-            quarantined=Counter([str(item.reason) for item in settlement.set_aside]),
-            unsent=sum(key.unsent for key in settlement.failed),
-            partition_keys=len(keys),
-            sends=sum(key.sends for key in keys),
-            failed=settlement.failed,
-            set_aside=settlement.set_aside,
-        )
-        if outcome.documents != received.documents or bool(outcome.unsent) != bool(outcome.failed):
+    def __post_init__(self) -> None:
+        accepted = self.published + self.already_published + self.superseded
+        counted = self.ignored + accepted + self.quarantined.total() + self.unsent
+        if counted != self.documents or bool(self.unsent) != bool(self.failed):
             raise AccountingError(
-                f"{received.documents} document(s) came, and {outcome.documents} are accounted for, "
-                f"{outcome.unsent} of them unsent for {len(outcome.failed)} error(s): {outcome}. This is a defect "
+                f"{self.documents} document(s) came, and {counted} are accounted for, "
+                f"{self.unsent} of them unsent for {len(self.failed)} error(s): {self}. This is a defect "
                 "of the relay: please report it. Nothing is lost, as the checkpoint is withheld."
             )
-        return outcome
 
-    @property
-    def documents(self) -> int:
-        """The documents accounted for."""
-        accepted = self.published + self.already_published + self.superseded
-        return self.ignored + accepted + self.quarantined.total() + self.unsent
+    def without(self, passed: Set[int]) -> Outcome:
+        """This outcome, without setting aside what is at these positions: the checkpoint has passed it."""
+        rest = [item for item in self.set_aside if item.position not in passed]
+        superseded = self.superseded + len(self.set_aside) - len(rest)
+        return replace(self, set_aside=rest, quarantined=by_reason(rest), superseded=superseded)
 
     @property
     def blocking(self) -> list[KeyFailure]:
@@ -198,6 +158,11 @@ class Outcome:
             f"The event {key.blocked_by!r} holds up {key.partition_key!r}. Nothing else was accepted, so check "
             "first that the topic accepts other events."
         )
+
+
+def by_reason(set_aside: Sequence[Rejected]) -> Counter[str]:
+    """The number of documents by reason."""
+    return Counter([str(item.reason) for item in set_aside])
 
 
 def set_aside_command(partition_key: str, identifier: str) -> str:

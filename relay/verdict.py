@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from relay.errors import BlockedError, DoubtfulRefusalError, RefusedAlikeError, SendError
+from relay.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError, SendError
 from relay.events import Event, Reason, Rejected
 from relay.holds import Order
 from relay.settings import OnPoison
@@ -128,26 +128,6 @@ def holds_back(verdict: Verdict, policy: OnPoison) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a message was not taken that was sent alone, or was not sent because it is too large.
-
-    Attributes:
-        said: What Service Bus said, or what the relay found.
-        condition: The AMQP condition; empty where a limit of the link excludes the message beforehand.
-        too_large: Whether its size is the cause.
-    """
-
-    said: str
-    condition: str = ""
-    too_large: bool = False
-
-    @property
-    def reason(self) -> Reason:
-        """The reason for which it would be set aside."""
-        return Reason.MESSAGE_TOO_LARGE if self.too_large else Reason.MESSAGE_REFUSED
-
-
-@dataclass(frozen=True, slots=True)
 class History:
     """What this process has seen of a refused event and of its neighbours, at one destination.
 
@@ -162,14 +142,14 @@ class History:
     accepted: int = 0
 
 
-def after_refusal(refusal: Refusal, history: History, policy: OnPoison) -> Verdict:
+def after_refusal(refusal: PoisonError, history: History, policy: OnPoison) -> Verdict:
     """The verdict on an event that Service Bus has refused."""
     if refusal.condition:
         if history.alike >= ALIKE and history.accepted < history.alike:
             return ALIKE_FOR_EVIDENCE
         if history.refusals < REFUSALS:
             return FOR_EVIDENCE
-    return FOR_AN_ORDER if policy is OnPoison.BLOCK else set_aside(refusal.reason)
+    return FOR_AN_ORDER if policy is OnPoison.BLOCK else set_aside(reason_of(refusal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +164,10 @@ class Judge:
     policy: OnPoison = OnPoison.SKIP
     needs_evidence: bool = True
 
-    def refused(self, refusal: Refusal, history: History) -> Verdict:
+    def refused(self, refusal: PoisonError, history: History) -> Verdict:
         """The verdict on an event that Service Bus has refused."""
         if not self.needs_evidence:
-            return set_aside(refusal.reason)
+            return set_aside(reason_of(refusal))
         return after_refusal(refusal, history, self.policy)
 
     @property
@@ -196,21 +176,31 @@ class Judge:
         return self.policy is not OnPoison.SKIP
 
 
-def error_of(verdict: Verdict, event: Event, refusal: Refusal) -> SendError:
+def error_of(verdict: Verdict, event: Event, refusal: PoisonError) -> SendError:
     """What a verdict to wait means for the event's partition key; it names the remedy."""
     if verdict.awaited is Awaited.ORDER:
-        return blocked(Rejected.of(event, refusal.reason, refusal.said, refusal.condition or None))
+        return blocked(rejected(event, refusal))
     if verdict.alike:
         return RefusedAlikeError(
             f"{ALIKE} partition keys or more were refused alike ({refusal.condition}), and fewer transfers than "
             "that were accepted: the cause may not be the content of an event, so nothing is quarantined. See "
-            f"what has changed at the topic or in the settings. Service Bus said: {refusal.said} An event that "
+            f"what has changed at the topic or in the settings. Service Bus said: {refusal} An event that "
             "has to be set aside all the same: `python -m relay quarantine add KEY ID`."
         )
     return DoubtfulRefusalError(
-        f"{refusal.said} It is not certain yet that the content of this event is the cause: it is tried again "
+        f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again "
         "before it is set aside."
     )
+
+
+def reason_of(refusal: PoisonError) -> Reason:
+    """The reason for which a refused event would be set aside."""
+    return Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
+
+
+def rejected(event: Event, refusal: PoisonError) -> Rejected:
+    """A refused event as it is set aside."""
+    return Rejected.of(event, reason_of(refusal), str(refusal), refusal.condition or None)
 
 
 def blocked(poisoned: Rejected) -> BlockedError:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from relay import assembly
-from relay.canary import TTL_S, canary
+from relay.canary import ACTION, PREFIX, TTL_S, canary, canary_id
 from relay.cli.arguments import Commands, reported, with_one_outbox
-from relay.cli.comparison import compare
-from relay.cli.oversized import OversizedTest
+from relay.cli.comparison import Difference, compare
 from relay.cli.records import Records, open_records
 from relay.cli.session import Session, choose, open_session
-from relay.cli.smoke_report import Smoke, result_of
-from relay.cli.terminal import Result, Terminal
+from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import StoreError, UsageError
+from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
@@ -33,6 +35,15 @@ _LONGEST = timedelta(seconds=TTL_S / 2)
 
 # How often to look into quarantine during the wait.
 _LOOK_S = 5.0
+_POLL_S = 0.5
+
+# More than a link takes on Standard (256 KB) and on Premium (1 MB), less than the limit of an item (2 MB).
+_OVERSIZED_BYTES = 1_500_000
+
+# The small events that follow the oversized one.
+_SMALL = 5
+
+_SHOWN_DIFFERENCES = 10
 
 EXAMPLES = """\
 examples:
@@ -91,16 +102,90 @@ def add_to(commands: Commands) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """The result of the oversized event and the small ones.
+
+    Attributes:
+        reason: The reason in the quarantine record; None if the event was not quarantined in time.
+        sent: How many small events were written after the pause; 0 if the test ended before.
+        arrived: How many of them arrived, in order.
+        quarantined: The reasons of those that were quarantined instead.
+    """
+
+    reason: str | None
+    sent: int = 0
+    arrived: int = 0
+    quarantined: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the test passed."""
+        return self.reason == Reason.MESSAGE_TOO_LARGE and 0 < self.sent == self.arrived
+
+
+@dataclass(slots=True)
+class Smoke:
+    """The result of a smoke test.
+
+    Attributes:
+        document: The canary as the outbox has stored it.
+        latency_s: From the start of the write to the receipt of the message; None if none arrived.
+        differences: Between what was stored and what arrived.
+        quarantined: The canary's quarantine record, if there was one instead of a message.
+        left_behind: What could not be cleaned up.
+        oversized: The result of the oversized event; None if it was not sent.
+    """
+
+    subscription: str
+    timeout_s: float
+    document: dict[str, Any]
+    latency_s: float | None = None
+    differences: list[Difference] = field(default_factory=list)
+    quarantined: RecordSummary | None = None
+    left_behind: list[str] = field(default_factory=list)
+    oversized: Oversized | None = None
+
+    @property
+    def unaltered(self) -> bool:
+        """Whether the canary arrived unaltered."""
+        return self.latency_s is not None and not self.differences
+
+
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Send a canary through the deployed app.
 
     Raises:
         UsageError: The subscription or the outbox cannot be used. Nothing was written.
         ServiceError: The outbox or Service Bus cannot be reached, or refuses.
+        StoreError: The quarantine cannot be reached, or refuses.
     """
     settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
-    timeout: timedelta = arguments.timeout
-    if not timedelta(0) < timeout <= _LONGEST:
+    _check_options(arguments, settings)
+    timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
+    administration = administration_address(arguments.servicebus_admin, environment)
+    subscription = await choose(settings, arguments.subscription, administration)
+    smoke = Smoke(subscription, timeout_s, canary(settings.event_type, datetime.now(UTC)))
+    key = smoke.document["partitionKey"]
+    # The lock is held through the canary, the oversized event, and the last of the small ones.
+    hold_s = timeout_s * (2 + _SMALL) + pause_s if arguments.oversized else timeout_s
+    # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
+    async with (
+        open_session(settings, subscription, key, hold_s) as session,
+        assembly.open_canary(settings) as outbox,
+        open_records(settings) as records,
+    ):
+        terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout_s:g} s.")
+        test = SmokeTest(smoke, settings, session, outbox, records)
+        await test.send_canary()
+        if arguments.oversized and smoke.unaltered:
+            terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
+            await test.send_oversized(pause_s)
+    return result_of(smoke, settings)
+
+
+def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
+    if not timedelta(0) < arguments.timeout <= _LONGEST:
         raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
     if arguments.pause > _LONGEST:
         raise UsageError(f"--pause: give at most {format_duration(_LONGEST)}")
@@ -108,63 +193,190 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         raise UsageError(
             "--oversized: with RELAY_ON_POISON 'block', the event would block the relay, not be quarantined"
         )
-    administration = administration_address(arguments.servicebus_admin, environment)
-    subscription = await choose(settings, arguments.subscription, administration)
-    document = canary(settings.event_type, datetime.now(UTC))
-    # The lock is held through the canary, the oversized event, and the last of the small ones.
-    hold_s = timeout.total_seconds() * (7 if arguments.oversized else 1)
-    hold_s += arguments.pause.total_seconds() if arguments.oversized else 0
-    # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
-    async with (
-        open_session(settings, subscription, document["partitionKey"], hold_s) as session,
-        assembly.open_canary(settings) as outbox,
-    ):
-        terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout.total_seconds():g} s.")
-        smoke = Smoke(subscription, timeout.total_seconds(), document)
-        await _send_through(smoke, session, outbox, settings)
-        if arguments.oversized and smoke.unaltered:
-            terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
-            async with open_records(settings) as records:
-                test = OversizedTest(outbox, records, session, settings.event_type, timeout.total_seconds())
-                smoke.oversized = await test.run(document["partitionKey"], arguments.pause.total_seconds())
-    return result_of(smoke, settings)
 
 
-async def _send_through(smoke: Smoke, session: Session, outbox: Canary, settings: Settings) -> None:
-    document = smoke.document
-    began = time.monotonic()
-    try:
-        smoke.document = await outbox.write(document)
-        async with open_records(settings) as records:
-            found = await _first_found(session, records, document["partitionKey"], smoke.timeout_s)
+@dataclass(slots=True)
+class SmokeTest:
+    """Writes the events of a smoke test, finds out where they end up, and deletes them."""
+
+    smoke: Smoke
+    settings: Settings
+    session: Session
+    outbox: Canary
+    records: Records
+
+    async def send_canary(self) -> None:
+        """Write the canary, and wait for its message or its quarantine record."""
+        smoke = self.smoke
+        began = time.monotonic()
+        async with self._written(smoke.document) as smoke.document:
+            found = await self._first_found(smoke.document["partitionKey"])
+            latency_s = time.monotonic() - began
         if isinstance(found, RecordSummary):
             smoke.quarantined = found
         elif found is not None:
-            smoke.latency_s = time.monotonic() - began
-            smoke.differences = compare(smoke.document, found, settings.cloudevents_source)
-    finally:
-        if left := await outbox.remove(document):
-            smoke.left_behind.append(left)
+            smoke.latency_s = latency_s
+            smoke.differences = compare(smoke.document, found, self.settings.cloudevents_source)
+
+    async def _first_found(self, partition_key: str) -> ServiceBusReceivedMessage | RecordSummary | None:
+        """The canary's message, or its quarantine record, which is removed; None if neither is there in time."""
+        deadline = time.monotonic() + self.smoke.timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            message = await self.session.receive(min(left, _LOOK_S))
+            if message is not None:
+                return message
+            # Only the last look reports that quarantine cannot be read: until then the message may still arrive.
+            with suppress(StoreError):
+                if summaries := await self._take(partition_key):
+                    return summaries[0]
+        return next(iter(await self._take(partition_key)), None)
+
+    async def send_oversized(self, pause_s: float) -> None:
+        """Write an event that is too large for a message; once it is quarantined, pause, and write small ones.
+
+        Service Bus refuses an oversized message and detaches the sender's link. The SDK notices while the sender
+        is idle, and raises the error of the detached link for the next message (azure-sdk-for-python issue 37916).
+        A relay that takes this for the outcome of that message quarantines valid events.
+        """
+        reason = await self._quarantine_oversized()
+        self.smoke.oversized = Oversized(reason)
+        if reason != Reason.MESSAGE_TOO_LARGE:
+            return
+        await asyncio.sleep(pause_s)
+        key = self.smoke.document["partitionKey"]
+        arrived = [await self._send_small(key) for _ in range(_SMALL)]
+        quarantined = [summary.reason for summary in await self._take(key)]
+        self.smoke.oversized = Oversized(reason, _SMALL, sum(arrived), quarantined)
+
+    async def _quarantine_oversized(self) -> str | None:
+        document = self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)
+        async with self._written(document):
+            deadline = time.monotonic() + self.smoke.timeout_s
+            while not (summaries := await self._take(document["partitionKey"])):
+                if time.monotonic() > deadline:
+                    return None
+                await asyncio.sleep(_POLL_S)
+        return summaries[0].reason
+
+    async def _send_small(self, partition_key: str) -> bool:
+        document = self._event(partition_key, "small")
+        async with self._written(document):
+            message = await self.session.receive(self.smoke.timeout_s)
+        return message is not None and message.message_id == document["id"]
+
+    def _event(self, partition_key: str, text: str) -> dict[str, Any]:
+        return {
+            "id": canary_id(),
+            "partitionKey": partition_key,
+            "type": self.settings.event_type,
+            "ttl": TTL_S,
+            "data": {"action": ACTION, "createdAt": datetime.now(UTC).isoformat(), "text": text},
+        }
+
+    async def _take(self, partition_key: str) -> list[RecordSummary]:
+        """Remove the key's quarantine records, unpark the key, and return the records."""
+        summaries = await self.records.find(Filter(partition_key=partition_key))
+        for summary in summaries:
+            await self.records.remove(summary)
+        if summaries:
+            await self.records.unpark(partition_key)
+        return summaries
+
+    @asynccontextmanager
+    async def _written(self, document: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """An event as it is stored, which is deleted at the end of the block."""
+        try:
+            yield await self.outbox.write(document)
+        finally:
+            if left := await self.outbox.remove(document):
+                self.smoke.left_behind.append(left)
 
 
-async def _first_found(
-    session: Session, records: Records, partition_key: str, timeout_s: float
-) -> ServiceBusReceivedMessage | RecordSummary | None:
-    """The canary's message, or its quarantine record, which is removed; None if neither is there in time."""
-    deadline = time.monotonic() + timeout_s
-    while (left := deadline - time.monotonic()) > 0:
-        message = await session.receive(min(left, _LOOK_S))
-        if message is not None:
-            return message
-        # Only the last look reports that quarantine cannot be read: until then the message may still arrive.
-        with suppress(StoreError):
-            if record := await _take_from_quarantine(records, partition_key):
-                return record
-    return await _take_from_quarantine(records, partition_key)
+def result_of(smoke: Smoke, settings: Settings) -> Result:
+    """What to print, and the exit code. A line that begins with `-> ` is a remedy."""
+    lines = _canary_lines(smoke, settings)
+    if smoke.oversized is not None:
+        lines += _oversized_lines(smoke.oversized)
+    data: dict[str, Any] = {
+        "subscription": smoke.subscription,
+        "id": smoke.document["id"],
+        "partitionKey": smoke.document["partitionKey"],
+        "arrived": smoke.latency_s is not None,
+        "latencyMs": None if smoke.latency_s is None else round(smoke.latency_s * 1000),
+        "differences": [difference.data() for difference in smoke.differences],
+        "quarantined": None if smoke.quarantined is None else smoke.quarantined.reason,
+        "remedies": [line.removeprefix("-> ") for line in lines if line.startswith("-> ")],
+        "oversized": None if smoke.oversized is None else asdict(smoke.oversized),
+        "leftBehind": smoke.left_behind,
+    }
+    expires = f", expires within {TTL_S} s" if settings.sql is None else ""
+    lines += [f"not deleted{expires}: {each}" for each in smoke.left_behind]
+    passed = smoke.unaltered and (smoke.oversized is None or smoke.oversized.ok)
+    return Result(ExitCode.OK if passed else ExitCode.FINDINGS, data, lines)
 
 
-async def _take_from_quarantine(records: Records, partition_key: str) -> RecordSummary | None:
-    summaries = await records.find(Filter(partition_key=partition_key))
-    for summary in summaries:
-        await records.remove(summary)
-    return summaries[0] if summaries else None
+def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
+    if smoke.unaltered and smoke.latency_s is not None:
+        milliseconds = round(smoke.latency_s * 1000)
+        return [f"ok: the event arrived on '{smoke.subscription}' unaltered, {milliseconds} ms after its write"]
+    if smoke.differences:
+        return _altered_lines(smoke)
+    if smoke.quarantined is not None:
+        return [
+            f"quarantined: {smoke.quarantined.reason}: {smoke.quarantined.detail}",
+            "-> The canary is a valid event: check that the deployed app is this version of the relay.",
+        ]
+    return [
+        f"missing: no message arrived on '{smoke.subscription}' within {smoke.timeout_s:g} s",
+        *_where_to_look(settings),
+        f"-> Check that the rules of '{smoke.subscription}' match an event with the subject SmokeTest.",
+        "-> While the relay works through a backlog, the canary waits behind it: set a longer --timeout.",
+    ]
+
+
+def _altered_lines(smoke: Smoke) -> list[str]:
+    count = len(smoke.differences)
+    lines = [f"altered: the event arrived on '{smoke.subscription}', but {count} value(s) differ"]
+    lines += [
+        f"  {difference.path}: stored {difference.stored}, arrived {difference.arrived}"
+        for difference in smoke.differences[:_SHOWN_DIFFERENCES]
+    ]
+    if count > _SHOWN_DIFFERENCES:
+        lines.append(f"  and {count - _SHOWN_DIFFERENCES} more")
+    return [*lines, *dict.fromkeys(f"-> {difference.remedy}" for difference in smoke.differences)]
+
+
+def _where_to_look(settings: Settings) -> list[str]:
+    if settings.sql is not None:
+        runs = "the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)"
+        outbox = f"SQL_FEED '{settings.sql.feed}', SQL_SHARDS '{settings.sql.shards}'"
+    else:
+        runs = "the function app runs, and what it logged for the last invocation (action relay_failed)"
+        outbox = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
+    return [
+        f"-> Check that {runs}.",
+        f"-> Check that it has these settings: {outbox}, RELAY_EVENT_TYPE '{settings.event_type}', "
+        f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
+    ]
+
+
+def _oversized_lines(oversized: Oversized) -> list[str]:
+    if oversized.ok:
+        return [f"ok: an oversized event was quarantined, and {oversized.sent} small ones after it arrived"]
+    if oversized.reason is None:
+        return [
+            "missing: the oversized event was not quarantined",
+            "-> Check that RELAY_ON_POISON is not 'block' in the deployed app, and read its log. A Premium topic "
+            "with large messages accepts an event of any size that the outbox stores.",
+        ]
+    if oversized.reason != Reason.MESSAGE_TOO_LARGE:
+        return [
+            f"quarantined: the oversized event, as {oversized.reason}, not as {Reason.MESSAGE_TOO_LARGE}",
+            "-> Check that the deployed app is this version of the relay.",
+        ]
+    reasons = ", ".join(oversized.quarantined) or "none quarantined"
+    return [
+        f"missing: after an oversized event only {oversized.arrived} of {oversized.sent} small ones arrived "
+        f"({reasons})",
+        "-> A sender keeps refusing messages: check that the deployed app is this version of the relay.",
+    ]

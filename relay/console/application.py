@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -44,10 +45,10 @@ def application(
         view: What it shows.
         access: Who may see it.
         name: The topic's, for the title.
-        settings: Links to traces, and whether the data of events is shown; by default, neither.
-        commands: The commands that it offers to copy; by default, those for the only outbox.
+        settings: By default, it has neither links to traces nor the data of events.
+        commands: By default, those for the only outbox.
         check: What `/check` runs; None for a page without checks.
-        extensions: Blocks and routes of others. Theirs may be other routes than GET.
+        extensions: Blocks and routes of others, which may be other routes than GET.
     """
     app = web.Application(middlewares=[guarded(access)])
     chosen = settings or ConsoleSettings()
@@ -75,15 +76,15 @@ def application(
     return app
 
 
+@dataclass(frozen=True, slots=True)
 class _Console:
     """The handlers."""
 
-    def __init__(self, view: View, pages: Pages, streams: Streams, checks: Checks | None, show_data: bool) -> None:
-        self._view = view
-        self._pages = pages
-        self._streams = streams
-        self._checks = checks
-        self._show_data = show_data
+    view: View
+    pages: Pages
+    streams: Streams
+    checks: Checks | None
+    show_data: bool
 
     async def index(self, request: web.Request) -> web.Response:
         return self._page()
@@ -96,21 +97,21 @@ class _Console:
 
     async def check(self, request: web.Request) -> web.Response:
         """The findings: alone for htmx, in the whole page without it."""
-        if self._checks is None:
+        if self.checks is None:
             raise web.HTTPNotFound(text="This console runs no checks.\n")
-        checked = await self._checks.run()
+        checked = await self.checks.run()
         if request.headers.get("HX-Request") == "true":
-            return _html(self._pages.fragment("findings.html", check=checked))
+            return _html(self.pages.fragment("findings.html", check=checked))
         return self._page()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         partition_key = request.query.get("key", "")
         timeline = (lambda: self._timeline_html(partition_key)) if partition_key else None
-        return await self._streams.serve(request, self._streams.sections(self._pages, timeline))
+        return await self.streams.serve(request, self.streams.sections(self.pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
         """The latest snapshot. A view looks only while somebody waits, so this waits for a moment."""
-        return _json(await self._streams.news(self._view.latest, _STATE_WAIT_S))
+        return _json(await self.streams.news(self.view.latest, _STATE_WAIT_S))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
@@ -121,25 +122,25 @@ class _Console:
         return _json(await self._timeline(partition_key, int(limit)))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.serve(request, self._streams.events())
+        return await self.streams.serve(request, self.streams.events())
 
     def _page(self, partition_key: str = "", timeline: str = "") -> web.Response:
         return _html(
-            self._pages.page(
-                self._view.latest,
+            self.pages.page(
+                self.view.latest,
                 partition_key=partition_key,
                 timeline=timeline,
-                checks=self._checks is not None,
-                check=self._checks.last if self._checks else None,
+                checks=self.checks is not None,
+                check=self.checks.last if self.checks else None,
             )
         )
 
     async def _timeline_html(self, partition_key: str) -> str:
-        return self._pages.fragment("timeline.html", timeline=await self._timeline(partition_key, _EVENTS_OF_KEY))
+        return self.pages.fragment("timeline.html", timeline=await self._timeline(partition_key, _EVENTS_OF_KEY))
 
     async def _timeline(self, partition_key: str, limit: int) -> Timeline:
         try:
-            return await self._view.timeline(partition_key, limit, data=self._show_data)
+            return await self.view.timeline(partition_key, limit, data=self.show_data)
         except RelayError as error:
             return Timeline(partition_key, (), problems=[Problem("The outbox", first_line(error))])
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +14,10 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from markupsafe import Markup
 
 from relay.console import texts
-from relay.console.model import Checked, DeadLetterGroup, Partition, Snapshot
+from relay.console.model import Checked, Partition, Snapshot
 from relay.console.timeline import steps
 from relay.errors import SettingsError
+from relay.reasons import QUARANTINE, STATES
 
 SECTIONS = (
     "headline",
@@ -34,6 +34,10 @@ SECTIONS = (
     "dead_letters",
 )
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
+
+SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
+"""Where a block can stand: before the first section, where forms keep their text, as the stream replaces nothing;
+with each `subscription`; with each reason in quarantine, as `group`; with each `record` that is shown."""
 
 # More of them would make the page slow, and nobody reads them.
 _MOST_PARTITIONS = 64
@@ -59,12 +63,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the page shows beside the state of the relay.
-
-    Attributes:
-        trace_url: The address of a trace, with `{trace_id}` for its id; None for no links.
-        show_data: Whether the data of events is shown.
-    """
+    """What the page shows in addition: links to traces, by an address with `{trace_id}`; the data of events."""
 
     trace_url: str | None = None
     show_data: bool = False
@@ -101,27 +100,13 @@ class ConsoleSettings:
         return self.trace_url.replace(_TRACE_ID, found["trace"])
 
 
-class Slot(StrEnum):
-    """Where a block can stand, and which variables its template has beside those of the page."""
-
-    TOP = "top"
-    """Before the first section. It is not replaced by the stream: forms keep what was typed."""
-    SUBSCRIPTION = "subscription"
-    """In the row of each subscription: `subscription`."""
-    QUARANTINE_GROUP = "quarantine_group"
-    """With each reason in quarantine: `group`."""
-    QUARANTINE_RECORD = "quarantine_record"
-    """With each record shown: `record`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Blocks and routes.
+    """What another part of the project adds to the page: blocks in its sections, and further routes.
 
     Attributes:
         name: Of the part: its templates are included as `name/file.html`.
-        templates: The folder of its templates.
-        blocks: Which template stands in which slot, such as {Slot.TOP: "send.html"}.
+        templates: The folder of its templates. Those with the name of one of SLOTS are blocks of the page.
         routes: Its routes. A handler makes its HTML with `request.app[PAGES].fragment("name/file.html", …)`.
         static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
             included in the page.
@@ -129,7 +114,6 @@ class Extension:
 
     name: str
     templates: Path
-    blocks: Mapping[Slot, str] = field(default_factory=dict)
     routes: Sequence[web.AbstractRouteDef] = ()
     static: Path | None = None
 
@@ -155,7 +139,9 @@ class Pages:
             "show_data": settings.show_data,
             "steps": steps,
             "commands": commands,
-            "blocks": {slot: _blocks(slot, extensions) for slot in Slot},
+            "reasons": QUARANTINE,
+            "states": STATES,
+            "blocks": {slot: _blocks(slot, extensions) for slot in SLOTS},
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,
@@ -184,15 +170,7 @@ class Pages:
         checks: bool = False,
         check: Checked | None = None,
     ) -> str:
-        """The whole page.
-
-        Args:
-            snapshot: What it shows.
-            partition_key: The key whose timeline is open; empty where none is.
-            timeline: The HTML of that timeline.
-            checks: Whether there is a section for checks.
-            check: The last result; None where there is none yet.
-        """
+        """The whole page, with the HTML of the open timeline and the last result of a check, if any."""
         return self.fragment(
             "page.html",
             **_values(snapshot),
@@ -206,7 +184,7 @@ class Pages:
 
 def _values(snapshot: Snapshot) -> dict[str, Any]:
     partitions = _shown(snapshot.partitions)
-    groups: Sequence[DeadLetterGroup] = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
+    groups = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
     return {
         "snapshot": snapshot,
         "flow": snapshot.flow,
@@ -227,8 +205,9 @@ def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:
     return [each for each in partitions if each.name in chosen]
 
 
-def _blocks(slot: Slot, extensions: Sequence[Extension]) -> Sequence[str]:
-    return [f"{each.name}/{each.blocks[slot]}" for each in extensions if slot in each.blocks]
+def _blocks(slot: str, extensions: Sequence[Extension]) -> Sequence[str]:
+    file = f"{slot}.html"
+    return [f"{each.name}/{file}" for each in extensions if (each.templates / file).is_file()]
 
 
 def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:

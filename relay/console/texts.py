@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from relay.console.model import Snapshot
 from relay.findings import Level
+from relay.reasons import State
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
@@ -151,6 +152,7 @@ class Headline:
 
     level: Level
     text: str
+    state: State | None = None
 
 
 def headline(snapshot: Snapshot) -> Headline:
@@ -163,34 +165,36 @@ def headline(snapshot: Snapshot) -> Headline:
             Level.ERROR,
             f"The first of {_events(flow.waiting)} that wait is deleted by its time to live in "
             f"{span(flow.headroom_s)}.",
+            State.TTL_HEADROOM,
         )
     retried = [each for each in snapshot.partitions if each.retry is not None]
     if retried:
         name, others = visible(retried[0].name), len(retried) - 1
         who = f"Partition {name} and {count(others)} more are" if others else f"Partition {name} is"
-        return Headline(Level.ERROR, f"{who} being retried: see the error below.")
+        return Headline(Level.ERROR, f"{who} being retried: see the error below.", State.FAILING)
     if snapshot.problems:
         return Headline(
             Level.WARNING, f"Not everything could be read ({visible(snapshot.problems[0].what)}): see below."
         )
     if flow.lag_s > _USUAL_LAG_S:
-        return Headline(Level.WARNING, f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}.")
+        text = f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}."
+        return Headline(Level.WARNING, text, State.LAG)
     if aside := _aside(snapshot):
-        return Headline(Level.WARNING, aside)
+        text = ", ".join(_plural(number, one, many) for _, number, one, many in aside)
+        return Headline(Level.WARNING, f"{text}.", aside[0][0])
     if flow.waiting:
         return Headline(Level.OK, f"{_events(flow.waiting)} on the way to the topic.")
     return Headline(Level.OK, "Every committed event has been accepted by the topic.")
 
 
-def _aside(snapshot: Snapshot) -> str:
+def _aside(snapshot: Snapshot) -> list[tuple[State, int, str, str]]:
     dead = sum(each.dead_lettered for each in snapshot.subscriptions)
     counted = (
-        (snapshot.flow.quarantined, "record in quarantine", "records in quarantine"),
-        (snapshot.flow.parked, "parked key", "parked keys"),
-        (dead, "dead-lettered message", "dead-lettered messages"),
+        (State.QUARANTINE, snapshot.flow.quarantined, "record in quarantine", "records in quarantine"),
+        (State.PARKED, snapshot.flow.parked, "parked key", "parked keys"),
+        (State.DEAD_LETTERS, dead, "dead-lettered message", "dead-lettered messages"),
     )
-    parts = [_plural(number, one, many) for number, one, many in counted if number]
-    return f"{', '.join(parts)}." if parts else ""
+    return [each for each in counted if each[1]]
 
 
 def _events(number: int) -> str:

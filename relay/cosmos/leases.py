@@ -12,6 +12,7 @@ ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseCore.cs). Of a lease, th
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -53,22 +54,12 @@ class LeasePosition:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> LeasePosition | None:
         """A lease of a lease document; None for one without a range, which no current host has acquired yet."""
-        feed_range = document.get("FeedRange")
-        bounds = feed_range.get("Range") if isinstance(feed_range, Mapping) else None
-        if not isinstance(bounds, Mapping):
+        try:
+            bounds = document["FeedRange"]["Range"]
+            minimum, maximum = bounds["min"], bounds["max"]
+        except (KeyError, TypeError):
             return None
-        return cls(
-            id=document["id"],
-            minimum=bounds["min"],
-            maximum=bounds["max"],
-            owner=document.get("Owner"),
-            continuation=document.get("ContinuationToken"),
-        )
-
-    @property
-    def prefix(self) -> str:
-        """What the ids of all leases of one trigger begin with."""
-        return self.id.rpartition(_SEPARATOR)[0]
+        return cls(document["id"], minimum, maximum, document.get("Owner"), document.get("ContinuationToken"))
 
     @property
     def token(self) -> str:
@@ -76,39 +67,28 @@ class LeasePosition:
         return self.id.rpartition(_SEPARATOR)[2]
 
     @property
-    def lsn(self) -> int | None:
-        """The LSN it has reached: 0 where nothing is done yet, None where the continuation contains no LSN."""
+    def done(self) -> int:
+        """The last LSN of which everything is known to be done; -1 without one."""
+        lsn, is_within = self._reached()
+        return _NOTHING if lsn is None else lsn - is_within
+
+    @property
+    def begun(self) -> float:
+        """The last LSN of which something may be done; infinite where the continuation does not say."""
+        lsn, _ = self._reached()
+        return math.inf if lsn is None else lsn
+
+    def _reached(self) -> tuple[int | None, bool]:
+        """An LSN, None where the continuation contains none; and whether it may be within that transaction."""
         if self.continuation is None:
-            return 0
+            return _NOTHING, False
         match = _TOKEN.fullmatch(self.continuation)
-        return None if match is None else int(match["lsn"])
+        # One that says more than an LSN may stand within the transaction of that LSN.
+        return (None, False) if match is None else (int(match["lsn"]), match["more"] != "")
 
     def covers(self, effective_key: str) -> bool:
         """Whether this effective partition key is in its range."""
         return self.minimum <= effective_key < self.maximum
-
-    @property
-    def done(self) -> int:
-        """The last LSN of which everything is known to be done; -1 without one."""
-        lsn = self.lsn
-        if lsn is None or self.continuation is None:
-            return _NOTHING
-        return lsn if self.passed(lsn) else lsn - 1
-
-    def passed(self, lsn: int) -> bool | None:
-        """Whether everything of this LSN is done; None where the continuation does not say.
-
-        One that says more than an LSN may stand within the transaction of that LSN.
-        """
-        if self.continuation is None:
-            return False
-        match = _TOKEN.fullmatch(self.continuation)
-        if match is None:
-            return None
-        reached = int(match["lsn"])
-        if lsn == reached and match["more"]:
-            return None
-        return lsn <= reached
 
 
 class Positions:
@@ -132,40 +112,33 @@ class Positions:
         self.keys = keys
         self.leases = sorted(leases, key=lambda lease: (lease.minimum, lease.id))
         self._of_one_trigger = of_one_trigger
+        # From each bound to the next one: the last LSN that was passed, and the last one that may have been.
         self._bounds = sorted({"", *(bound for each in self.leases for bound in (each.minimum, each.maximum))})
-        self._done = [self._done_from(bound) for bound in self._bounds]
+        self._reached = [self._reached_from(bound) for bound in self._bounds]
         # Nothing lies behind the last bound if that is the end of all ranges.
-        inside = self._done[:-1] if self._bounds[-1] >= _END else self._done
-        self._done_everywhere, self._done_anywhere = min(inside, default=_NOTHING), max(inside, default=_NOTHING)
+        inside = self._reached[:-1] if self._bounds[-1] >= _END else self._reached
+        self._done_everywhere = min((done for done, _ in inside), default=_NOTHING)
+        self._done_anywhere = max((done for done, _ in inside), default=_NOTHING)
 
     async def has_passed(self, partition_key: Any, lsn: int) -> bool:
         """Whether everything that was committed to a partition key up to an LSN is known to be done.
 
-        Done is what was accepted by Service Bus or stored in quarantine. The key is only hashed where the leases
-        disagree about the LSN.
-
-        Args:
-            partition_key: A partition key value of the outbox container, as the SDK takes it.
-            lsn: The `_lsn` of a document from its change feed.
+        Done is what was accepted by Service Bus or stored in quarantine. The key, a value as the SDK takes it, is
+        only hashed where the leases disagree about the LSN.
         """
-        if lsn <= self._done_everywhere:
-            return True
-        if lsn > self._done_anywhere:
-            return False
-        effective_key = await self.keys.of(partition_key)
-        return effective_key is not None and lsn <= self._done[bisect_right(self._bounds, effective_key) - 1]
+        if self._done_everywhere < lsn <= self._done_anywhere:
+            return await self.passed(partition_key, lsn) is True
+        return lsn <= self._done_everywhere
 
-    async def passed(self, partition_key: str, lsn: int) -> bool | None:
+    async def passed(self, partition_key: Any, lsn: int) -> bool | None:
         """As `has_passed`; None where no lease covers the key, or where the position that decides is unknown."""
         effective_key = await self.keys.of(partition_key)
         if effective_key is None:
             return None
-        answers = {lease.passed(lsn) for lease in self.leases if lease.covers(effective_key)}
-        # One True is enough among a trigger's own leases, one False among those of several triggers.
-        decides = self._of_one_trigger
-        if decides in answers:
-            return decides
-        return not decides if answers == {not decides} else None
+        done, begun = self._reached[bisect_right(self._bounds, effective_key) - 1]
+        if lsn <= done:
+            return True
+        return False if lsn > begun else None
 
     async def lease_of(self, partition_key: str) -> LeasePosition | None:
         """The first lease that covers a key; None where none does."""
@@ -189,10 +162,13 @@ class Positions:
                 widest = lease
         return found
 
-    def _done_from(self, bound: str) -> int:
-        """The last LSN of which everything is done from a bound to the next one."""
-        reached = [lease.done for lease in self.leases if lease.covers(bound)]
-        return (max if self._of_one_trigger else min)(reached, default=_NOTHING)
+    def _reached_from(self, bound: str) -> tuple[int, float]:
+        covering = [lease for lease in self.leases if lease.covers(bound)]
+        if not covering:
+            return _NOTHING, math.inf
+        # One lease is enough among a trigger's own, each counts among those of several triggers.
+        furthest = max if self._of_one_trigger else min
+        return furthest(each.done for each in covering), furthest(each.begun for each in covering)
 
 
 async def read_positions(
@@ -202,16 +178,13 @@ async def read_positions(
     own_only: bool = False,
     keys: EffectiveKeys | None = None,
 ) -> Positions:
-    """Read the positions of the leases that relays of `monitored` keep in `leases`.
+    """Read the positions of the leases that relays of `monitored` keep in `leases`. Raises AzureError.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
     alone. Where there are such leases, they are the relay's; else all leases of the container count, and each
     of them must have passed an event, unless `own_only`: what another function has passed may still be the
     relay's to publish. A read that is behind gives positions that are behind. `keys` are those of the container,
     where an earlier reading has worked some of them out.
-
-    Raises:
-        azure.core.exceptions.AzureError: One of the two containers cannot be read.
     """
     found = []
     # The resource id alone may not begin a lease's id: what is before it is the account's host.

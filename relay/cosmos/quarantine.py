@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import MatchConditions
 
 from relay import holds
-from relay.cosmos.containers import Containers, explaining
+from relay.cosmos.containers import Containers, explaining, parameters
 from relay.errors import StoreError
 from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
 from relay.quarantine.items import (
@@ -49,25 +49,22 @@ _REFUSALS: dict[int, type[StoreError]] = {
 
 
 class CosmosItems:
-    """A store in the quarantine container; `quarantine.items.Items` says what of it is promised."""
+    """A store in the quarantine container; `quarantine.items.Items` says what each method does."""
 
     def __init__(self, containers: Containers) -> None:
         """`containers` is the connection to use; it is closed with the store."""
         self._containers = containers
 
     async def create(self, item: Item, /) -> None:
-        """Create an item. Raises ItemExists or ItemTooLarge."""
         async with self._container(400, 409, 413) as container:
             await container.create_item(dict(item))
 
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
-        """Read an item. Raises ItemNotFound."""
         async with self._container(404) as container:
             item = await container.read_item(identifier, partition_key=partition_key)
         return Stored(item, item["_etag"])
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
         condition: dict[str, Any] = {}
         if etag is not None:
             condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
@@ -75,12 +72,10 @@ class CosmosItems:
             await container.delete_item(identifier, partition_key=partition_key, **condition)
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
-        """Set the member `touchedAt` to the current time. Raises ItemNotFound."""
         async with self._container(404) as container:
             await container.patch_item(identifier, partition_key, _touching())
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
-        """Carry out all of the operations, or none. Raises BatchFailed."""
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
         try:
@@ -95,58 +90,50 @@ class CosmosItems:
             raise BatchFailed(index, error) from cause
 
     async def holds(self) -> Holds:
-        """Every parked key and order. The replica that answers may not have seen the latest ones."""
         query = (
             "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
             "WHERE c.type IN (@parked, @order)"
         )
-        return holds.read(await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}))
+        return holds.read(await self._rows(query, {"parked": PARKED_TYPE, "order": ORDER_TYPE}))
 
     async def count(self, chosen: Filter, /) -> int:
-        """How many records there are."""
-        where, parameters = clause(chosen)
+        where, values = clause(chosen)
         # The session token of an earlier read makes the count at least as recent.
-        counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", parameters, chosen.partition_key)
+        counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", values, chosen.partition_key)
         return sum(map(int, counts))
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
-        """The oldest records first, at most `limit`."""
-        where, parameters = clause(chosen)
-        query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
+        where, values = clause(chosen)
         # Of one key, one physical partition is asked instead of all.
-        rows = await self._rows(query, parameters, chosen.partition_key, limit)
+        rows = await self._rows(f"{_SUMMARY}{where} ORDER BY c.quarantinedAt", values, chosen.partition_key, limit)
         return [RecordSummary.of(row) for row in rows]
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        """The records whose ids begin so."""
-        where, parameters = clause(Filter())
+        where, values = clause(Filter())
         query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
-        return [RecordSummary.of(row) for row in await self._rows(query, parameters | {"@id": beginning})]
+        return [RecordSummary.of(row) for row in await self._rows(query, values | {"id": beginning})]
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        """The items of a type; only those of `partition_key` if it is given."""
-        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"@type": item_type}, partition_key)
+        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"type": item_type}, partition_key)
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         await self._containers.close()
 
     async def _rows(
         self,
         query: str,
-        parameters: Mapping[str, str],
+        values: Mapping[str, str],
         partition_key: str | None = None,
         limit: int | None = None,
     ) -> list[Any]:
         options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
-        values: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in parameters.items()]
         found: list[Any] = []
         with self._explaining():
             async with self._containers.call() as call:
                 container = call.container(self._containers.quarantine_name)
                 # Each page has the time of a call: a quarantine may have any number of them.
                 options["response_hook"] = lambda *_: call.answered()
-                async for row in container.query_items(query, parameters=values, **options):
+                async for row in container.query_items(query, parameters=parameters(**values), **options):
                     found.append(row)
                     if len(found) == limit:
                         break
@@ -171,23 +158,17 @@ class CosmosItems:
 
 
 def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
-    """The WHERE clause for records, and its parameters."""
-    conditions = ["c.type = @type"]
-    parameters = {"@type": RECORD_TYPE}
-    if chosen.reason is not None:
-        conditions.append("c.reason = @reason")
-        parameters["@reason"] = chosen.reason
-    if chosen.partition_key is not None:
-        conditions.append("c.partitionKey = @partitionKey")
-        parameters["@partitionKey"] = chosen.partition_key
+    """The WHERE clause for records, and the values of its parameters."""
+    equal = {"type": RECORD_TYPE, "reason": chosen.reason, "partitionKey": chosen.partition_key}
+    values = {name: value for name, value in equal.items() if value is not None}
+    conditions = [f"c.{name} = @{name}" for name in values]
     if chosen.since is not None:
         conditions.append("c.quarantinedAt >= @since")
-        parameters["@since"] = chosen.since
-    return " WHERE " + " AND ".join(conditions), parameters
+        values["since"] = chosen.since
+    return " WHERE " + " AND ".join(conditions), values
 
 
 def _in_batch(operation: Operation) -> tuple[str, tuple[Any, ...]]:
-    """An operation as the SDK takes it."""
     if isinstance(operation, Create):
         return "create", (dict(operation.item),)
     if isinstance(operation, Delete):

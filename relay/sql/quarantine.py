@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from azure.core.exceptions import AzureError
-
 from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay import holds
@@ -39,9 +37,10 @@ from relay.quarantine.items import (
     Operation,
     RecordSummary,
     Stored,
+    Touch,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.sql.database import Database
+from relay.sql.database import FAILURES, Database
 
 # The columns of a summary, and what `RecordSummary.of` calls them.
 _SUMMARY = {
@@ -87,17 +86,16 @@ _WILDCARD = re.compile(r"([!%_\[])")
 
 
 class SqlItems:
-    """A store in the table relay.item; `quarantine.items.Items` says what of it is promised."""
+    """A store in the table relay.item; `quarantine.items.Items` says what each method does."""
 
     def __init__(self, database: Database) -> None:
         """`database` is the connection to use; it is closed with the store."""
         self._database = database
 
     async def create(self, item: Item, /) -> None:
-        """Create an item. Raises ItemExists."""
         async with self._session() as session:
             try:
-                await _insert(session, item)
+                await _carry_out(session, item["partitionKey"], Create(item))
             except ChangefeedError as error:
                 # Whatever the database calls it: where the item is there, that is why.
                 if await _exists(session, item["partitionKey"], item["id"]):
@@ -105,7 +103,6 @@ class SqlItems:
                 raise
 
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
-        """Read an item. Raises ItemNotFound."""
         rows = await self._rows(READ, *_place(identifier, partition_key))
         if not rows:
             raise _not_found(identifier)
@@ -113,10 +110,9 @@ class SqlItems:
         return Stored(item_of(body, touched_at), etag)
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item, if its ETag is still this one where one is given. Raises ItemNotFound or ItemChanged."""
         async with self._session() as session:
             if etag is None:
-                await _delete(session, partition_key, identifier)
+                await _carry_out(session, partition_key, Delete(identifier))
                 return
             place = _place(identifier, partition_key)
             done = await session.execute(Statement(DELETE_UNCHANGED, (*place, etag)))
@@ -126,12 +122,10 @@ class SqlItems:
                 raise _not_found(identifier)
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
-        """Set the member `touchedAt` to the current time. Raises ItemNotFound."""
         async with self._session() as session:
-            await _touch(session, partition_key, identifier)
+            await _carry_out(session, partition_key, Touch(identifier))
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
-        """Carry out all of the operations, or none, in one transaction. Raises BatchFailed."""
         done: list[Operation] = []
         async with self._session() as session:
             try:
@@ -150,31 +144,26 @@ class SqlItems:
                 raise
 
     async def holds(self) -> Holds:
-        """Every parked key and order."""
         return holds.read([json.loads(body) for (body,) in await self._rows(HOLDS, PARKED_TYPE, ORDER_TYPE)])
 
     async def count(self, chosen: Filter, /) -> int:
-        """How many records there are."""
         conditions, values = _records(chosen)
         ((found,),) = await self._rows(COUNT + conditions, *values)
         return int(found)
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
-        """The oldest records first, at most `limit`."""
         conditions, values = _records(chosen)
         if limit is None:
             rows = await self._rows(SUMMARIES + conditions + IN_ORDER, *values)
         else:
             rows = await self._rows(SUMMARIES + conditions + IN_ORDER + AT_MOST, *values, limit)
-        return list(map(summary_of, rows))
+        return list(map(_summary_of, rows))
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        """The records whose ids begin so."""
         rows = await self._rows(SUMMARIES + WITH_ID, RECORD_TYPE, ids_beginning(beginning))
-        return list(map(summary_of, rows))
+        return list(map(_summary_of, rows))
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        """The items of a type; only those of `partition_key` if it is given."""
         if partition_key is None:
             rows = await self._rows(OF_TYPE, item_type)
         else:
@@ -182,7 +171,6 @@ class SqlItems:
         return [item_of(body, touched_at) for body, touched_at in rows]
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         await self._database.close()
 
     async def _rows(self, sql: str, *parameters: object) -> Sequence[Row]:
@@ -195,7 +183,7 @@ class SqlItems:
         try:
             async with self._database.session() as session:
                 yield session
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
                 f"the table relay.item cannot be read or written: {first_line(error)} "
@@ -220,29 +208,15 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
 
 
 async def _carry_out(session: AsyncSession, partition_key: str, operation: Operation) -> None:
+    """Raises ItemNotFound; a Create that is refused raises what the database makes of it, a ChangefeedError."""
     if isinstance(operation, Create):
-        await _insert(session, operation.item)
-    elif isinstance(operation, Delete):
-        await _delete(session, partition_key, operation.id)
-    else:
-        await _touch(session, partition_key, operation.id)
-
-
-async def _insert(session: AsyncSession, item: Item) -> None:
-    await session.execute(Statement(INSERT, values_of(item)))
-
-
-async def _touch(session: AsyncSession, partition_key: str, identifier: str) -> None:
-    changes = (new_etag(), datetime.now(UTC).isoformat())
-    done = await session.execute(Statement(TOUCH, (*changes, *_place(identifier, partition_key))))
-    if done.changed == 0:
-        raise _not_found(identifier)
-
-
-async def _delete(session: AsyncSession, partition_key: str, identifier: str) -> None:
-    done = await session.execute(Statement(DELETE, _place(identifier, partition_key)))
-    if done.changed == 0:
-        raise _not_found(identifier)
+        await session.execute(Statement(INSERT, values_of(operation.item)))
+        return
+    place = _place(operation.id, partition_key)
+    changes = (_new_etag(), datetime.now(UTC).isoformat())
+    statement = Statement(DELETE, place) if isinstance(operation, Delete) else Statement(TOUCH, changes + place)
+    if (await session.execute(statement)).changed == 0:
+        raise _not_found(operation.id)
 
 
 async def _exists(session: AsyncSession, partition_key: str, identifier: str) -> bool:
@@ -276,16 +250,15 @@ def values_of(item: Item) -> list[Any]:
         if isinstance(document, dict) and isinstance(document.get("id"), str):
             named["documentId"] = document["id"]
         row = {name: _encoded(named.get(name)) for name in _SUMMARY.values()} | row
-    return [digest(item["partitionKey"]), new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
+    return [digest(item["partitionKey"]), _new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
 
 
 def item_of(body: str, touched_at: str | None) -> Item:
-    """An item of its columns."""
     item: dict[str, Any] = json.loads(body)
     return item if touched_at is None else {**item, "touchedAt": touched_at}
 
 
-def summary_of(row: Row) -> RecordSummary:
+def _summary_of(row: Row) -> RecordSummary:
     """A row of SUMMARIES."""
     named = zip(_SUMMARY.values(), row, strict=True)
     return RecordSummary.of(
@@ -294,7 +267,7 @@ def summary_of(row: Row) -> RecordSummary:
 
 
 def _records(chosen: Filter) -> tuple[str, list[object]]:
-    """What stands behind COUNT or SUMMARIES, and the parameters of both."""
+    """The conditions that follow COUNT or SUMMARIES, and the parameters of both."""
     conditions, values = "", [RECORD_TYPE]
     if chosen.reason is not None:
         conditions += WITH_REASON
@@ -308,7 +281,7 @@ def _records(chosen: Filter) -> tuple[str, list[object]]:
     return conditions, list(values)
 
 
-def new_etag() -> str:
+def _new_etag() -> str:
     """An ETag that no item has had."""
     return uuid4().hex
 
@@ -318,7 +291,7 @@ def _encoded(value: Any) -> Any:
 
 
 def encode(text: str) -> str:
-    """A text as it stands in a column."""
+    """A text as a column holds it."""
     return _ESCAPED.sub(_escape, text)
 
 
@@ -328,7 +301,7 @@ def decode(text: str) -> str:
 
 
 def encode_id(identifier: str) -> str:
-    """An id, or the beginning of one, as it stands in a column."""
+    """An id, or the beginning of one, as the column holds it."""
     return encode(identifier).replace(" ", "\\u0020")
 
 
@@ -338,7 +311,7 @@ def ids_beginning(beginning: str) -> str:
 
 
 def digest(partition_key: str) -> str:
-    """What items of a partition key are found by: 64 hexadecimal digits."""
+    """The digest by which items of a partition key are found: 64 hexadecimal digits."""
     return hashlib.sha256(partition_key.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -1,21 +1,26 @@
-"""The reader of an SQL outbox: claims shards, reads each of them, and hands over what others need to read."""
+"""The reader of an SQL outbox: claims shards, reads each of them, and hands over what others need to read.
+
+Every process decides by itself which shards it reads, from the claims that all of them see.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import uuid
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from azure.core.exceptions import AzureError
-
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
+from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
-from relay.sql.balance import Watch, decide
-from relay.sql.database import CONSUMER, BoundedSession
+from relay.sql.database import CONSUMER, FAILURES, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
@@ -38,6 +43,71 @@ SCHEDULE = "0 * * * * *"
 _LASTS_S = 57.0
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a process does next.
+
+    Attributes:
+        take: Claims to take, as they were read.
+        give: Own claims to hand over when the page under way is done, with the process that gets each.
+        ask: A claim of another process to ask for; None if there is no reason to.
+    """
+
+    take: list[Claim] = field(default_factory=list)
+    give: list[tuple[Claim, str]] = field(default_factory=list)
+    ask: Claim | None = None
+
+
+def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
+    """What this process does next.
+
+    Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
+    rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
+    less than the share rounded up asks one with more than that. So in the end no two differ by more than one.
+
+    Args:
+        claims: The claims of all shards.
+        me: This process.
+        dead: The shards whose owner has shown no sign of life for too long.
+    """
+    alive = [claim for claim in claims if claim.owner is not None and claim.shard_id not in dead]
+    held = Counter(claim.owner for claim in alive if claim.owner is not None)
+    members = held.keys() | {me} | {claim.wanted_by for claim in alive if claim.wanted_by is not None}
+    at_most = math.ceil(len(claims) / len(members))
+    at_least = len(claims) // len(members)
+    free = [claim for claim in claims if claim not in alive]
+    take = free[: max(0, at_most - held[me])]
+    if take:
+        return Decision(take=take)
+    mine = [claim for claim in alive if claim.owner == me]
+    give = [(claim, claim.wanted_by) for claim in mine if claim.wanted_by is not None]
+    give = give[: max(0, held[me] - max(at_least, 1))]
+    if give or free or held[me] >= at_most or any(claim.wanted_by == me for claim in alive):
+        return Decision(give=give)
+    enough = at_least if held[me] < at_least else at_most
+    others = [claim for claim in alive if claim.wanted_by is None and held[claim.owner or ""] > enough]
+    return Decision(ask=max(others, key=lambda claim: held[claim.owner or ""], default=None))
+
+
+class Watch:
+    """Which claims have shown no sign of life for `claim_s`, by this process's own clock."""
+
+    def __init__(self, claim_s: float) -> None:
+        self._claim_s = claim_s
+        self._seen: dict[int, tuple[tuple[int, int], float]] = {}
+
+    def dead(self, claims: Sequence[Claim], now_s: float) -> frozenset[int]:
+        """The shards whose owner is taken for dead at a time on a clock that does not step."""
+        dead = set()
+        for claim in claims:
+            version, since_s = self._seen.get(claim.shard_id, (None, now_s))
+            if version != claim.version:
+                self._seen[claim.shard_id] = (claim.version, now_s)
+            elif claim.owner is not None and now_s - since_s >= self._claim_s:
+                dead.add(claim.shard_id)
+        return frozenset(dead)
+
+
 class Worker:
     """Reads this process's share of the shards until it is asked to stop."""
 
@@ -49,8 +119,8 @@ class Worker:
             relay: Publishes the pages; it may be shared with other sources.
             settings: The feed.
             connect: Opens a session; it is called for every shard, and again when a session is lost.
-            page_size: The most events of one attempt, 1 to 1000.
-            poll_delay_s: The longest wait between looks at an idle shard.
+            page_size: Maximum number of events of one attempt, 1 to 1000.
+            poll_delay_s: Maximum seconds between looks at an idle shard.
         """
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._relay = relay
@@ -72,13 +142,15 @@ class Worker:
             while not stop.is_set():
                 try:
                     await self._round()
-                except (ChangefeedError, AzureError, OSError) as error:
+                except FAILURES as error:
                     logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
                     await self._forget_session()
                 except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
                     logger.error("relay_defect: %s. The claims are tried again.", described(error))
                     await self._forget_session()
-                await _set_within(stop, self._settings.claim_s / _ROUNDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.claim_s / _ROUNDS):
+                        await stop.wait()
         finally:
             retention.cancel()
             await asyncio.gather(retention, return_exceptions=True)
@@ -126,23 +198,18 @@ class Worker:
         shard = self._shards.get(claim.shard_id)
         if shard is not None and (claim.owner, claim.epoch) != (self.name, shard.claim.epoch):
             shard.ownership.end()
-        elif shard is not None:
+        elif claim.owner == self.name:
             try:
                 await consumer.renew(claim)
             except ClaimLostError:
-                shard.ownership.end()
-            else:
+                if shard is not None:
+                    shard.ownership.end()
+                return
+            if shard is not None:
                 shard.ownership.renewed(began)
-        elif claim.owner == self.name:
-            await self._resume(consumer, claim, began)
-
-    async def _resume(self, consumer: AsyncConsumer, claim: Claim, began: tuple[float, float]) -> None:
-        """Begin with a claim that another process has handed over, or that this one had given up as lost."""
-        try:
-            await consumer.renew(claim)
-        except ClaimLostError:
-            return
-        self._begin(claim, began)
+            else:
+                # Another process has handed it over, or this one had given it up as lost.
+                self._begin(claim, began)
 
     async def _take(self, consumer: AsyncConsumer, claim: Claim) -> None:
         if claim.shard_id in self._shards:
@@ -190,14 +257,6 @@ class Worker:
             await session.close()
 
 
-async def _set_within(event: asyncio.Event, within_s: float) -> None:
-    try:
-        async with asyncio.timeout(within_s):
-            await event.wait()
-    except TimeoutError:
-        return
-
-
 async def carry_out_retention(connect: Connect, table: str) -> None:
     """Delete what is due, on sessions that nothing else waits for, until cancelled.
 
@@ -214,7 +273,7 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
                     await asyncio.sleep(0.1)
             finally:
                 await session.close()
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             logger.warning("relay_retention_unavailable: %s It is tried again.", first_line(error))
         except Exception as error:  # noqa: BLE001 - a defect must not end retention for as long as the process lives
             logger.error("relay_defect: %s. Retention is tried again.", described(error))

@@ -113,9 +113,12 @@ def test_a_clock_that_steps_back_keeps_the_order(backend: Backend, journal: Jour
     assert [int.from_bytes(position, "big") for position in positions] == [last + 1, last + 2, last + 3]
 
 
-def test_a_counter_at_its_end_goes_on_in_the_next_millisecond(backend: Backend, journal: Journal) -> None:
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_counter_at_its_end_goes_on_in_the_next_millisecond(
+    backend: Backend, journal: Journal, left: int
+) -> None:
     ahead = now_ms() + 3_600_000
-    last = ahead.to_bytes(6, "big") + bytes(5) + b"\xff\xff\xff\xff\xfe"
+    last = ahead.to_bytes(6, "big") + bytes(5) + (2**40 - 1 - left).to_bytes(5, "big")
     backend.set_last_position(0, last)
     write(backend, journal, None, None, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -13,8 +14,10 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.testing import FaultClient
 from relay.assembly import CosmosRelay, assemble
 from relay.settings import Settings
+from tests.support.leases import TriggerLeases
 from tests.support.sql_deployment import SqlDeployment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +53,42 @@ async def cosmos() -> AsyncIterator[CosmosServer]:
 
 
 @pytest.fixture
-async def quarantine(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
+async def account(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield client.get_database_client(DATABASE).get_container_client("quarantine")
+        yield client
+
+
+@pytest.fixture
+def container(account: CosmosClient) -> ContainerProxy:
+    """The outbox."""
+    return account.get_database_client(DATABASE).get_container_client("data")
+
+
+@pytest.fixture
+def quarantine(account: CosmosClient) -> ContainerProxy:
+    return account.get_database_client(DATABASE).get_container_client("quarantine")
+
+
+@pytest.fixture
+def trigger(account: CosmosClient) -> TriggerLeases:
+    return TriggerLeases(account)
+
+
+@pytest.fixture
+async def faults(cosmos: CosmosServer) -> AsyncIterator[FaultClient]:
+    """Faults of the Cosmos DB account."""
+    async with aiohttp.ClientSession() as session:
+        yield FaultClient(session, cosmos.endpoint)
+
+
+@pytest.fixture
+def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
+    """The settings of an outbox on the two services."""
+    return {
+        "COSMOS": cosmos.connection_string,
+        "SERVICEBUS": servicebus.connection_string,
+        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
+    }
 
 
 BOTH_SENDERS = pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "pool"])

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-import aiohttp
 import httpx
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -60,12 +59,6 @@ async def api(container: ContainerProxy) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=transport, base_url="http://contacts.example") as client,
     ):
         yield client
-
-
-@pytest.fixture
-async def faults(cosmos: CosmosServer) -> AsyncIterator[FaultClient]:
-    async with aiohttp.ClientSession() as session:
-        yield FaultClient(session, cosmos.endpoint)
 
 
 async def events(container: ContainerProxy) -> list[dict[str, Any]]:

@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
 
-from local.stack.environment import DATABASE
 from outbox import UnitOfWork
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from samples.contacts.domain import Company, Contact, Name
 from samples.contacts.service import Contacts
@@ -62,13 +60,15 @@ async def write(container: ContainerProxy) -> None:
     ids=["plain", "cloudevents"],
 )
 async def test_documents_and_messages_are_as_the_contract_says(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, settings: dict[str, str], name: str
+    make_relay: RelayMaker,
+    servicebus: ServiceBusServer,
+    settings: dict[str, str],
+    name: str,
+    container: ContainerProxy,
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        container = client.get_database_client(DATABASE).get_container_client("data")
-        await write(container)
-        documents: list[dict[str, Any]] = await stored(container)
-        outcome = await make_relay(**settings).handle([*documents, *TOLERATED], "i1")
+    await write(container)
+    documents: list[dict[str, Any]] = await stored(container)
+    outcome = await make_relay(**settings).handle([*documents, *TOLERATED], "i1")
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(outcome.published)
 

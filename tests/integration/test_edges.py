@@ -7,10 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
-from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.documents import to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
@@ -60,12 +58,10 @@ VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", VALUES)
 async def test_a_value_stored_in_cosmos_arrives_as_it_was_stored(
-    make_relay: RelayMaker, servicebus: ServiceBusServer, cosmos: CosmosServer, name: str
+    make_relay: RelayMaker, servicebus: ServiceBusServer, name: str, container: ContainerProxy
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        data = client.get_database_client(DATABASE).get_container_client("data")
-        await data.create_item(event("e", "k", value=VALUES[name]))
-        stored = [item async for item in data.query_items_change_feed(start_time="Beginning")]
+    await container.create_item(event("e", "k", value=VALUES[name]))
+    stored = [item async for item in container.query_items_change_feed(start_time="Beginning")]
 
     await make_relay().handle(orjson.loads(to_text(stored, rewrite_dates=False)), "i1")
 

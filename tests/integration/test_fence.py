@@ -47,12 +47,6 @@ async def servicebus(entities: Entities, clock: TurnableClock) -> AsyncIterator[
         yield server
 
 
-@pytest.fixture
-async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield TriggerLeases(client)
-
-
 async def committed(trigger: TriggerLeases, *identifiers: str) -> list[dict[str, Any]]:
     """Events in the outbox, as the change feed delivers them, an hour old."""
     for identifier in identifiers:
@@ -87,17 +81,20 @@ async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
 
 
 async def test_a_parents_lease_that_a_split_left_behind_does_not_switch_the_fence_off(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, clock: TurnableClock
+    make_relay: RelayMaker,
+    cosmos: CosmosServer,
+    servicebus: ServiceBusServer,
+    clock: TurnableClock,
+    account: CosmosClient,
 ) -> None:
     edges = Edges(seed=1)
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        trigger = TriggerLeases(client, edges=edges)
-        await committed(trigger, "e0")
-        await trigger.pass_all()
-        split_all(cosmos)
-        documents = (await committed(trigger, "e1", "e2", "e3", "e4", "e5"))[1:]
-        relay = make_relay(RELAY_DUPLICATE_WINDOW_S="300")
-        await trigger.deliver(lambda page: relay.handle(page, "of the next owner"))
+    trigger = TriggerLeases(account, edges=edges)
+    await committed(trigger, "e0")
+    await trigger.pass_all()
+    split_all(cosmos)
+    documents = (await committed(trigger, "e1", "e2", "e3", "e4", "e5"))[1:]
+    relay = make_relay(RELAY_DUPLICATE_WINDOW_S="300")
+    await trigger.deliver(lambda page: relay.handle(page, "of the next owner"))
     assert edges.as_json()["edges"].get("parent-lease-left", 0) > 0
     clock.ahead_ms = 2 * WINDOW_MS
 
@@ -107,19 +104,22 @@ async def test_a_parents_lease_that_a_split_left_behind_does_not_switch_the_fenc
 
 
 async def test_events_that_only_another_function_has_passed_are_sent_after_a_split(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, trigger: TriggerLeases
+    make_relay: RelayMaker,
+    cosmos: CosmosServer,
+    servicebus: ServiceBusServer,
+    trigger: TriggerLeases,
+    account: CosmosClient,
 ) -> None:
     await trigger.store()
     documents = await committed(trigger, "e1", "e2")
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        another = TriggerLeases(client, prefix="another", edges=Edges(seed=1))
-        await another.store()
-        split_all(cosmos)
+    another = TriggerLeases(account, prefix="another", edges=Edges(seed=1))
+    await another.store()
+    split_all(cosmos)
 
-        async def nothing(page: list[dict[str, Any]]) -> None:
-            return None
+    async def nothing(page: list[dict[str, Any]]) -> None:
+        return None
 
-        await another.deliver(nothing)
+    await another.deliver(nothing)
 
     outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "i1")
 
@@ -138,11 +138,10 @@ async def test_old_events_that_the_lease_has_not_passed_are_a_backlog_and_are_se
 
 
 async def test_the_leases_of_another_function_do_not_count(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, trigger: TriggerLeases
+    make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases, account: CosmosClient
 ) -> None:
     documents = await committed(trigger, "e1", "e2")
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        await TriggerLeases(client, prefix="another").pass_all()
+    await TriggerLeases(account, prefix="another").pass_all()
 
     outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "i1")
 

@@ -26,13 +26,8 @@ WINDOW = ("--min-window", "PT5M", "--min-ttl", "PT1H")
 
 
 @pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
-        "RELAY_DUPLICATE_WINDOW_S": "300",
-    }
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"RELAY_DUPLICATE_WINDOW_S": "300"}
 
 
 @dataclass
@@ -119,12 +114,11 @@ async def test_wrong_settings_are_all_reported_and_nothing_else_is_asked() -> No
 
 
 async def test_containers_that_are_not_there_or_not_right_are_found(
-    environment: dict[str, str], cosmos: CosmosServer
+    environment: dict[str, str], account: CosmosClient
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        database = client.get_database_client(DATABASE)
-        await database.create_container("short-lived", PartitionKey("/partitionKey"), default_ttl=3600)
-        await database.create_container("by-other", PartitionKey("/other"))
+    database = account.get_database_client(DATABASE)
+    await database.create_container("short-lived", PartitionKey("/partitionKey"), default_ttl=3600)
+    await database.create_container("by-other", PartitionKey("/other"))
     wrong = {
         "COSMOS_CONTAINER": "short-lived",
         "COSMOS_LEASE_CONTAINER": "by-other",
@@ -199,13 +193,12 @@ async def test_a_topic_and_subscriptions_made_wrong_are_found(cosmos: CosmosServ
 
 
 async def test_a_lock_that_a_host_killed_at_its_start_left_behind_is_named(
-    environment: dict[str, str], cosmos: CosmosServer
+    environment: dict[str, str], account: CosmosClient
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        database = client.get_database_client(DATABASE)
-        await database.delete_container("leases")
-        leases = await database.create_container("leases", PartitionKey("/id"))
-        await leases.create_item({"id": "127.0.0.1_db_coll.lock", "ttl": 30})
+    database = account.get_database_client(DATABASE)
+    await database.delete_container("leases")
+    leases = await database.create_container("leases", PartitionKey("/id"))
+    await leases.create_item({"id": "127.0.0.1_db_coll.lock", "ttl": 30})
     fresh = await relay_command(environment, "check", *WINDOW, "--json")
 
     with time_machine(91):
@@ -218,15 +211,14 @@ async def test_a_lock_that_a_host_killed_at_its_start_left_behind_is_named(
 
 
 async def test_a_parents_lease_that_a_split_left_behind_is_named(
-    environment: dict[str, str], cosmos: CosmosServer
+    environment: dict[str, str], cosmos: CosmosServer, account: CosmosClient
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        trigger = TriggerLeases(client, edges=Edges(seed=1))
-        parents = {lease.token: lease.id for lease in await trigger.pass_all()}
-        sound = await relay_command(environment, "check", *WINDOW, "--json")
-        children = {token: cosmos.account.split(DATABASE, "data", token)["into"] for token in parents}
-        await trigger.deliver(ignore)
-        left = parents.keys() & {lease.token for lease in await (await trigger.store()).all()}
+    trigger = TriggerLeases(account, edges=Edges(seed=1))
+    parents = {lease.token: lease.id for lease in await trigger.pass_all()}
+    sound = await relay_command(environment, "check", *WINDOW, "--json")
+    children = {token: cosmos.account.split(DATABASE, "data", token)["into"] for token in parents}
+    await trigger.deliver(ignore)
+    left = parents.keys() & {lease.token for lease in await (await trigger.store()).all()}
     assert left
 
     run = await relay_command(environment, "check", *WINDOW, "--json")

@@ -9,7 +9,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.records import Order, Records
+from relay.cli.records import Records
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.outbox import event, rejected
@@ -24,22 +24,6 @@ async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
     """The quarantine as another process sees it, with a session of its own."""
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         yield client.get_database_client(DATABASE).get_container_client("quarantine")
-
-
-async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerProxy) -> None:
-    records = Records(items_in(quarantine))
-    await records.order("k", "e1")
-    (order,) = await records.orders()
-
-    await records.withdraw(order)
-    await records.withdraw(order)
-    await records.withdraw(Order("set-aside:never", "k", "e2", ""))
-
-    assert await records.orders() == []
-
-
-async def test_a_key_that_is_not_parked_counts_as_released(quarantine: ContainerProxy) -> None:
-    assert await Records(items_in(quarantine)).unpark("k") is True
 
 
 async def test_an_order_that_another_process_has_just_written_exists_already(

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.server import CosmosServer
 from relay.cosmos.leases import read_positions
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 
 KEYS = [f"key-{number}" for number in range(20)]
-
-
-@pytest.fixture
-async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield client
-
-
-@pytest.fixture
-def trigger(client: CosmosClient) -> TriggerLeases:
-    return TriggerLeases(client)
 
 
 async def write(trigger: TriggerLeases, name: str) -> dict[str, int]:
@@ -44,7 +30,7 @@ async def test_what_is_checkpointed_is_passed_and_what_comes_later_is_not(trigge
 
     positions = await read_positions(trigger.leases, trigger.data)
 
-    assert len({lease.token for lease in positions.leases if lease.lsn}) > 1
+    assert len({lease.token for lease in positions.leases if lease.done > 0}) > 1
     assert [await positions.passed(key, early[key]) for key in KEYS] == [True] * len(KEYS)
     assert [await positions.passed(key, late[key]) for key in KEYS] == [False] * len(KEYS)
 
@@ -55,7 +41,7 @@ async def test_leases_that_no_invocation_has_checkpointed_have_passed_nothing(tr
 
     positions = await read_positions(trigger.leases, trigger.data)
 
-    assert [lease.lsn for lease in positions.leases] == [0] * len(positions.leases)
+    assert [lease.done for lease in positions.leases] == [-1] * len(positions.leases)
     assert [await positions.passed(key, written[key]) for key in KEYS] == [False] * len(KEYS)
 
 
@@ -84,11 +70,11 @@ async def test_without_leases_nobody_knows(trigger: TriggerLeases) -> None:
 
 
 async def test_leases_of_another_container_are_not_the_relays(
-    client: CosmosClient, trigger: TriggerLeases
+    account: CosmosClient, trigger: TriggerLeases
 ) -> None:
     written = await write(trigger, "first")
     await trigger.pass_all()
-    database = client.get_database_client(DATABASE)
+    database = account.get_database_client(DATABASE)
     other = await database.create_container("other", PartitionKey("/partitionKey"))
 
     assert (await read_positions(trigger.leases, other)).leases == []
@@ -100,10 +86,10 @@ async def test_leases_of_another_container_are_not_the_relays(
 
 
 async def test_leases_with_a_prefix_are_anothers_unless_there_are_no_others(
-    client: CosmosClient, trigger: TriggerLeases
+    account: CosmosClient, trigger: TriggerLeases
 ) -> None:
     written = await write(trigger, "first")
-    await TriggerLeases(client, prefix="projection-").pass_all()
+    await TriggerLeases(account, prefix="projection-").pass_all()
 
     alone = await read_positions(trigger.leases, trigger.data)
     await trigger.store()
@@ -113,10 +99,10 @@ async def test_leases_with_a_prefix_are_anothers_unless_there_are_no_others(
     assert await beside_the_relays.passed(KEYS[0], written[KEYS[0]]) is False
 
 
-async def test_where_leases_overlap_the_one_behind_counts(client: CosmosClient, trigger: TriggerLeases) -> None:
+async def test_where_leases_overlap_the_one_behind_counts(account: CosmosClient, trigger: TriggerLeases) -> None:
     written = await write(trigger, "first")
-    await TriggerLeases(client, prefix="blue-").pass_all()
-    await TriggerLeases(client, prefix="green-").store()
+    await TriggerLeases(account, prefix="blue-").pass_all()
+    await TriggerLeases(account, prefix="green-").store()
 
     positions = await read_positions(trigger.leases, trigger.data)
 
@@ -135,11 +121,11 @@ async def test_a_lease_that_no_current_host_has_acquired_covers_nothing(trigger:
 
 
 async def test_another_trigger_that_lags_does_not_hold_back_the_relay(
-    client: CosmosClient, trigger: TriggerLeases
+    account: CosmosClient, trigger: TriggerLeases
 ) -> None:
     written = await write(trigger, "first")
     await trigger.pass_all()
-    await TriggerLeases(client, prefix="projection-").store()
+    await TriggerLeases(account, prefix="projection-").store()
 
     positions = await read_positions(trigger.leases, trigger.data)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.records import Records
 from relay.cosmos.containers import Containers
@@ -31,18 +29,8 @@ CONTENT = "com.microsoft:argument-error"
 
 
 @pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "RELAY_SEND_TIMEOUT_S": "2",
-    }
-
-
-@pytest.fixture
-async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield client
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"RELAY_SEND_TIMEOUT_S": "2"}
 
 
 def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -285,9 +273,8 @@ async def test_a_release_that_was_cut_off_before_the_marker_went_is_finished_by_
 
 
 async def test_release_says_what_arrives_after_later_events_of_its_key(
-    environment: dict[str, str], client: CosmosClient, servicebus: ServiceBusServer, make_relay: RelayMaker
+    environment: dict[str, str], trigger: TriggerLeases, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
-    trigger = TriggerLeases(client)
     for document in [*events("gap", 3), *events("last", 2)]:
         await trigger.data.create_item(document)
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
@@ -305,9 +292,8 @@ async def test_release_says_what_arrives_after_later_events_of_its_key(
 
 
 async def test_what_the_relay_has_not_passed_yet_does_not_make_a_released_event_late(
-    environment: dict[str, str], client: CosmosClient, servicebus: ServiceBusServer, make_relay: RelayMaker
+    environment: dict[str, str], trigger: TriggerLeases, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
-    trigger = TriggerLeases(client)
     poison, waiting = events("k", 2)
     await trigger.data.create_item(poison)
     feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
-from local.stack.environment import CONTAINERS, DATABASE, container_argument
+from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
-from relay.cli.replay_state import ReplayState
+from relay.cli.replay_run import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
@@ -47,17 +47,11 @@ async def cosmos(clock: ManualClock) -> AsyncIterator[CosmosServer]:
 
 
 @pytest.fixture
-async def data(cosmos: CosmosServer, clock: ManualClock) -> AsyncIterator[ContainerProxy]:
+async def data(trigger: TriggerLeases, clock: ManualClock) -> ContainerProxy:
     clock.now = START - 1.0
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        # The relay has passed whatever the tests commit, unless they say otherwise.
-        await TriggerLeases(client).reach(1_000_000)
-        yield client.get_database_client(DATABASE).get_container_client("data")
-
-
-@pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
+    # The relay has passed whatever the tests commit, unless they say otherwise.
+    await trigger.reach(1_000_000)
+    return trigger.data
 
 
 def new(identifier: str, key: str, action: str = "Named", **more: Any) -> dict[str, Any]:
@@ -572,30 +566,32 @@ async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     assert (run.code, run.json["published"]) == (0, 2376)
 
 
-async def lagging(data: ContainerProxy, cosmos: CosmosServer) -> list[dict[str, Any]]:
+async def remove_leases(trigger: TriggerLeases) -> None:
+    for lease in [item async for item in trigger.leases.read_all_items()]:
+        await trigger.leases.delete_item(lease["id"], partition_key=lease["id"])
+
+
+async def lagging(data: ContainerProxy, trigger: TriggerLeases) -> list[dict[str, Any]]:
     """Six events of one key, in three commits, of which the relay has passed the first one only."""
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        for lease in [item async for item in TriggerLeases(client).leases.read_all_items()]:
-            await TriggerLeases(client).leases.delete_item(lease["id"], partition_key=lease["id"])
-        trigger = TriggerLeases(client)
-        await commit(data, *(new(f"e{number}", "k", order=number) for number in (1, 2, 3)))
-        await trigger.pass_all()
-        await commit(data, new("e4", "k", order=0))
-        await commit(data, *(new(f"e{number}", "k", order=number) for number in (5, 6)))
-        feed_range = await data.feed_range_from_partition_key("k")
-        feed = data.query_items_change_feed(feed_range=feed_range, start_time="Beginning")
-        waiting = [item async for item in feed if item["id"] in ("e4", "e5", "e6")]
-        return sorted(waiting, key=lambda item: item["id"])
+    await remove_leases(trigger)
+    await commit(data, *(new(f"e{number}", "k", order=number) for number in (1, 2, 3)))
+    await trigger.pass_all()
+    await commit(data, new("e4", "k", order=0))
+    await commit(data, *(new(f"e{number}", "k", order=number) for number in (5, 6)))
+    feed_range = await data.feed_range_from_partition_key("k")
+    feed = data.query_items_change_feed(feed_range=feed_range, start_time="Beginning")
+    waiting = [item async for item in feed if item["id"] in ("e4", "e5", "e6")]
+    return sorted(waiting, key=lambda item: item["id"])
 
 
 async def test_what_the_relay_has_not_passed_is_left_to_it(
     environment: dict[str, str],
     data: ContainerProxy,
-    cosmos: CosmosServer,
     servicebus: ServiceBusServer,
     make_relay: RelayMaker,
+    trigger: TriggerLeases,
 ) -> None:
-    waiting = await lagging(data, cosmos)
+    waiting = await lagging(data, trigger)
 
     run = await relay_command(environment, "replay", *HOUR, "--json")
     await make_relay().handle(waiting, "i1")
@@ -606,9 +602,9 @@ async def test_what_the_relay_has_not_passed_is_left_to_it(
 
 
 async def test_a_dry_run_tells_what_is_left_to_the_relay(
-    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer
+    environment: dict[str, str], data: ContainerProxy, trigger: TriggerLeases
 ) -> None:
-    await lagging(data, cosmos)
+    await lagging(data, trigger)
 
     run = await relay_command(environment, "replay", *HOUR, "--dry-run")
 
@@ -618,9 +614,9 @@ async def test_a_dry_run_tells_what_is_left_to_the_relay(
 
 
 async def test_forced_it_overtakes_the_relay(
-    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, trigger: TriggerLeases
 ) -> None:
-    await lagging(data, cosmos)
+    await lagging(data, trigger)
 
     run = await relay_command(environment, "replay", *HOUR, "--force", "--json")
 
@@ -629,13 +625,11 @@ async def test_forced_it_overtakes_the_relay(
 
 
 async def test_what_is_parked_is_left_to_its_release(
-    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
     await commit(data, new("e1", "parked"), new("e2", "parked"))
     await commit(data, new("f1", "other"))
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        quarantine = client.get_database_client(DATABASE).get_container_client("quarantine")
-        await quarantine.create_item(marker("parked", "the record of e1"))
+    await quarantine.create_item(marker("parked", "the record of e1"))
 
     run = await relay_command(environment, "replay", *HOUR, "--json")
     for_people = await relay_command(environment, "replay", *HOUR, "--dry-run")
@@ -647,12 +641,9 @@ async def test_what_is_parked_is_left_to_its_release(
 
 
 async def test_where_there_are_no_leases_nothing_is_published_unless_forced(
-    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, servicebus: ServiceBusServer
+    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, trigger: TriggerLeases
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        leases = TriggerLeases(client).leases
-        for lease in [item async for item in leases.read_all_items()]:
-            await leases.delete_item(lease["id"], partition_key=lease["id"])
+    await remove_leases(trigger)
     await commit(data, new("e1", "k"))
 
     run = await relay_command(environment, "replay", *HOUR, "--json")
@@ -662,14 +653,13 @@ async def test_where_there_are_no_leases_nothing_is_published_unless_forced(
 
 
 async def test_a_replay_with_a_state_file_goes_on_once_the_relay_has_caught_up(
-    environment: dict[str, str], data: ContainerProxy, cosmos: CosmosServer, tmp_path: Path
+    environment: dict[str, str], data: ContainerProxy, tmp_path: Path, trigger: TriggerLeases
 ) -> None:
-    await lagging(data, cosmos)
+    await lagging(data, trigger)
     again = ("replay", *HOUR, "--state", str(tmp_path / "state"), "--json")
 
     early = await relay_command(environment, *again)
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        await TriggerLeases(client).pass_all()
+    await trigger.pass_all()
     late = await relay_command(environment, *again)
 
     assert (early.code, early.json["published"]) == (1, 3)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.leases import TriggerLeases
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event, events
 
 
 @pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
-        "RELAY_DUPLICATE_WINDOW_S": "300",
-    }
-
-
-@pytest.fixture
-async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield TriggerLeases(client)
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"RELAY_DUPLICATE_WINDOW_S": "300"}
 
 
 def deep(identifier: str, levels: int, **more: Any) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
 from tests.integration.conftest import RelayMaker
@@ -20,17 +18,6 @@ from tests.support.subscriber import Subscriber
 
 # What the service answers to properties that are too long: it asks to try again, for ever.
 RETRY = "amqp:internal-error"
-
-
-@pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {"COSMOS": cosmos.connection_string, "SERVICEBUS": servicebus.connection_string}
-
-
-@pytest.fixture
-async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield TriggerLeases(client)
 
 
 async def committed(trigger: TriggerLeases, *documents: dict[str, Any]) -> list[dict[str, Any]]:

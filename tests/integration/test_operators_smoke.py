@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
 from inbox.cancellation import end_tasks
-from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
-from relay.cli.oversized import OversizedTest
 from relay.cli.session import open_session
+from relay.cli.smoke import SmokeTest
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
@@ -33,19 +31,8 @@ APP = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def environment(cosmos: CosmosServer, servicebus: ServiceBusServer) -> dict[str, str]:
-    return {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}",
-        "RELAY_POLL_DELAY_MS": "100",
-    }
-
-
-@pytest.fixture
-async def outbox(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield client.get_database_client(DATABASE).get_container_client("data")
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"RELAY_POLL_DELAY_MS": "100"}
 
 
 class Running:
@@ -81,7 +68,7 @@ async def smoke(environment: dict[str, str], *words: str) -> Run:
 
 async def test_on_the_local_stack_the_canary_arrives_unaltered_and_nothing_is_left_of_it(
     environment: dict[str, str],
-    outbox: ContainerProxy,
+    container: ContainerProxy,
     quarantine: ContainerProxy,
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,7 +79,7 @@ async def test_on_the_local_stack_the_canary_arrives_unaltered_and_nothing_is_le
     assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], [])
     assert run.json["arrived"] is True
     assert 0 < run.json["latencyMs"] < 20_000
-    assert await documents(outbox) == await documents(quarantine) == []
+    assert await documents(container) == await documents(quarantine) == []
     held = await admin(servicebus.admin_port, "GET", "entities")
     subscription = held["domain-events/Subscriptions/all"]
     assert (subscription["active"], subscription["locked"], subscription["dead_letter"]) == (0, 0, 0)
@@ -110,7 +97,7 @@ async def test_it_passes_with_cloudevents_too(
 
 
 async def test_without_the_date_setting_it_fails_and_names_the_setting(
-    environment: dict[str, str], outbox: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, str], container: ContainerProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = without_date_setting(copy_app(tmp_path / "app"))
     async with Running(app, environment, monkeypatch):
@@ -120,7 +107,7 @@ async def test_without_the_date_setting_it_fails_and_names_the_setting(
     assert "data.dates.sevenZeros: stored " in run.out
     (remedy,) = [line for line in run.out.splitlines() if line.startswith("-> ")]
     assert "dateParseHandling to None in the host.json" in remedy
-    assert await documents(outbox) == []
+    assert await documents(container) == []
 
 
 async def test_a_relay_with_other_settings_is_found_out_by_the_properties(
@@ -139,12 +126,12 @@ async def test_a_relay_with_other_settings_is_found_out_by_the_properties(
 
 async def test_other_sessions_of_the_subscription_are_left_alone(
     environment: dict[str, str],
-    outbox: ContainerProxy,
+    container: ContainerProxy,
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Running(APP, environment, monkeypatch):
-        await outbox.create_item(event("1", "a"))
+        await container.create_item(event("1", "a"))
         run = await smoke(environment)
 
     assert run.code == 0
@@ -155,19 +142,19 @@ async def test_other_sessions_of_the_subscription_are_left_alone(
 
 
 async def test_when_no_app_runs_it_says_where_to_look_and_takes_the_event_back(
-    environment: dict[str, str], outbox: ContainerProxy
+    environment: dict[str, str], container: ContainerProxy
 ) -> None:
     run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "1")
 
     assert run.code == 1
     assert run.out.startswith("missing: no message arrived on 'all' within 1 s")
     assert "Check that the function app runs" in run.out
-    assert await documents(outbox) == []
+    assert await documents(container) == []
 
 
 async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its_record_removed(
     environment: dict[str, str],
-    outbox: ContainerProxy,
+    container: ContainerProxy,
     quarantine: ContainerProxy,
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +162,7 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
     async def refuse_the_canary() -> None:
         # The command runs in this process and does not report when it has written: each look lets it go on.
         async with asyncio.timeout(10):
-            while not (found := await documents(outbox)):
+            while not (found := await documents(container)):
                 pass
         await refuse(servicebus.admin_port, found[0]["id"], "amqp:not-allowed")
         # That others are accepted between its refusals shows that the canary is refused for what it holds.
@@ -184,7 +171,7 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
             while (await topic_counts(servicebus.admin_port))["refused"] < refusals:
                 await asyncio.sleep(0.05)  # the broker is in this process, but does not announce what it refuses
             for number in range(8):
-                await outbox.create_item(event(f"other-{refusals}", f"other-{number}"))
+                await container.create_item(event(f"other-{refusals}", f"other-{number}"))
 
     async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1000"}, monkeypatch):
         refusing = asyncio.create_task(refuse_the_canary())
@@ -192,7 +179,9 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
         await end_tasks([refusing])
 
     assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")
-    assert {each["partitionKey"] for each in await documents(outbox)} == {f"other-{number}" for number in range(8)}
+    assert {each["partitionKey"] for each in await documents(container)} == {
+        f"other-{number}" for number in range(8)
+    }
     assert await documents(quarantine) == []
 
 
@@ -239,7 +228,7 @@ async def test_a_timeout_that_makes_no_sense_is_refused(environment: dict[str, s
 
 
 async def test_a_subscription_without_sessions_is_refused_before_anything_is_written(
-    cosmos: CosmosServer, outbox: ContainerProxy, tmp_path: Path
+    cosmos: CosmosServer, container: ContainerProxy, tmp_path: Path
 ) -> None:
     async with ServiceBusServer(
         Entities.from_file(only_subscription(tmp_path, requires_session=False))
@@ -250,7 +239,7 @@ async def test_a_subscription_without_sessions_is_refused_before_anything_is_wri
 
     assert run.code == 2
     assert "does not require sessions" in run.err
-    assert await documents(outbox) == []
+    assert await documents(container) == []
 
 
 async def test_a_subscription_that_does_not_exist_is_reported(environment: dict[str, str]) -> None:
@@ -290,7 +279,7 @@ def only_subscription(folder: Path, *, requires_session: bool) -> Path:
 
 async def test_an_oversized_event_is_quarantined_and_small_ones_after_it_arrive(
     environment: dict[str, str],
-    outbox: ContainerProxy,
+    container: ContainerProxy,
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -299,7 +288,7 @@ async def test_an_oversized_event_is_quarantined_and_small_ones_after_it_arrive(
 
     assert (run.code, run.json["leftBehind"]) == (0, [])
     assert run.json["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
-    assert await documents(outbox) == await documents(quarantine) == []
+    assert await documents(container) == await documents(quarantine) == []
 
 
 async def test_where_poison_parks_its_key_nothing_stays_parked(
@@ -319,15 +308,15 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay.cli.oversized._SMALL", 2)
+    monkeypatch.setattr("relay.cli.smoke._SMALL", 2)
     # As a relay would have it whose sender goes on refusing: the small ones are no events.
-    make = OversizedTest._event
+    make = SmokeTest._event
 
-    def unsound(test: OversizedTest, partition_key: str, text: str) -> dict[str, Any]:
+    def unsound(test: SmokeTest, partition_key: str, text: str) -> dict[str, Any]:
         made = make(test, partition_key, text)
         return {**made, "data": "nothing"} if text == "small" else made
 
-    monkeypatch.setattr(OversizedTest, "_event", unsound)
+    monkeypatch.setattr(SmokeTest, "_event", unsound)
     async with Running(APP, environment, monkeypatch):
         run = await smoke(environment, "--timeout", "3", "--oversized", "--pause", "0", "--json")
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.stack.environment import DATABASE
 from outbox import (
     BatchTooLarge,
     Conflict,
@@ -22,20 +20,8 @@ from outbox import (
 )
 from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
-from outbox_emulators.cosmos.server import CosmosServer
-from tests.support.order_container import actions, given, pay_elsewhere, stored
+from tests.support.order_container import actions, events_of, given, pay_elsewhere, paying, reading, stored
 from tests.support.orders import Customer, Name, Order, OrderViewed
-
-
-@pytest.fixture
-async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as connected:
-        yield connected
-
-
-@pytest.fixture
-def container(client: CosmosClient) -> ContainerProxy:
-    return client.get_database_client(DATABASE).get_container_client("data")
 
 
 async def test_an_entity_and_its_events_are_stored_in_one_commit(container: ContainerProxy) -> None:
@@ -86,18 +72,16 @@ async def test_an_error_in_the_block_discards_the_changes(container: ContainerPr
     assert await stored(container) == []
 
 
-async def test_a_commit_without_changes_sends_no_request(cosmos: CosmosServer) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        nowhere = client.get_database_client("nowhere").get_container_client("nowhere")
-        async with UnitOfWork(nowhere) as work:
-            assert await work.commit() == []
+async def test_a_commit_without_changes_sends_no_request(account: CosmosClient) -> None:
+    nowhere = account.get_database_client("nowhere").get_container_client("nowhere")
+    async with UnitOfWork(nowhere) as work:
+        assert await work.commit() == []
 
 
 async def test_an_entity_that_was_read_and_changed_is_saved_without_an_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
 
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         order.pay("12.50")
         written = await work.commit()
 
@@ -111,21 +95,19 @@ async def test_two_lines_added_in_one_commit_are_two_events(container: Container
     new.add_line("milk")
     await given(container, new)
 
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         order.add_line("sugar")
         order.add_line("lemon")
         await work.commit()
 
-    events = [item["data"] for item in await stored(container) if item["type"] == "domainEvent"]
+    events = [item["data"] for item in await events_of(container)]
     assert [data["itemName"] for data in events] == ["tea", "milk", "sugar", "lemon"]
 
 
 async def test_a_change_without_an_event_is_saved_by_an_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
 
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         order.note = "silent"
         assert await work.commit() == []
         work.repository(Order).update(order)
@@ -145,7 +127,7 @@ async def test_an_entity_can_be_committed_repeatedly(container: ContainerProxy) 
             await work.commit()
             assert order.etag == (await container.read_item("o1", "o1"))["_etag"]
 
-    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    events = await events_of(container)
     assert [(event["data"]["quantity"], event["sequence"]) for event in events] == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -180,8 +162,7 @@ async def test_entities_with_one_partition_key_and_other_events_are_one_commit(
 
 async def test_an_event_from_the_event_repository_is_stored_once(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         work.events.create(OrderViewed(), about=order)
         await work.commit()
         assert await work.commit() == []
@@ -211,7 +192,7 @@ async def test_an_entity_that_is_removed_and_created_again_starts_at_one(
 
     await given(container, Order("tea", id="o1"))
 
-    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    events = await events_of(container)
     assert [item["sequence"] for item in events] == [1, 2, 1]
 
 
@@ -236,8 +217,7 @@ async def test_after_a_precondition_error_the_same_unit_of_work_reads_again_and_
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         await pay_elsewhere(container)
         order.resize(5)
         with pytest.raises(PreconditionFailed):
@@ -275,8 +255,7 @@ async def test_a_clients_etag_is_required_instead_of_the_one_that_was_read(conta
 
 async def test_any_version_is_overwritten_and_the_sequence_continues(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         await pay_elsewhere(container)
         order.resize(2)
         work.repository(Order).update(order, if_match="*")
@@ -284,7 +263,7 @@ async def test_any_version_is_overwritten_and_the_sequence_continues(container: 
 
     document = await container.read_item("o1", "o1")
     assert (document["data"]["quantity"], document["data"]["paid"]) == (2, None)
-    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    events = await events_of(container)
     assert [(event["data"]["action"], event["sequence"]) for event in events] == [
         ("OrderPlaced", 1),
         ("OrderPaid", 2),
@@ -309,7 +288,7 @@ async def test_concurrent_overwrites_use_no_number_twice(
         for quantity in range(5):
             tasks.create_task(resize(quantity))
 
-    events = [item for item in await stored(container) if item["type"] == "domainEvent"]
+    events = await events_of(container)
     assert [event["sequence"] for event in events] == [1, 2, 3, 4, 5, 6]
 
 
@@ -327,8 +306,7 @@ async def test_an_overwrite_that_always_loses_the_race_gives_up(
         return await send(*arguments, **options)
 
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         order.resize(2)
         work.repository(Order).update(order, if_match="*")
         monkeypatch.setattr(container, "execute_item_batch", after_another)
@@ -400,9 +378,7 @@ async def test_an_event_that_fails_leaves_its_entity_unchanged(container: Contai
     order = Order("tea", id="o1")
     await given(container, order)
     used = (await stored(container))[1]["id"]
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
-        order.pay("1.00")
+    async with paying(container) as (work, order):
         work.events.create(OrderViewed(id=used), about=order)
         with pytest.raises(Conflict, match=f"OrderViewed domainEvent '{used}'"):
             await work.commit()
@@ -415,8 +391,7 @@ async def test_an_entity_that_was_removed_since_is_not_found_and_no_event_is_sto
     container: ContainerProxy,
 ) -> None:
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         await container.delete_item("o1", "o1")
         order.pay("1.00")
         with pytest.raises(NotFound, match="Order 'o1' no longer exists"):

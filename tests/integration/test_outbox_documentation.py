@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
@@ -219,13 +219,11 @@ with TestClient(app) as client:
 
 
 async def test_the_routes_of_the_page_commit_and_answer_with_the_errors_status(
-    installed: Installed, cosmos: CosmosServer
+    installed: Installed, cosmos: CosmosServer, container: ContainerProxy
 ) -> None:
     *statuses, loan = (await installed.run(_FASTAPI, COSMOS=cosmos.connection_string)).split()
 
     assert statuses == ["201", "204", "422", "404"]
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        container = client.get_database_client("outbox").get_container_client("data")
-        query = "SELECT c.data.action FROM c WHERE c.type = 'domainEvent' ORDER BY c.sequence"
-        actions = [item["action"] async for item in container.query_items(query, partition_key=loan)]
+    query = "SELECT c.data.action FROM c WHERE c.type = 'domainEvent' ORDER BY c.sequence"
+    actions = [item["action"] async for item in container.query_items(query, partition_key=loan)]
     assert actions == ["BookLent", "LoanExtended"]

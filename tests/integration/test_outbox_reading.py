@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
@@ -23,19 +22,8 @@ from outbox import (
     UnitOfWork,
 )
 from outbox_emulators.cosmos.server import CosmosServer
-from tests.support.order_container import actions, given, pay_elsewhere
+from tests.support.order_container import actions, given, pay_elsewhere, reading
 from tests.support.orders import Customer, Order
-
-
-@pytest.fixture
-async def client(cosmos: CosmosServer) -> AsyncIterator[CosmosClient]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as connected:
-        yield connected
-
-
-@pytest.fixture
-def container(client: CosmosClient) -> ContainerProxy:
-    return client.get_database_client(DATABASE).get_container_client("data")
 
 
 @dataclass
@@ -103,8 +91,7 @@ async def test_a_deletion_is_soft_raises_its_event_and_hides_the_entity(containe
 
 async def test_a_deletion_requires_the_version_too(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         await pay_elsewhere(container)
         work.repository(Order).delete(order)
         with pytest.raises(PreconditionFailed, match="changed by another writer"):
@@ -144,8 +131,8 @@ async def test_a_document_of_another_type_is_not_found(container: ContainerProxy
             await work.repository(Customer).read("o1")
 
 
-async def test_a_missing_container_is_not_a_missing_entity(client: CosmosClient) -> None:
-    nowhere = client.get_database_client(DATABASE).get_container_client("nowhere")
+async def test_a_missing_container_is_not_a_missing_entity(account: CosmosClient) -> None:
+    nowhere = account.get_database_client(DATABASE).get_container_client("nowhere")
     async with UnitOfWork(nowhere) as work:
         orders = work.repository(Order)
         with pytest.raises(ServiceRefused, match="Check that the database and the container exist") as raised:

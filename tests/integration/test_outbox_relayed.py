@@ -6,12 +6,10 @@ import json
 import random
 
 import pytest
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
 
-from local.stack.environment import DATABASE
 from outbox import UnitOfWork
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import RelayMaker
 from tests.support.order_container import stored
@@ -25,23 +23,21 @@ SPAN = trace.NonRecordingSpan(
 
 @pytest.mark.parametrize("key", ["p1", "鍵" * 128])
 async def test_events_arrive_in_order_and_unchanged(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer, key: str
+    make_relay: RelayMaker, servicebus: ServiceBusServer, key: str, container: ContainerProxy
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        container = client.get_database_client(DATABASE).get_container_client("data")
-        with trace.use_span(SPAN):
-            async with UnitOfWork(container) as work:
-                order = Order("tea ü\u2028", id="o1", partition_key=key, note={"small": 1e-7})
-                work.repository(Order).create(order)
-                await work.commit()
-                order.resize(2)
-                order.pay("1.00")
-                written = await work.commit()
-        # The change feed may return the documents of one transaction in any order: here, in reverse.
-        documents = sorted(
-            await stored(container), key=lambda document: (document["_lsn"], -document.get("order", -1))
-        )
-        outcome = await make_relay().handle(documents, "i1")
+    with trace.use_span(SPAN):
+        async with UnitOfWork(container) as work:
+            order = Order("tea ü\u2028", id="o1", partition_key=key, note={"small": 1e-7})
+            work.repository(Order).create(order)
+            await work.commit()
+            order.resize(2)
+            order.pay("1.00")
+            written = await work.commit()
+    # The change feed may return the documents of one transaction in any order: here, in reverse.
+    documents = sorted(
+        await stored(container), key=lambda document: (document["_lsn"], -document.get("order", -1))
+    )
+    outcome = await make_relay().handle(documents, "i1")
 
     assert (outcome.published, outcome.ignored, outcome.quarantined) == (3, 1, {})
     subscriber = Subscriber(servicebus.connection_string)
@@ -57,21 +53,19 @@ async def test_events_arrive_in_order_and_unchanged(
 
 
 async def test_events_of_several_entities_arrive_in_the_order_raised(
-    make_relay: RelayMaker, cosmos: CosmosServer, servicebus: ServiceBusServer
+    make_relay: RelayMaker, servicebus: ServiceBusServer, container: ContainerProxy
 ) -> None:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        container = client.get_database_client(DATABASE).get_container_client("data")
-        async with UnitOfWork(container) as work:
-            one, two = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
-            for order in (two, one):
-                work.repository(Order).create(order)
-            for number in range(1, 5):
-                one.resize(number)
-                two.resize(number)
-            await work.commit()
-        documents = await stored(container)
-        random.Random(7).shuffle(documents)
-        await make_relay().handle(documents, "i1")
+    async with UnitOfWork(container) as work:
+        one, two = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
+        for order in (two, one):
+            work.repository(Order).create(order)
+        for number in range(1, 5):
+            one.resize(number)
+            two.resize(number)
+        await work.commit()
+    documents = await stored(container)
+    random.Random(7).shuffle(documents)
+    await make_relay().handle(documents, "i1")
 
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -10,13 +9,11 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from local.stack.environment import DATABASE
 from outbox import DomainEntity, DomainEvent, NotFound, Refused, UnitOfWork
-from outbox_emulators.cosmos.server import CosmosServer
 
 
 @dataclass(frozen=True)
@@ -97,12 +94,6 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
-
-
-@pytest.fixture
-async def container(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    async with CosmosClient(cosmos.endpoint, cosmos.key) as client:
-        yield client.get_database_client(DATABASE).get_container_client("data")
 
 
 async def keys(container: ContainerProxy) -> list[tuple[str, str]]:

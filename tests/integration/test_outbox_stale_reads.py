@@ -15,7 +15,7 @@ from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.lagging_gateway import LaggingGateway, Lost
-from tests.support.order_container import actions, given, pay_elsewhere, resize_elsewhere
+from tests.support.order_container import actions, given, pay_elsewhere, paying, reading, resize_elsewhere
 from tests.support.orders import Order
 
 EVERY_LOSS = pytest.mark.parametrize("loss", list(Lost))
@@ -54,8 +54,7 @@ async def primary(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
 
 
 async def test_a_client_reads_its_own_commit(container: ContainerProxy, gateway: LaggingGateway) -> None:
-    async with UnitOfWork(container) as work:
-        (await work.repository(Order).read("o1")).pay("1.00")
+    async with paying(container) as (work, _):
         await work.commit()
 
     async with UnitOfWork(container) as work:
@@ -100,9 +99,7 @@ async def test_another_client_may_read_an_earlier_version(
 async def test_an_update_whose_response_was_lost_is_applied(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
 ) -> None:
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
-        order.pay("1.00")
+    async with paying(container) as (work, order):
         gateway.lose(loss)
         await work.commit()
         assert order.etag == (await primary.read_item("o1", "o1"))["_etag"]
@@ -117,8 +114,7 @@ async def test_an_update_whose_response_was_lost_is_applied(
 async def test_an_overwrite_whose_response_was_lost_is_applied(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost, meanwhile: bool
 ) -> None:
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         if meanwhile:
             await resize_elsewhere(primary)
         order.pay("1.00")
@@ -174,8 +170,7 @@ async def test_a_clients_first_commit_whose_response_was_lost_is_applied(
 async def test_another_writers_commit_is_not_taken_for_ones_own(
     container: ContainerProxy, gateway: LaggingGateway, primary: ContainerProxy, loss: Lost
 ) -> None:
-    async with UnitOfWork(container) as work:
-        order = await work.repository(Order).read("o1")
+    async with reading(container) as (work, order):
         await resize_elsewhere(primary)
         order.pay("1.00")
         gateway.lose(loss)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.leases import Lease
@@ -28,12 +27,6 @@ async def source(cosmos: CosmosServer) -> AsyncIterator[CosmosSource]:
     containers = Containers(settings)
     yield CosmosSource(settings.event_type, containers)
     await containers.close()
-
-
-@pytest.fixture
-async def trigger(cosmos: CosmosServer) -> AsyncIterator[TriggerLeases]:
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        yield TriggerLeases(client)
 
 
 async def feed(trigger: TriggerLeases) -> list[Document]:

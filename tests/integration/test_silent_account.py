@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
-import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
@@ -38,12 +37,6 @@ SOON_S = 5 * LIMIT_S
 
 OLD: dict[str, Any] = event("old", "k") | {"_ts": 1_700_000_000, "_lsn": 1}
 INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
-
-
-@pytest.fixture
-async def faults(cosmos: CosmosServer) -> AsyncIterator[FaultClient]:
-    async with aiohttp.ClientSession() as session:
-        yield FaultClient(session, cosmos.endpoint)
 
 
 @pytest.fixture(autouse=True)

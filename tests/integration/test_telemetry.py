@@ -14,10 +14,9 @@ from azure.core.settings import settings as azure_settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import StatusCode
 
 from local.demo.tally import Tally
-from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay import pipeline
@@ -109,9 +108,8 @@ async def test_the_counters_of_a_batch_add_up_to_its_documents(
 
 
 async def test_a_demo_run_adds_up_to_what_was_written(
-    cosmos: CosmosServer,
-    servicebus: ServiceBusServer,
-    quarantine: ContainerProxy,
+    environment: dict[str, str],
+    container: ContainerProxy,
     reported: Telemetry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,22 +121,17 @@ async def test_a_demo_run_adds_up_to_what_was_written(
         return made[-1]
 
     monkeypatch.setattr("relay.assembly.assemble", remember)
-    settings = {
-        "COSMOS": cosmos.connection_string,
-        "SERVICEBUS": servicebus.connection_string,
-        "RELAY_POLL_DELAY_MS": "100",
-    }
+    settings = environment | {"RELAY_POLL_DELAY_MS": "100"}
     host = Host(ROOT, settings, lease_acquire_ms=50, lease_renew_ms=200, lease_expiration_ms=2000)
     tally = Tally()
-    data = cosmos_container(quarantine, "data")
     try:
         await contact_scenarios.write_scenarios(
-            data, contact_scenarios.scenarios(20, 300, seed=7), tally, writers=8
+            container, contact_scenarios.scenarios(20, 300, seed=7), tally, writers=8
         )
         malformed = [event(f"bad-{number}", "b") | {"data": number} for number in range(9)]
         for document in malformed:
-            await data.create_item(document)
-        written = [item async for item in data.read_all_items()]
+            await container.create_item(document)
+        written = [item async for item in container.read_all_items()]
         await host.start()
         async with asyncio.timeout(30):
             while host.status()["functions"][0]["documents_delivered"] < len(written):
@@ -160,12 +153,6 @@ async def test_a_demo_run_adds_up_to_what_was_written(
     assert seen.gauge("relay.ttl.headroom") is None
     published = [dict(span.attributes or {})["relay.events.published"] for span in reported.spans()]
     assert sum(count for count in published if isinstance(count, int)) == 300
-
-
-def cosmos_container(sibling: ContainerProxy, name: str) -> ContainerProxy:
-    """Another container of the same database."""
-    database, _, _ = sibling.container_link.rpartition("/colls/")
-    return ContainerProxy(sibling.client_connection, database, name)
 
 
 async def test_a_retried_batch_is_published_and_quarantined_once_and_counted_as_redelivered(
@@ -236,37 +223,6 @@ async def test_headroom_falls_while_an_outage_lasts_and_ends_with_it(
     assert reported.metrics().gauge("relay.ttl.headroom") is None
 
 
-async def test_headroom_is_reported_while_an_attempt_is_under_way(
-    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
-) -> None:
-    servicebus.broker.ack_delay_ms = 300
-    attempt = asyncio.create_task(make_relay().handle(committed_now(events("a", 2), age_s=50), "i1"))
-    async with asyncio.timeout(20):
-        while (seen := reported.metrics()).gauge("relay.ttl.headroom") is None:
-            await asyncio.sleep(0)
-
-    await attempt
-
-    assert seen.gauge("relay.ttl.headroom") == pytest.approx(TTL_S - 50, abs=30)
-    assert reported.metrics().gauge("relay.ttl.headroom") is None
-
-
-async def test_what_was_accepted_and_what_lives_for_ever_have_no_part_in_the_headroom(
-    make_relay: RelayMaker, servicebus: ServiceBusServer, reported: Telemetry
-) -> None:
-    await refuse(servicebus.admin_port, "stuck-0", "amqp:internal-error")
-    documents = [
-        *committed_now(events("stuck", 2), ttl=7200),
-        *committed_now(events("through", 2), ttl=60),
-        *committed_now(events("stuck-for-ever", 2), ttl=-1),
-    ]
-
-    with pytest.raises(PublishError):
-        await make_relay(RELAY_SEND_TIMEOUT_S="2").handle(documents, "i1")
-
-    assert reported.metrics().gauge("relay.ttl.headroom") == pytest.approx(7200, abs=30)
-
-
 async def test_without_its_quarantine_what_was_published_counts_and_what_was_not_stored_has_a_headroom(
     make_relay: RelayMaker, reported: Telemetry
 ) -> None:
@@ -283,39 +239,6 @@ async def test_without_its_quarantine_what_was_published_counts_and_what_was_not
     assert seen.gauge("relay.ttl.headroom") == pytest.approx(5000, abs=30)
     (span,) = reported.spans()
     assert span.status.status_code is StatusCode.ERROR
-
-
-async def test_actions_beyond_the_first_fifty_and_overlong_ones_are_counted_as_other(
-    make_relay: RelayMaker, reported: Telemetry
-) -> None:
-    actions = ["x" * 129, *(f"Action{number}" for number in range(60))]
-
-    await make_relay().handle([event(f"e{place}", "a", action=name) for place, name in enumerate(actions)], "i1")
-
-    published = reported.metrics().by("relay.events.published", "action")
-    assert published == {**{f"Action{number}": 1 for number in range(50)}, "other": 11}
-
-
-async def test_lag_runs_from_the_commit_to_the_acceptance_and_is_never_below_zero(
-    make_relay: RelayMaker, reported: Telemetry
-) -> None:
-    late, ahead = committed_now(events("late", 2), age_s=3600), committed_now(events("ahead", 1), age_s=-3600)
-
-    await make_relay().handle([*late, *ahead], "i1")
-
-    seen = reported.metrics()
-    assert seen.sum("relay.lag") == pytest.approx(7200, abs=30)
-    assert seen.count("relay.lag") == 3
-
-
-async def test_instruments_have_their_units_and_buckets(make_relay: RelayMaker, reported: Telemetry) -> None:
-    await make_relay().handle(events("a", 1), "i1")
-
-    seen = reported.metrics()
-    assert seen.units["relay.lag"] == seen.units["relay.send.duration"] == "s"
-    assert seen.units["relay.events.published"] == "{event}"
-    assert (seen.bounds("relay.lag")[0], seen.bounds("relay.lag")[-1]) == (0.1, TTL_S)
-    assert seen.bounds("relay.batch.events")[0] == 1
 
 
 def traceparent(number: int) -> str:
@@ -336,31 +259,6 @@ async def test_the_span_is_a_child_of_what_is_current_and_links_to_each_valid_or
     assert span.parent is not None
     assert span.parent.span_id == invocation.get_span_context().span_id
     assert [(link.context.trace_id, link.context.is_remote) for link in span.links] == [(7, True), (8, True)]
-    assert span.kind is SpanKind.PRODUCER
-    assert span.status.status_code is StatusCode.UNSET
-    assert dict(span.attributes or {}) == {
-        "messaging.system": "servicebus",
-        "messaging.operation.type": "send",
-        "messaging.operation.name": "relay",
-        "messaging.destination.name": "domain-events",
-        "messaging.batch.message_count": 6,
-        "faas.invocation_id": "i1",
-        "relay.topic": "domain-events",
-        "relay.documents.received": 6,
-        "relay.events.received": 6,
-        "relay.events.published": 6,
-        "relay.partition_keys": 1,
-        "relay.sends": 1,
-    }
-
-
-async def test_a_span_has_a_bounded_number_of_links(make_relay: RelayMaker, reported: Telemetry) -> None:
-    documents = [event(f"e{n}", "a") | {"traceparent": traceparent(n + 1)} for n in range(200)]
-
-    await make_relay().handle(documents, "i1")
-
-    (span,) = reported.spans()
-    assert len(span.links) == 10
 
 
 async def test_a_failed_attempt_is_on_its_span_and_in_the_log_without_keys_or_payloads_in_attributes(
@@ -379,13 +277,6 @@ async def test_a_failed_attempt_is_on_its_span_and_in_the_log_without_keys_or_pa
         3,
         4,
     )
-    assert [dict(each.attributes or {}) for each in span.events] == [
-        {
-            "exception.type": "ConfigurationError",
-            "exception.message": "3 event(s) of 1 partition key(s) not accepted, to be sent again. "
-            "The log record with action relay_failed of this operation says why.",
-        }
-    ]
     assert "secret" not in span.to_json()
     assert not any("secret" in value for value in reported.metrics().attributes())
     (failure,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -418,38 +309,6 @@ async def test_each_invocation_has_one_summary_line_with_fields(
         }.items()
     )
     assert quarantined.items() >= {"action": "quarantine", "reason": "partition-key-empty", "count": 1}.items()
-
-
-async def test_an_attempt_without_anything_noteworthy_has_its_line_at_information_once_a_minute(
-    make_relay: RelayMaker,
-    servicebus: ServiceBusServer,
-    clock: TurnableClock,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(monotonic=clock))
-    relay = make_relay()
-
-    def levels() -> list[str]:
-        found = [record.levelname for record in caplog.records if vars(record).get("action") == "relay_batch"]
-        caplog.clear()
-        return found
-
-    with caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"):
-        for number in range(3):
-            await relay.handle(events(f"a{number}", 1), f"i{number}")
-        assert levels() == ["INFO", "DEBUG", "DEBUG"]
-        clock.ahead_s = 61
-        await relay.handle(events("b", 1), "i3")
-        await relay.handle(events("c", 1), "i4")
-        assert levels() == ["INFO", "DEBUG"]
-        await set_topic_status(servicebus.admin_port, "SendDisabled")
-        with pytest.raises(PublishError):
-            await relay.handle(events("d", 1), "i5")
-        await set_topic_status(servicebus.admin_port, "Active")
-        await relay.handle(events("d", 1), "i5", 1)
-        await relay.handle([event("x", "e") | {"data": 7}], "i6")
-        assert levels() == ["INFO", "INFO", "INFO"]
 
 
 async def test_with_the_sdks_own_tracing_switched_off_the_consumer_gets_the_events_traceparent_and_no_other(

@@ -5,7 +5,7 @@ from __future__ import annotations
 # By module of relay/, the test files of tests/unit/relay.
 _RELAY = {
     "__main__": ("main",),
-    "clients": ("connection_strings", "connections", "libraries", "check_findings"),
+    "clients": ("connections", "libraries", "check_findings"),
     "console/backlog": ("console_backlog", "console_observer"),
     "console/counts": ("console_observer",),
     "console/observer": ("console_observer",),
@@ -19,7 +19,7 @@ _RELAY = {
     "deadline": ("deadline",),
     "errors": ("errors",),
     "events": ("events",),
-    "evidence": ("evidence", "ledger"),
+    "evidence": ("evidence",),
     "fence": ("fence",),
     "holds": ("holds", "plan", "orders"),
     "jsontext": ("jsontext",),
@@ -29,9 +29,9 @@ _RELAY = {
     "plan": ("plan",),
     "quarantine/parking": ("parking",),
     "quarantine/quarantine": ("quarantine",),
-    "quarantine/record": ("quarantine_record", "held"),
+    "quarantine/record": ("quarantine_record", "parking"),
     "results": ("outcome", "plan"),
-    "servicebus/encoding": ("encoding",),
+    "servicebus/encoding": ("messages",),
     "servicebus/messages": ("messages",),
     "servicebus/pipelined/credit": ("pipelined_states", "pipelined_link"),
     "servicebus/pipelined/deliveries": ("pipelined_states", "pipelined_link"),
@@ -43,14 +43,14 @@ _RELAY = {
     "servicebus/publisher": ("publisher", "turn"),
     "servicebus/refusals": ("errors",),
     "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
-    "servicebus/transfers": ("encoding", "turn"),
+    "servicebus/transfers": ("messages", "turn"),
     "servicebus/turn": ("outcome", "turn", "probe", "publisher"),
-    "settings": ("settings", "host"),
+    "settings": ("settings",),
     "verdict": ("verdict",),
     "sql/install": ("sql_items",),
     "sql/quarantine": ("sql_items", "sql_texts"),
-    "telemetry/attempt": ("attempt", "tracelinks"),
-    "telemetry/gauges": ("headroom", "shard_ages", "telemetry"),
+    "telemetry/attempt": ("attempt",),
+    "telemetry/gauges": ("gauges", "telemetry"),
     "telemetry/instruments": ("telemetry",),
 }
 
@@ -86,16 +86,14 @@ _COMMANDS = {
         "integration/test_operators_set_aside",
     ),
     "cli/release": ("unit/relay/test_quarantine_commands",),
-    "cli/replay_options": ("unit/relay/test_replay_command", "integration/test_sql_replay"),
     "cli/replay": ("unit/relay/test_replay_command", "integration/test_sql_replay"),
-    "cli/replay_run": ("unit/relay/test_replay_command", "unit/relay/test_replay_state"),
-    "cli/replay_report": ("unit/relay/test_replay_command", "integration/test_sql_replay"),
-    "cli/replay_state": ("unit/relay/test_replay_state", "integration/test_sql_replay"),
+    "cli/replay_run": (
+        *("unit/relay/test_replay_state", "unit/relay/test_replay_command"),
+        "integration/test_sql_replay",
+    ),
     "canary": ("unit/relay/test_smoke_comparison",),
-    "cli/smoke": ("unit/relay/test_smoke_command",),
+    "cli/smoke": ("unit/relay/test_smoke_command", "integration/test_sql_smoke"),
     "cli/comparison": ("unit/relay/test_smoke_comparison",),
-    "cli/oversized": ("unit/relay/test_smoke_command",),
-    "cli/smoke_report": ("unit/relay/test_smoke_command", "integration/test_sql_smoke"),
     "sql/canary": ("integration/test_sql_smoke",),
     "cli/session": ("unit/relay/test_smoke_command",),
     "times": ("unit/relay/test_operations_inputs",),
@@ -137,7 +135,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "relay/cosmos/source.py": (
         *(
             f"tests/unit/relay/test_{name}.py"
-            for name in ("cosmos_source", "changes", "documents", "plan", "headroom")
+            for name in ("cosmos_source", "changes", "documents", "plan", "gauges")
         ),
         "tests/contracts/test_source.py",
     ),
@@ -148,7 +146,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "relay/quarantine/items.py": ("tests/unit/relay/test_records.py", "tests/contracts/test_items.py"),
     "function_app.py": ("tests/unit/test_function_app.py",),
-    "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_host.py"),
+    "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),
     **{
         f"outbox/src/outbox/{module}.py": (
             *(_UNIT.format(name) for name in units),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relay.deadline import Deadline
-from relay.errors import QuarantineError, SendError, SourceError
+from relay.errors import PoisonError, QuarantineError, SendError, SourceError
 from relay.events import Document, Event, EventName, Reason, Received, Rejected, read_event
 from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.holds import Holds, Order
 from relay.place import Place
 from relay.results import KeyOutcome
-from relay.verdict import Judge, Refusal, Ruling, error_of
+from relay.verdict import Judge, Ruling, error_of, rejected
 
 _JUDGE = Judge()
 
@@ -124,13 +124,13 @@ class InMemoryPublisher:
             may_repeat = self._evidence.witness() is not None and not self.refuses_everything
             if may_repeat and self._evidence.is_stale(event):
                 self._evidence.repeated()
-            refusal = Refusal("refused", condition)
+            refusal = PoisonError("refused", condition=condition)
             verdict = judge.refused(refusal, self._evidence.refused(event, refusal, fresh_before))
             if verdict.ruling is not Ruling.SET_ASIDE:
                 outcome.blocked_by = event.id
                 raise error_of(verdict, event, refusal)
             self._evidence.settled(event.name)
-            outcome.rejected.append(Rejected.of(event, refusal.reason, refusal.said, condition))
+            outcome.rejected.append(rejected(event, refusal))
             return
         of_key = self.accepted.setdefault(event.partition_key, [])
         if event.id not in of_key:

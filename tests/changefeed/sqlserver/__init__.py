@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 from functools import cache
 
-from tests.changefeed.sqlserver.backend import TsqlBackend, TsqlDatabase
+from tests.changefeed.sqlserver.backend import SERVICE, TsqlBackend, TsqlDatabase
 
 
 def open_backend(connection_string: str) -> TsqlBackend:
@@ -15,6 +15,6 @@ def open_backend(connection_string: str) -> TsqlBackend:
 
 @cache
 def _database(connection_string: str) -> TsqlDatabase:
-    database = TsqlDatabase(connection_string)
+    database = TsqlDatabase(connection_string, SERVICE, sessions=14)
     atexit.register(database.drop)
     return database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -20,15 +20,14 @@ from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
 
 _WAIT_S = 20
-_SESSIONS = 14
-_SERVICE = (
+SERVICE = (
     "create schema app",
     "create table app.aggregate (id nvarchar(50) not null primary key, version int not null default (0))",
     "create table app.event (aggregate nvarchar(50) not null, version int not null, data nvarchar(max) not null, "
     "primary key (aggregate, version))",
 )
 _TABLES = ("[outbox:app.event]", "[feed:app.event]", "[state:app.event]", "[claim:app.event]")
-_RESET = (
+RESET = (
     "if @@trancount > 0 rollback transaction; set implicit_transactions off; set xact_abort off; "
     "set transaction isolation level read committed; "
 )
@@ -90,9 +89,18 @@ class TsqlWriter:
 
 
 class TsqlDatabase:
-    """The database of a process, and its idle sessions: the first calls in a session of Babelfish take seconds."""
+    """A database with the schema changefeed.
 
-    def __init__(self, connection_string: str) -> None:
+    Sessions are kept for the tests that follow: the first calls in a session of Babelfish take seconds.
+
+    Attributes:
+        url: Its connection string.
+        owner: A session for what is set up.
+        babelfish: Whether the server is Babelfish for PostgreSQL.
+    """
+
+    def __init__(self, connection_string: str, service: Sequence[str], *, sessions: int = 0) -> None:
+        """`service` is executed in it; `sessions` are opened at once."""
         # A pooled connection would keep its database open.
         mssql_python.pooling(enabled=False)
         self._server = changefeed.connect(connection_string)
@@ -105,28 +113,32 @@ class TsqlDatabase:
         rest = re.sub(r"(?i)(^|;)\s*database\s*=[^;]*", "", connection_string).strip("; ")
         self.url = f"{rest};Database={self._name}"
         self.owner = changefeed.connect(self.url)
+        self._used: list[Session] = []
         changefeed.install(self.owner)
-        for text in _SERVICE:
+        for text in service:
             self.owner.execute(Statement(text))
         self._idle: list[Session] = []
-        for _ in range(_SESSIONS):
+        for _ in range(sessions):
             self._idle.append(changefeed.connect(self.url))
             self._idle[-1].execute(Statement("select @@spid"))
 
-    def take(self) -> Session:
-        """A session for one test."""
-        return self._idle.pop() if self._idle else changefeed.connect(self.url)
+    def session(self, **options: Any) -> Session:
+        """A session for this test alone."""
+        session = self._idle.pop() if self._idle and not options else changefeed.connect(self.url, **options)
+        self._used.append(session)
+        return session
 
-    def put(self, session: Session) -> None:
-        """Keep a session for the tests that follow, unless this one has closed it."""
-        try:
-            session.execute(Statement(_RESET))
-        except DatabaseError:
-            return
-        self._idle.append(session)
+    def take_back(self) -> None:
+        """End what the test has left in its sessions, and keep those that it has not closed."""
+        while self._used:
+            session = self._used.pop()
+            with suppress(DatabaseError):
+                session.execute(Statement(RESET))
+                self._idle.append(session)
 
     def drop(self) -> None:
         """Close all sessions and remove the database, as soon as the server has ended the sessions in it."""
+        self.take_back()
         for session in [self.owner, *self._idle]:
             session.close()
         ends = time.monotonic() + _WAIT_S
@@ -149,7 +161,6 @@ class TsqlBackend:
 
     def __init__(self, database: TsqlDatabase) -> None:
         self._database = database
-        self._open: list[Session] = []
         self.owner = database.owner
         self.url = database.url
         self._changed = False
@@ -159,9 +170,7 @@ class TsqlBackend:
 
     def session(self, **options: Any) -> Session:
         """A further session."""
-        session = changefeed.connect(self.url, **options) if options else self._database.take()
-        self._open.append(session)
-        return session
+        return self._database.session(**options)
 
     async def session_async(self, **options: Any) -> AsyncSession:
         """A further async session."""
@@ -248,9 +257,8 @@ class TsqlBackend:
 
     def close(self) -> None:
         """Give back all sessions, and empty the tables."""
-        for session in self._open:
-            self._database.put(session)
-        self.execute(_RESET)
+        self._database.take_back()
+        self.execute(RESET)
         if self.rows("select count(*) from changefeed.outbox_feed where table_name = ?", TABLE) == [(0,)]:
             pass
         elif self._changed:

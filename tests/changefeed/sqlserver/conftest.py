@@ -8,64 +8,17 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from changefeed import DatabaseError, Feed, Session, connect, install, setup_feed
+from changefeed import Feed, Session, setup_feed
 from changefeed.statements import Result, Statement
+from tests.changefeed.sqlserver.backend import TsqlDatabase
 
 VARIABLE = "CHANGEFEED_TEST_SQLSERVER"
 _numbers = itertools.count()
-_RESET = (
-    "if @@trancount > 0 rollback transaction; set implicit_transactions off; set xact_abort off; "
-    "set transaction isolation level read committed; "
-)
-
-
-class Database:
-    """A database with the schema changefeed.
-
-    Sessions are kept for the tests that follow: the first calls in a session of Babelfish take seconds.
-
-    Attributes:
-        url: Its connection string.
-        owner: A session for what is set up.
-        babelfish: Whether the server is Babelfish for PostgreSQL.
-    """
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.owner = connect(url)
-        self.babelfish = self.owner.execute(Statement("select serverproperty('Babelfish')")).rows[0][0] == 1
-        self._idle: list[Session] = []
-        self._used: list[Session] = []
-
-    def session(self) -> Session:
-        """A session for this test alone."""
-        session = self._idle.pop() if self._idle else connect(self.url)
-        self._used.append(session)
-        return session
-
-    def take_back(self) -> None:
-        """End what the test has left in its sessions."""
-        while self._used:
-            session = self._used.pop()
-            try:
-                session.execute(Statement(_RESET))
-            except DatabaseError:
-                # The test has closed it.
-                continue
-            self._idle.append(session)
-
-    def close(self) -> None:
-        """Close every session."""
-        self.take_back()
-        for session in [self.owner, *self._idle]:
-            session.close()
 
 
 class Events:
@@ -110,59 +63,24 @@ class Events:
 
 
 @pytest.fixture(scope="session")
-def _server() -> str:
+def _database() -> Iterator[TsqlDatabase]:
     url = os.environ.get(VARIABLE, "")
     if not url:
         pytest.skip(f"{VARIABLE} holds no connection string of a server with T-SQL")
-    import mssql_python
-
-    # A pooled connection would keep its database open.
-    mssql_python.pooling(enabled=False)
-    return url
-
-
-@pytest.fixture(scope="session")
-def _database(_server: str) -> Iterator[Database]:
-    name = f"changefeed_test_{uuid.uuid4().hex[:12]}"
-    owner = connect(_server)
-    owner.execute(Statement(f"create database {name}"))
-    if owner.execute(Statement("select serverproperty('Babelfish')")).rows[0][0] != 1:
-        owner.execute(Statement(f"alter database {name} set read_committed_snapshot on"))
-    rest = re.sub(r"(?i)(^|;)\s*database\s*=[^;]*", "", _server).strip("; ")
-    database = Database(f"{rest};Database={name}")
-    try:
-        install(database.owner)
-        database.owner.execute(Statement("create schema app"))
-        yield database
-    finally:
-        database.close()
-        _drop(owner, name)
-        owner.close()
-
-
-def _drop(owner: Session, name: str) -> None:
-    """Remove a database as soon as the server has ended the sessions in it."""
-    ends = time.monotonic() + 20
-    while True:
-        try:
-            owner.execute(Statement(f"drop database {name}"))
-        except DatabaseError:
-            if time.monotonic() > ends:
-                raise
-            time.sleep(0.2)
-        else:
-            return
+    database = TsqlDatabase(url, ["create schema app"])
+    yield database
+    database.drop()
 
 
 @pytest.fixture
-def database(_database: Database) -> Iterator[Database]:
+def database(_database: TsqlDatabase) -> Iterator[TsqlDatabase]:
     """The database of this process, with the schema app."""
     yield _database
     _database.take_back()
 
 
 @pytest.fixture
-def make_events(database: Database) -> Callable[..., Events]:
+def make_events(database: TsqlDatabase) -> Callable[..., Events]:
     """Makes an event table with a feed, whose primary key is of the type given."""
 
     def make(key: str = "id bigint not null primary key", **options: Any) -> Events:

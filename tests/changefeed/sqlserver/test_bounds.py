@@ -10,9 +10,6 @@ from changefeed import (
     START,
     ArgumentError,
     BackfillPlan,
-    ClaimLostError,
-    Consumer,
-    CursorChangedError,
     CursorPrunedError,
     Feed,
     IsolationError,
@@ -112,19 +109,6 @@ def test_a_feed_that_was_filled_by_hand_is_read_to_its_end(events: Events) -> No
     assert events.feed.carry_out_retention() == 1
     assert not events.feed.wait(0, page.cursor, 0)
     assert events.feed.read(0, page.cursor).entries == []
-
-
-def test_a_changed_cursor_is_not_replaced(events: Events) -> None:
-    consumer = Consumer(events.session, events.table, "relay")
-    claim = consumer.take(consumer.claims([0])[0], "me")
-    consumer.store(claim, bytes(15) + b"\x01")
-    events.run(f"update changefeed.[claim:{events.table}] set last_ulid = ?", bytes(15) + b"\x03")
-
-    with pytest.raises(CursorChangedError):
-        consumer.store(claim, bytes(15) + b"\x02")
-    consumer.release(claim)
-    with pytest.raises(ClaimLostError):
-        consumer.store(claim, bytes(15) + b"\x03")
 
 
 def test_placeholders_in_names_are_names(make_events: Callable[..., Events]) -> None:

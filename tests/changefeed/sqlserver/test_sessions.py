@@ -9,9 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from changefeed import (
-    AsyncConsumer,
-    AsyncFeed,
-    ClaimLostError,
     DatabaseError,
     FeedBusyError,
     SetupError,
@@ -20,7 +17,8 @@ from changefeed import (
 )
 from changefeed.connections import is_sqlserver
 from changefeed.statements import Statement
-from tests.changefeed.sqlserver.conftest import Database, Events
+from tests.changefeed.sqlserver.backend import TsqlDatabase
+from tests.changefeed.sqlserver.conftest import Events
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,17 +47,17 @@ def test_a_malformed_connection_string_is_refused_without_showing_it() -> None:
     assert "ret;" not in str(caught.value)
 
 
-def test_an_error_behind_a_message_is_raised(database: Database) -> None:
+def test_an_error_behind_a_message_is_raised(database: TsqlDatabase) -> None:
     with pytest.raises(DatabaseError, match="behind the message"):
         database.session().execute(Statement("print 'a message'; throw 50001, 'behind the message', 1"))
 
 
-def test_an_error_behind_a_result_is_raised(database: Database) -> None:
+def test_an_error_behind_a_result_is_raised(database: TsqlDatabase) -> None:
     with pytest.raises(DatabaseError, match="behind the result"):
         database.session().execute(Statement("select 1; throw 50001, 'behind the result', 1"))
 
 
-def test_a_statement_says_how_many_rows_it_changed(events: Events, database: Database) -> None:
+def test_a_statement_says_how_many_rows_it_changed(events: Events, database: TsqlDatabase) -> None:
     events.insert(1, 2)
     update = Statement(f"update {events.table} set data = ? where id >= ?", ("new", 2))
 
@@ -67,7 +65,7 @@ def test_a_statement_says_how_many_rows_it_changed(events: Events, database: Dat
     assert events.session.execute(Statement(f"update {events.table} set data = null where id > 2")).changed == 0
 
 
-def test_a_closed_session_is_lost(database: Database) -> None:
+def test_a_closed_session_is_lost(database: TsqlDatabase) -> None:
     session = connect(database.url)
     session.close()
 
@@ -76,14 +74,14 @@ def test_a_closed_session_is_lost(database: Database) -> None:
     assert caught.value.lost
 
 
-def test_a_server_that_cannot_be_reached_is_lost(database: Database) -> None:
+def test_a_server_that_cannot_be_reached_is_lost(database: TsqlDatabase) -> None:
     with pytest.raises(DatabaseError) as caught:
         connect("Server=127.0.0.1,1;Database=d;UID=u;PWD=secret;Encrypt=no")
     assert caught.value.lost
     assert "secret" not in str(caught.value)
 
 
-def test_the_session_that_a_deadlock_ends_is_told_to_try_again(database: Database) -> None:
+def test_the_session_that_a_deadlock_ends_is_told_to_try_again(database: TsqlDatabase) -> None:
     first, second = database.session(), database.session()
     first.execute(Statement("create table app.deadlock (id int not null primary key, n int not null)"))
     first.execute(Statement("insert into app.deadlock values (1, 0), (2, 0)"))
@@ -103,29 +101,7 @@ def test_the_session_that_a_deadlock_ends_is_told_to_try_again(database: Databas
     assert [type(end) for end in ends if end] == [FeedBusyError]
 
 
-async def test_a_feed_is_read_and_a_cursor_stored_from_asyncio(events: Events, database: Database) -> None:
-    events.insert(1, 2)
-    session = await connect_async(database.url)
-    try:
-        page = await AsyncFeed(session, events.table).read(0)
-        consumer = AsyncConsumer(session, events.table, "tests")
-        (claim,) = await consumer.claims([0])
-        taken = await consumer.take(claim, "me")
-        await consumer.store(taken, page.cursor)
-        (stored,) = await consumer.claims([0])
-
-        assert [entry.row["id"] for entry in page.entries if entry.row] == [1, 2]
-        assert (stored.cursor, stored.owner, stored.epoch) == (page.cursor, "me", 1)
-        with pytest.raises(ClaimLostError):
-            await consumer.take(claim, "another")
-        await consumer.release(taken)
-        with pytest.raises(ClaimLostError):
-            await consumer.store(taken, page.cursor)
-    finally:
-        await session.close()
-
-
-async def test_the_event_loop_is_free_while_a_statement_runs(database: Database) -> None:
+async def test_the_event_loop_is_free_while_a_statement_runs(database: TsqlDatabase) -> None:
     session = await connect_async(database.url)
     try:
         running = asyncio.create_task(session.execute(Statement("exec changefeed.sleep 1000")))
@@ -139,7 +115,9 @@ async def test_the_event_loop_is_free_while_a_statement_runs(database: Database)
         await session.close()
 
 
-async def test_a_cancelled_statement_ends_before_the_next_one_begins(events: Events, database: Database) -> None:
+async def test_a_cancelled_statement_ends_before_the_next_one_begins(
+    events: Events, database: TsqlDatabase
+) -> None:
     session = await connect_async(database.url)
     try:
         await session.execute(Statement("select 1"))

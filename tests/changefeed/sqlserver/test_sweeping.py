@@ -12,7 +12,7 @@ import pytest
 
 from changefeed import ArgumentError, IsolationError, Session, SetupError
 from changefeed.statements import Statement
-from tests.changefeed.sqlserver.conftest import Database
+from tests.changefeed.sqlserver.backend import TsqlDatabase
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -76,7 +76,7 @@ class Changes:
 
 
 @pytest.fixture
-def changes(database: Database) -> Changes:
+def changes(database: TsqlDatabase) -> Changes:
     """A feed with two shards."""
     return Changes(database.session())
 
@@ -112,7 +112,7 @@ def test_a_change_that_is_rolled_back_leaves_no_gap(changes: Changes) -> None:
 
 
 def test_a_change_that_commits_late_is_numbered_after_those_that_were_swept(
-    changes: Changes, database: Database
+    changes: Changes, database: TsqlDatabase
 ) -> None:
     late = database.session()
     changes.run("begin transaction", session=late)
@@ -134,7 +134,7 @@ def test_a_pass_numbers_a_thousand_changes_of_a_shard(changes: Changes) -> None:
     assert changes.numbers() == list(range(1, 1002))
 
 
-def test_a_sweep_leaves_other_groups_alone(changes: Changes, database: Database) -> None:
+def test_a_sweep_leaves_other_groups_alone(changes: Changes, database: TsqlDatabase) -> None:
     other = Changes(database.session())
     other.insert()
     changes.insert()
@@ -157,7 +157,7 @@ def test_an_open_transaction_is_refused_and_stays_open(changes: Changes) -> None
 
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
 def test_a_sweep_does_not_wait_for_an_open_writer_of_any_isolation_level(
-    changes: Changes, database: Database, level: str
+    changes: Changes, database: TsqlDatabase, level: str
 ) -> None:
     changes.insert()
     writer = database.session()
@@ -209,7 +209,7 @@ def test_the_loop_sweeps_until_its_time_is_over(changes: Changes) -> None:
     assert changes.numbers() == [1, 2]
 
 
-def test_a_second_loop_waits_and_takes_over(changes: Changes, database: Database) -> None:
+def test_a_second_loop_waits_and_takes_over(changes: Changes, database: TsqlDatabase) -> None:
     holder, waiting = database.session(), database.session()
     resource = f"changefeed.sweep_loop/{changes.feed_id}"
     take = "exec sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0"
@@ -223,7 +223,7 @@ def test_a_second_loop_waits_and_takes_over(changes: Changes, database: Database
         assert taking_over.result(60)[0][0] == 1
 
 
-def test_the_loop_gives_back_its_locks(changes: Changes, database: Database) -> None:
+def test_the_loop_gives_back_its_locks(changes: Changes, database: TsqlDatabase) -> None:
     changes.insert()
     changes.run(_LOOP, changes.feed_id, 0, 0)
 
@@ -235,7 +235,7 @@ def test_the_loops_arguments_are_checked(changes: Changes) -> None:
         changes.run(_LOOP, changes.feed_id, -1, 0)
 
 
-def test_a_long_poll_is_woken_when_a_change_is_numbered(changes: Changes, database: Database) -> None:
+def test_a_long_poll_is_woken_when_a_change_is_numbered(changes: Changes, database: TsqlDatabase) -> None:
     looping, polling = database.session(), database.session()
     poll = (
         "exec changefeed.longpoll @feed_id = ?, @shard = 0, @change_sequence_number = ?, @timeout_milliseconds = ?"

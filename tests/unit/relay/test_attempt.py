@@ -1,4 +1,4 @@
-"""The telemetry of an attempt: its log record and the record's level, its span, its failures."""
+"""The telemetry of an attempt: its log record and the record's level, its span and its links, its failures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from outbox_emulators.testing import ManualClock
 from relay.cosmos.source import select
 from relay.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.events import Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
-from relay.telemetry.attempt import RelayTelemetry
+from relay.telemetry.attempt import RelayTelemetry, parse, span_contexts
 from relay.telemetry.instruments import BoundedActions
 from tests.support.outbox import event, events
 from tests.support.telemetry import Telemetry
@@ -36,21 +37,23 @@ ORDINARY: dict[str, Any] = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+STUCK = [KeyFailure("k", 1, RetryableError("later"))]
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def outcome_of(**parts: Any) -> Outcome:
+    """An ordinary outcome but for these parts."""
+    fields = ORDINARY | parts
+    counted = ("ignored", "published", "already_published", "superseded", "unsent")
+    return Outcome(documents=sum(fields[name] for name in counted) + fields["quarantined"].total(), **fields)
 
 
 @pytest.fixture
-def telemetry(clock: Clock) -> RelayTelemetry:
+def clock() -> ManualClock:
+    return ManualClock(1000.0)
+
+
+@pytest.fixture
+def telemetry(clock: ManualClock) -> RelayTelemetry:
     return RelayTelemetry(monotonic=clock)
 
 
@@ -63,15 +66,15 @@ def line(
         caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"),
         telemetry.attempting("i1", retry_count, "topic") as attempt,
     ):
-        attempt.settled(Outcome(**(ORDINARY | outcome)))
+        attempt.settled(outcome_of(**outcome))
     return next(record for record in caplog.records if vars(record)["action"] == "relay_batch")
 
 
 def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
-    clock: Clock, telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, telemetry: RelayTelemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     levels = []
-    for clock.now_s in (1000.0, 1001.0, 1059.9, 1060.0, 1061.0, 1200.0):
+    for clock.now in (1000.0, 1001.0, 1059.9, 1060.0, 1061.0, 1200.0):
         levels.append(line(telemetry, caplog).levelname)
 
     assert levels == ["INFO", "DEBUG", "DEBUG", "INFO", "DEBUG", "INFO"]
@@ -83,9 +86,9 @@ def test_ordinary_attempts_have_their_line_at_information_once_a_minute(
         {"retry_count": 1},
         {"already_published": 1},
         {"superseded": 1},
-        {"unsent": 1},
+        {"unsent": 1, "failed": STUCK},
         {"quarantined": Counter({"id-empty": 1})},
-        {"unsent": 1, "quarantined": Counter({"id-empty": 1})},
+        {"unsent": 1, "failed": STUCK, "quarantined": Counter({"id-empty": 1})},
         {"already_published": 1, "quarantined": Counter({"id-empty": 1})},
         {"superseded": 1, "quarantined": Counter({"id-empty": 1})},
     ],
@@ -145,7 +148,7 @@ def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome:
     with RelayTelemetry().attempting("i1", retry_count, "topic") as attempt:
         attempt.received(given(), lambda event: False)
         if outcome:
-            attempt.settled(Outcome(**(ORDINARY | outcome)))
+            attempt.settled(outcome_of(**outcome))
         if error is not None:
             raise error
 
@@ -347,3 +350,48 @@ def test_events_that_hold_up_their_keys_are_logged_with_the_commands_that_set_th
         "The event 'e1' alone holds up 'k1' while others go through. To set it aside: "
         "python -m relay quarantine add k1 e1"
     )
+
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize("text", [f"00-{TRACE}-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01-what-the-future-adds"])
+def test_a_valid_traceparent_becomes_a_remote_span_context(text: str) -> None:
+    context = parse(text)
+
+    assert context is not None
+    assert (context.trace_id, context.span_id) == (int(TRACE, 16), int(SPAN, 16))
+    assert context.trace_flags.sampled
+    assert context.is_remote
+
+
+def test_flags_are_two_hexadecimal_digits() -> None:
+    context = parse(f"00-{TRACE}-{SPAN}-fd")
+
+    assert context is not None
+    assert context.trace_flags == 0xFD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}-01\n",
+        f"00-{TRACE}-{SPAN}",
+    ],
+)
+def test_an_invalid_traceparent_is_none(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_links_are_distinct_valid_and_bounded() -> None:
+    texts = [f"00-{TRACE}-{number:016x}-01" for number in range(1, 6)]
+
+    found = span_contexts([texts[0], texts[0], None, 7, "rubbish", *texts[1:]], limit=3)
+
+    assert [context.span_id for context in found] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""The SDK clients: whom they talk to, as whom, and how often."""
+"""The SDK clients: whom they talk to, as whom, how often, and connection strings, whose secrets nobody shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from relay.clients import Connection, Identity, cosmos_client, servicebus_administration_client, servicebus_client
+from relay.clients import (
+    Connection,
+    ConnectionString,
+    Identity,
+    cosmos_client,
+    servicebus_administration_client,
+    servicebus_client,
+)
 
 KEY = "SharedAccessKeyName=k;SharedAccessKey=YQ=="
 COSMOS = Connection("AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0;")
@@ -148,3 +155,61 @@ async def test_a_connection_string_needs_no_identity() -> None:
     assert servicebus.fully_qualified_namespace == "n.servicebus.windows.net"
     await cosmos.close()
     await servicebus.close()
+
+
+# Connection strings: their parts by name, and their secrets nowhere else
+
+
+OF_A_TOPIC = ConnectionString(
+    "Endpoint=sb://n.test/;SharedAccessKeyName=k;SharedAccessKey=c2Vj+/cmV0==;EntityPath=t"
+)
+
+
+@pytest.mark.parametrize("name", ["Endpoint", "endpoint", "ENDPOINT"])
+def test_a_part_is_found_by_its_name_in_any_case(name: str) -> None:
+    assert OF_A_TOPIC.get(name) == "sb://n.test/"
+
+
+def test_a_value_may_contain_equals_signs() -> None:
+    assert OF_A_TOPIC.get("SharedAccessKey") == "c2Vj+/cmV0=="
+
+
+def test_spaces_around_names_and_values_do_not_count() -> None:
+    assert ConnectionString(" Endpoint = sb://n ; ").parts == {"Endpoint": "sb://n"}
+
+
+@pytest.mark.parametrize("text", ["", ";;", "Endpoint", "Endpoint=", "Endpoint= ;", "EndpointAddress=sb://n"])
+def test_a_part_without_a_value_is_missing(text: str) -> None:
+    assert ConnectionString(text).get("Endpoint") is None
+
+
+def test_of_a_repeated_part_the_last_one_counts() -> None:
+    assert ConnectionString("Endpoint=a;endpoint=b").get("Endpoint") == "b"
+
+
+@pytest.mark.parametrize(
+    ("text", "emulator"),
+    [
+        ("Endpoint=sb://n;UseDevelopmentEmulator=true", True),
+        ("Endpoint=sb://n;usedevelopmentemulator = true;", True),
+        ("Endpoint=sb://n;UseDevelopmentEmulator=false", False),
+        ("Endpoint=sb://n;UseDevelopmentEmulator", False),
+        ("Endpoint=sb://UseDevelopmentEmulator=true", False),
+        ("", False),
+    ],
+)
+def test_only_its_own_part_makes_it_an_emulators(text: str, emulator: bool) -> None:
+    assert ConnectionString(text).uses_emulator is emulator
+
+
+def test_another_endpoint_keeps_the_credentials() -> None:
+    credentials = OF_A_TOPIC.without(["endpoint", "EntityPath"])
+
+    moved = ConnectionString.build({"Endpoint": "sb://m.test", **credentials})
+
+    assert moved.text == "Endpoint=sb://m.test;SharedAccessKeyName=k;SharedAccessKey=c2Vj+/cmV0=="
+
+
+def test_no_value_is_shown() -> None:
+    for shown in (repr(OF_A_TOPIC), str(OF_A_TOPIC), f"{OF_A_TOPIC}"):
+        assert shown == "ConnectionString(Endpoint, SharedAccessKeyName, SharedAccessKey, EntityPath)"

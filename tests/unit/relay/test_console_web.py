@@ -19,7 +19,9 @@ from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.console.stream import message
 from relay.errors import UsageError
+from relay.events import Reason
 from relay.findings import Finding
+from relay.reasons import QUARANTINE, STATES, State
 from tests.support.console_view import FINDINGS, InMemoryView, busy, committed, delivered, history, tracked
 
 Client = TestClient[web.Request, web.Application]
@@ -251,6 +253,17 @@ async def test_the_check_without_scripts_is_a_page(view: InMemoryView) -> None:
 
     assert page.startswith("<!doctype html>")
     assert "raise defaultMessageTimeToLive to P14D" in page
+
+
+async def test_the_page_says_what_to_do_about_what_it_shows(client: Client, view: InMemoryView) -> None:
+    view.timelines["k"] = Timeline("k", (), parked_since="2026-02-09T11:20:07+00:00")
+
+    page = await (await client.get("/")).text()
+    parked = await (await client.get("/key?key=k")).text()
+
+    for row in (STATES[State.QUARANTINE], QUARANTINE[Reason.MESSAGE_TOO_LARGE]):
+        assert row.remedy.replace("`", "") in page
+    assert STATES[State.PARKED].meaning in parked
 
 
 async def test_an_empty_relay_has_a_page(view: InMemoryView) -> None:

@@ -1,23 +1,16 @@
-"""What a process has seen of the service: acceptances between refusals, refusals alike, what may be repeated."""
+"""What a process has seen of the service, and what of it is not sent again."""
 
 from __future__ import annotations
 
 import pytest
 
+from outbox_emulators.testing import ManualClock
+from relay.errors import PoisonError
 from relay.events import Event
-from relay.evidence import Evidence
-from relay.verdict import Refusal
+from relay.evidence import AcceptedLedger, Evidence
 
-ALIKE = Refusal("no", "amqp:not-allowed")
-OTHER = Refusal("no", "amqp:invalid-field")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+ALIKE = PoisonError("no", condition="amqp:not-allowed")
+OTHER = PoisonError("no", condition="amqp:invalid-field")
 
 
 def event(identifier: str, key: str = "k") -> Event:
@@ -140,7 +133,7 @@ def test_of_too_many_doubts_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_event_is_repeated_only_within_half_the_window_of_its_acceptance() -> None:
-    clock = Clock()
+    clock = ManualClock(1000.0)
     evidence = Evidence(600, clock)
     assert evidence.witness() is None
     evidence.accepted([event("a")], witness=event("a"))
@@ -176,3 +169,33 @@ def test_only_an_event_that_was_refused_with_nothing_accepted_since_needs_a_repe
     assert evidence.is_stale(event("e"))
     evidence.repeated()
     assert not evidence.is_stale(event("e"))
+
+
+def test_what_was_accepted_is_known_by_partition_key_and_id() -> None:
+    ledger = AcceptedLedger()
+
+    ledger.add("a", "1")
+
+    assert ledger.holds("a", "1")
+    assert not ledger.holds("a", "2")
+    assert not ledger.holds("b", "1")
+
+
+def test_the_oldest_is_forgotten_beyond_the_capacity() -> None:
+    ledger = AcceptedLedger(capacity=2)
+
+    for identifier in ("1", "2", "1", "3"):
+        ledger.add("a", identifier)
+
+    assert len(ledger) == 2
+    assert [ledger.holds("a", identifier) for identifier in ("1", "2", "3")] == [True, False, True]
+
+
+def test_by_default_at_least_a_hundred_thousand_events_are_known() -> None:
+    ledger = AcceptedLedger()
+
+    for number in range(100_002):
+        ledger.add("a", str(number))
+
+    assert all(ledger.holds("a", str(number)) for number in range(2, 100_002))
+    assert len(ledger) <= 200_000

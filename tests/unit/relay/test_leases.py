@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,37 +19,28 @@ def lease(continuation: str | None) -> LeasePosition:
 
 
 @pytest.mark.parametrize(
-    ("continuation", "lsn", "passed"),
+    ("continuation", "done", "begun"),
     [
-        ('"7"', 6, True),
-        ('"7"', 7, True),
-        ('"7"', 8, False),
-        ("7", 7, True),
-        (None, 1, False),
-        ('"0"', 1, False),
+        ('"7"', 7, 7),
+        ("7", 7, 7),
+        (None, -1, -1),
+        ('"0"', 0, 0),
         # More than an LSN: it may stand within the transaction of that LSN.
-        ('"7|2"', 6, True),
-        ('"7|2"', 7, None),
-        ('"7|2"', 8, False),
-        ("[]", 1, None),
-        ("", 1, None),
+        ('"7|2"', 6, 7),
+        ("[]", -1, math.inf),
+        ("", -1, math.inf),
     ],
 )
-def test_an_lsn_is_passed_once_a_continuation_has_reached_it(
-    continuation: str | None, lsn: int, passed: bool | None
+def test_a_lease_is_done_up_to_an_lsn_and_may_have_begun_the_next(
+    continuation: str | None, done: int, begun: float
 ) -> None:
-    assert lease(continuation).passed(lsn) is passed
+    found = lease(continuation)
+
+    assert (found.done, found.begun) == (done, begun)
 
 
-@pytest.mark.parametrize(("continuation", "lsn"), [('"7"', 7), ("7", 7), (None, 0), ('"7|2"', 7), ("[]", None)])
-def test_the_position_of_a_lease_is_an_lsn(continuation: str | None, lsn: int | None) -> None:
-    assert lease(continuation).lsn == lsn
-
-
-def test_an_id_is_a_prefix_and_a_token() -> None:
-    found = lease(None)
-
-    assert (found.prefix, found.token) == ("127.0.0.1_db_coll", "0")
+def test_an_id_ends_with_a_token() -> None:
+    assert lease(None).token == "0"
 
 
 def test_a_range_holds_its_beginning_and_not_its_end() -> None:
@@ -151,6 +143,7 @@ async def test_of_several_triggers_each_lease_has_to_have_passed_it_and_to_say_s
     positions = await read(*overlapping("blue-")[:1], *overlapping("green-")[1:])
 
     assert [await positions.passed("30", lsn) for lsn in (5, 6)] == [True, False]
+    assert [await positions.passed("55", lsn) for lsn in (8, 9, 10)] == [True, None, False]
     assert [await positions.passed("70", lsn) for lsn in (5, 10)] == [None, False]
     assert [await positions.has_passed("30", lsn) for lsn in (5, 6)] == [True, False]
     assert [await positions.has_passed("55", lsn) for lsn in (8, 9)] == [True, False]

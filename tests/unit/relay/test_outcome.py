@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from relay.errors import (
@@ -12,8 +14,8 @@ from relay.errors import (
     RetryableError,
     SendError,
 )
-from relay.events import Event, Reason, Received, Rejected
-from relay.results import KeyFailure, KeyOutcome, Outcome, Settlement, set_aside_command
+from relay.events import Event, Reason, Rejected
+from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason, set_aside_command
 
 EVENT = Event("e", "k", "domainEvent", "A", {}, {})
 
@@ -22,15 +24,25 @@ def outcome(
     *parts: KeyOutcome | KeyFailure,
     documents: int,
     ignored: int = 0,
-    quarantined: int = 0,
+    set_aside: Sequence[Rejected] = (),
     already_published: int = 0,
     superseded: int = 0,
 ) -> Outcome:
-    rejected = [Rejected.of(EVENT, Reason.ID_EMPTY, "no")] * quarantined
-    received = Received([EVENT] * (documents - ignored), ignored=ignored)
     failures = [part for part in parts if isinstance(part, KeyFailure)]
     keys = [part for part in parts if isinstance(part, KeyOutcome)]
-    return Outcome.of(received, keys, Settlement(rejected, failures, already_published, superseded))
+    return Outcome(
+        documents=documents,
+        ignored=ignored,
+        published=sum(key.published for key in keys),
+        already_published=already_published,
+        superseded=superseded,
+        quarantined=by_reason(set_aside),
+        unsent=sum(failure.unsent for failure in failures),
+        partition_keys=len(keys),
+        sends=0,
+        failed=failures,
+        set_aside=set_aside,
+    )
 
 
 def failed(number: int, *, blocked_by: str | None = None, error: SendError | None = None) -> KeyFailure:
@@ -39,19 +51,18 @@ def failed(number: int, *, blocked_by: str | None = None, error: SendError | Non
 
 def test_every_document_is_counted_once_whatever_became_of_it() -> None:
     made = outcome(
-        KeyOutcome("k", published=1, sends=3),
-        KeyOutcome("l", sends=1),
+        KeyOutcome("k", published=1),
         KeyFailure("l", 16, BlockedError("no")),
         documents=1 + 2 + 4 + 8 + 16 + 32,
         ignored=8,
-        quarantined=32,
+        set_aside=[Rejected.of(EVENT, Reason.ID_EMPTY, "no")] * 32,
         already_published=2,
         superseded=4,
     )
 
     assert (made.published, made.already_published, made.superseded, made.unsent, made.ignored) == (1, 2, 4, 16, 8)
     assert made.quarantined == {"id-empty": 32}
-    assert (made.partition_keys, made.sends, [each.partition_key for each in made.failed]) == (2, 4, ["l"])
+    assert [each.partition_key for each in made.failed] == ["l"]
 
 
 def test_an_error_without_an_unsent_event_does_not_add_up() -> None:
@@ -113,7 +124,7 @@ def test_what_does_not_add_up_is_reported_without_a_document() -> None:
     secret = Rejected({"id": "e", "data": {"name": "a person"}}, Reason.ID_EMPTY, "no")
 
     with pytest.raises(AccountingError) as raised:
-        Outcome.of(Received([EVENT] * 3), [], Settlement([secret], [], 0, 0))
+        outcome(documents=3, set_aside=[secret])
     assert "a person" not in str(raised.value)
 
 
@@ -126,6 +137,6 @@ def test_a_key_that_had_no_turn_yet_has_no_events() -> None:
 def test_what_the_checkpoint_has_passed_is_not_set_aside() -> None:
     items = [Rejected({}, Reason.ID_EMPTY, "no", position) for position in range(3)]
 
-    settlement = Settlement(items, [], 0, 5).without(frozenset({0, 2}))
+    left = outcome(documents=8, set_aside=items, superseded=5).without(frozenset({0, 2}))
 
-    assert (settlement.set_aside, settlement.superseded) == ([items[1]], 7)
+    assert (left.set_aside, left.superseded, left.quarantined) == ([items[1]], 7, {"id-empty": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def ids(events: dict[str, list[Event]]) -> dict[str, list[str]]:
     return {key: [event.id for event in its] for key, its in events.items()}
 
 
-def reasons(items: list[Rejected]) -> list[tuple[str, str]]:
+def reasons(items: Sequence[Rejected]) -> list[tuple[str, str]]:
     return [(item.document["id"], str(item.reason)) for item in items]
 
 
@@ -71,11 +72,7 @@ def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[Ke
 
 
 def outcome_of(chosen: Received, planned: Plan, outcomes: list[KeyOutcome]) -> Outcome:
-    return Outcome.of(chosen, outcomes, settle(planned, outcomes))
-
-
-def conclude(planned: Plan, outcomes: list[KeyOutcome]) -> list[Rejected]:
-    return settle(planned, outcomes).set_aside
+    return settle(planned, chosen, outcomes)
 
 
 FEED = (document("e1"), document("e2", **MALFORMED), document("e3"), document("o1", "other"))
@@ -86,7 +83,7 @@ def test_skip_publishes_what_follows() -> None:
     planned = made(chosen, SKIP)
     outcomes = publish(planned, "o1", stop=False)
 
-    rejected = conclude(planned, outcomes)
+    rejected = outcome_of(chosen, planned, outcomes).set_aside
 
     assert ids(planned.to_publish) == {"k": ["e1", "e3"], "other": ["o1"]}
     assert reasons(rejected) == [("e2", "data-not-object"), ("o1", "message-refused")]
@@ -98,7 +95,7 @@ def test_park_quarantines_what_follows_in_its_order() -> None:
     planned = made(chosen, PARK)
     outcomes = publish(planned, "o2", stop=True)
 
-    rejected = conclude(planned, outcomes)
+    rejected = outcome_of(chosen, planned, outcomes).set_aside
 
     assert ids(planned.to_publish) == {"k": ["e1"], "other": ["o1", "o2", "o3"]}
     assert reasons(rejected) == [
@@ -116,7 +113,8 @@ def test_an_event_of_a_parked_key_is_parked_unless_the_topic_has_it_already() ->
 
     assert ids(planned.to_publish) == {"other": ["o1"]}
     assert planned.accepted == 1
-    assert reasons(conclude(planned, [])) == [("e2", "key-parked")]
+    rejected = outcome_of(chosen, planned, [KeyOutcome("other", published=1)]).set_aside
+    assert reasons(rejected) == [("e2", "key-parked")]
 
 
 def test_block_stops_the_key_and_says_how_to_go_on() -> None:
@@ -124,7 +122,7 @@ def test_block_stops_the_key_and_says_how_to_go_on() -> None:
     planned = made(chosen, BLOCK)
     outcomes = publish(planned, stop=True)
 
-    rejected = conclude(planned, outcomes)
+    rejected = outcome_of(chosen, planned, outcomes).set_aside
 
     assert rejected == []
     outcome = outcome_of(chosen, planned, outcomes)
@@ -140,7 +138,7 @@ def test_block_stops_the_key_of_an_event_that_is_refused() -> None:
     planned = made(chosen, BLOCK)
     outcomes = publish(planned, "e2", stop=True)
 
-    assert conclude(planned, outcomes) == []
+    assert outcome_of(chosen, planned, outcomes).set_aside == []
     (failed,) = outcome_of(chosen, planned, outcomes).failed
     assert (failed.unsent, failed.blocked_by) == (2, "e2")
 
@@ -150,7 +148,7 @@ def test_block_stops_a_key_of_which_nothing_was_to_be_sent() -> None:
     planned = made(chosen, BLOCK)
     outcomes = publish(planned, stop=True)
 
-    assert conclude(planned, outcomes) == []
+    assert outcome_of(chosen, planned, outcomes).set_aside == []
     (failed,) = outcome_of(chosen, planned, outcomes).failed
     assert (failed.unsent, failed.blocked_by) == (2, "e1")
 
@@ -161,7 +159,7 @@ def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(po
     planned = made(chosen, policy)
     outcomes = publish(planned, stop=policy is not SKIP)
 
-    assert reasons(conclude(planned, outcomes)) == [("e1", "partition-key-not-string")]
+    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e1", "partition-key-not-string")]
     assert ids(planned.to_publish) == {"k": ["e2"]}
 
 
@@ -173,7 +171,7 @@ def test_an_operators_order_quarantines_the_event(policy: OnPoison, sent: list[s
     planned = made(chosen, policy, Holds(orders={("k", "e1"): (Order(),)}))
     outcomes = publish(planned, stop=policy is not SKIP)
 
-    rejected = conclude(planned, outcomes)
+    rejected = outcome_of(chosen, planned, outcomes).set_aside
 
     assert ids(planned.to_publish).get("k", []) == sent
     assert reasons(rejected) == [("e1", "set-aside"), *((each, "key-parked") for each in behind)]
@@ -216,18 +214,19 @@ def test_park_waits_for_what_is_still_to_be_sent_before_it_parks_the_key() -> No
         KeyOutcome("other", published=1),
     ]
 
-    assert conclude(planned, outcomes) == []
+    assert outcome_of(chosen, planned, outcomes).set_aside == []
     assert outcome_of(chosen, planned, outcomes).unsent == 3
 
 
 def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
-    planned = made(selection(*FEED), SKIP)
+    chosen = selection(*FEED)
+    planned = made(chosen, SKIP)
     outcomes = [
         KeyOutcome("k", unsent=2, error=RetryableError("later")),
         KeyOutcome("other", published=1),
     ]
 
-    assert reasons(conclude(planned, outcomes)) == [("e2", "data-not-object")]
+    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e2", "data-not-object")]
 
 
 @pytest.mark.parametrize("policy", [SKIP, PARK, BLOCK])
@@ -278,7 +277,7 @@ def test_a_new_order_for_another_version_is_carried_out() -> None:
 
     planned = made(chosen, SKIP, Holds(orders={("k", "e1"): (Order(True, Place(lsn=7)), Order())}))
 
-    assert reasons(conclude(planned, [])) == [("e1", "set-aside")]
+    assert reasons(outcome_of(chosen, planned, []).set_aside) == [("e1", "set-aside")]
 
 
 def test_orders_for_several_events_of_a_blocked_key_are_carried_out_together() -> None:
@@ -287,7 +286,10 @@ def test_orders_for_several_events_of_a_blocked_key_are_carried_out_together() -
     planned = made(chosen, BLOCK, holds)
     outcomes = publish(planned, stop=True)
 
-    assert reasons(conclude(planned, outcomes)) == [("e1", "data-not-object"), ("e3", "data-not-object")]
+    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [
+        ("e1", "data-not-object"),
+        ("e3", "data-not-object"),
+    ]
     assert outcome_of(chosen, planned, outcomes).published == 2
 
 
@@ -306,7 +308,7 @@ def test_what_lies_before_the_event_that_parked_a_key_is_published() -> None:
     outcomes = publish(planned, stop=True)
 
     assert ids(planned.to_publish) == {"k": ["e5", "e6"]}
-    assert reasons(conclude(planned, outcomes)) == [("e7", "key-parked"), ("e8", "key-parked")]
+    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e7", "key-parked"), ("e8", "key-parked")]
 
 
 def test_within_a_commit_the_order_of_the_event_that_parked_a_key_decides() -> None:

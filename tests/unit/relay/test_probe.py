@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.errors import PoisonError
 from relay.evidence import Evidence
 from relay.servicebus import messages
 from relay.servicebus.transfers import LinkLimits, Transfer
 from relay.servicebus.turn import Probe
-from relay.verdict import Refusal
 from tests.support.outbox import event, sound
 
 WINDOW_S = 600.0
@@ -55,7 +55,7 @@ async def test_an_event_that_the_topic_may_forget_while_its_repeat_waits_is_not_
     evidence = Evidence(WINDOW_S, lambda: sender.now)
     accepted, doubted = sound(event("x", "other")), sound(event("b", "k"))
     evidence.accepted([accepted], witness=accepted)
-    evidence.refused(doubted, Refusal("no", "amqp:not-allowed"), 0)
+    evidence.refused(doubted, PoisonError("no", condition="amqp:not-allowed"), 0)
 
     await Probe(evidence, messages.plain).repeat(sender, doubted, timeout_s=600)
 

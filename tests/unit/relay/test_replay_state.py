@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from relay.cli.replay_run import new_id
-from relay.cli.replay_state import Invalid, ReplayIdentity, ReplayState
+from relay.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 from relay.errors import ServiceError, UsageError
+from relay.outbox import Range
 
 IDENTITY = ReplayIdentity(
-    since=10,
-    until=20,
-    partition_key=None,
-    action=None,
+    Range(10, 20),
     as_new=True,
     event_type="domainEvent",
     container="rid",
@@ -143,23 +140,20 @@ def test_a_finished_replay_stays_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("since", 11),
-        ("until", 21),
-        ("partition_key", "a"),
-        ("action", "A"),
-        ("as_new", False),
-        ("event_type", "other"),
-        ("container", "other"),
-        ("topic", "n/other"),
+        *(("since", 11), ("until", 21), ("partition_key", "a"), ("action", "A"), ("ids", ["i"])),
+        *(("shard", 0), ("cursor", "0" * 26)),
+        *(("as_new", False), ("event_type", "other"), ("container", "other"), ("topic", "n/other")),
+        ("source", "sql"),
     ],
 )
 def test_the_file_of_another_replay_is_refused_and_left_alone(tmp_path: Path, name: str, value: object) -> None:
+    other = ReplayIdentity.from_header(IDENTITY.header() | {name: value})
     file = tmp_path / "replay.state"
     ReplayState.begin(IDENTITY, file)
     before = file.read_bytes()
 
     with pytest.raises(UsageError, match=f"belongs to another replay, which differs in {name}"):
-        ReplayState.begin(replace(IDENTITY, **{name: value}), file)  # type: ignore[arg-type]
+        ReplayState.begin(other, file)
     assert file.read_bytes() == before
 
 

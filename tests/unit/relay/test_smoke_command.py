@@ -20,9 +20,8 @@ from azure.servicebus.exceptions import (
 
 from relay.cli import session as subscriptions
 from relay.cli.comparison import Difference
-from relay.cli.oversized import Oversized
 from relay.cli.session import Session, choose, open_session
-from relay.cli.smoke_report import Smoke, result_of
+from relay.cli.smoke import Oversized, Smoke, result_of
 from relay.cli.topic import ServiceBusFacts, SubscriptionFacts
 from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, StoreError, UsageError
@@ -56,7 +55,8 @@ class App(FakeContainer):
         swallows: The kinds that come out nowhere.
         refuses_to_create: What is raised instead of writing.
         refuses_to_delete: What is raised instead of deleting.
-        shelf: The quarantine.
+        records: The quarantine.
+        pauses: For how long the command has slept each time, in seconds, which takes no time.
     """
 
     def __init__(self) -> None:
@@ -73,6 +73,7 @@ class App(FakeContainer):
         self.refuses_to_delete: Exception | None = None
         self.records = InMemoryRecords()
         self.kinds: list[str] = []
+        self.pauses: list[float] = []
 
     async def create_item(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.refuses_to_create is not None:
@@ -104,6 +105,10 @@ class App(FakeContainer):
             return self.messages.pop(0)
         self.now += within_s
         return None
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
 
 def _received(event: Event) -> Any:
@@ -147,22 +152,11 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
     monkeypatch.setattr(app.records, "find", looked_into)
     monkeypatch.setattr("relay.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
+    monkeypatch.setattr("relay.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
     monkeypatch.setattr("relay.cli.smoke.open_session", opened_session)
     monkeypatch.setattr("relay.assembly.open_canary", opened)
     monkeypatch.setattr("relay.cli.smoke.open_records", opened_records)
     return app
-
-
-@pytest.fixture
-def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses of the oversized event's test, in seconds, none of which takes any time."""
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    monkeypatch.setattr("relay.cli.oversized.asyncio.sleep", sleep)
-    return pauses
 
 
 async def smoke(*words: str, **settings: str) -> Any:
@@ -231,6 +225,19 @@ async def test_an_event_in_quarantine_is_reported_within_seconds_and_taken_out(a
     assert (data["exitCode"], data["quarantined"]) == (1, "message-refused")
     assert (app.records.left, app.written) == ([], {})
     assert app.now - began <= 2 * 10
+
+
+async def test_a_canary_that_parked_its_key_leaves_it_parked_no_more(app: App) -> None:
+    app.quarantines, put = {"canary": "message-refused"}, app.records.put
+
+    def park(document: dict[str, Any], *arguments: Any, **options: Any) -> str:
+        app.records.parked_keys = [document["partitionKey"]]
+        return put(document, *arguments, **options)
+
+    app.records.put = park  # type: ignore[method-assign]
+
+    assert (await smoke(RELAY_ON_POISON="park")).code == 1
+    assert (app.records.left, app.records.parked_keys) == ([], [])
 
 
 async def test_a_quarantine_that_cannot_be_read_is_reported_only_where_no_message_comes(app: App) -> None:
@@ -317,9 +324,7 @@ def test_of_many_differences_ten_are_shown_and_each_remedy_once() -> None:
 # the oversized event
 
 
-async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_pause_arrive(
-    app: App, paused: list[float]
-) -> None:
+async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_pause_arrive(app: App) -> None:
     run = await smoke("--oversized", "--timeout", "20", "--pause", "7", RELAY_ON_POISON="park")
     data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
@@ -331,31 +336,21 @@ async def test_an_oversized_event_goes_to_quarantine_and_small_ones_after_a_paus
     assert data["oversized"] == {"reason": "message-too-large", "sent": 5, "arrived": 5, "quarantined": []}
     assert run.err.endswith("The canary arrived. Writing an event that is too large, and small ones after it.\n")
     assert app.kinds == ["canary", "large", *["small"] * 5] * 2
-    assert (app.written, app.records.left, paused) == ({}, [], [7, 0])
+    assert (app.written, app.records.left, app.pauses) == ({}, [], [7, 0])
 
 
-async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_by_default(
-    app: App, paused: list[float]
-) -> None:
+async def test_between_the_oversized_event_and_the_small_ones_lies_a_minute_by_default(app: App) -> None:
     assert (await smoke("--oversized")).code == 0
-    assert paused == [60]
+    assert app.pauses == [60]
 
 
-async def test_the_quarantine_is_looked_into_now_and_then(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    really_sleep = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        await really_sleep(0.05)
-
-    monkeypatch.setattr("relay.cli.oversized.asyncio.sleep", sleep)
+async def test_the_quarantine_is_looked_into_now_and_then(app: App) -> None:
     app.quarantines, app.swallows = {}, {"large"}
 
-    await smoke("--oversized", "--timeout", "0.2", "--pause", "0")
+    await smoke("--oversized", "--timeout", "20")
 
-    assert waited
-    assert all(0.1 <= seconds <= 2 for seconds in waited)
+    assert 20 <= sum(app.pauses) <= 22
+    assert all(0.1 <= seconds <= 2 for seconds in app.pauses)
 
 
 async def test_the_sessions_lock_is_held_to_the_end(app: App) -> None:
@@ -386,8 +381,7 @@ async def test_an_oversized_event_that_is_not_quarantined_as_such_fails(
     app.quarantines = reasons
     app.swallows = {"large"}
 
-    async with asyncio.timeout(20):
-        data = (await smoke("--oversized", "--timeout", "0.2", "--pause", "0", "--json")).json
+    data = (await smoke("--oversized", "--timeout", "20", "--json")).json
 
     assert (data["exitCode"], data["oversized"]["reason"], data["oversized"]["sent"]) == (1, reason, 0)
     assert len(data["remedies"]) == 1
@@ -474,7 +468,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
 def test_what_became_of_the_oversized_event_is_reported(
     reason: str | None, sent: int, arrived: int, quarantined: list[str], ok: bool, says: str
 ) -> None:
-    found = Oversized(reason, sent, arrived, quarantined, [])
+    found = Oversized(reason, sent, arrived, quarantined)
 
     code, lines, data = result(latency_s=1.0, oversized=found)
 

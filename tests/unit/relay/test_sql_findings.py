@@ -20,7 +20,7 @@ from relay.clients import Identity
 from relay.findings import Finding, Level
 from relay.settings import SqlFeed
 from relay.sql.catalog import POSTGRESQL, RIGHTS, SQLSERVER, Catalog, purposes_of
-from relay.sql.check import check, check_database
+from relay.sql.check import DatabaseCheck, check
 
 TABLE = "outbox.domain_event"
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.05)
@@ -134,7 +134,7 @@ def sqlserver() -> Database:
 
 
 async def trouble(database: Database) -> list[Finding]:
-    found = await check_database(database, database.catalog, FEED)
+    found = await DatabaseCheck(database, database.catalog, FEED).findings()
     return [finding for finding in found if finding.level is not Level.OK]
 
 
@@ -341,7 +341,7 @@ async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
 ) -> None:
     having(feed={0: position(age_s)}, last={0: position(0)}, cursors={0: position(age_s)})(postgresql)
 
-    found = await check_database(postgresql, POSTGRESQL, FEED)
+    found = await DatabaseCheck(postgresql, POSTGRESQL, FEED).findings()
 
     (size,) = [each.what for each in found if "the feed of" in each.what]
     assert size.partition(" in ")[2] == f"1.0 MiB{growth}"

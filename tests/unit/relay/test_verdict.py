@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import BlockedError, DoubtfulRefusalError, RefusedAlikeError
+from relay.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError
 from relay.events import Event, Reason
 from relay.holds import Order
 from relay.settings import OnPoison
@@ -18,7 +18,6 @@ from relay.verdict import (
     FOR_AN_ORDER,
     History,
     Judge,
-    Refusal,
     Ruling,
     Standing,
     Verdict,
@@ -26,6 +25,7 @@ from relay.verdict import (
     before_sending,
     error_of,
     isolates,
+    reason_of,
     set_aside,
 )
 
@@ -123,7 +123,7 @@ def test_before_it_is_sent_the_verdict_is_the_tables(
 def test_after_a_refusal_the_verdict_is_the_tables(
     condition: str, refusals: int, alike: int, accepted: int, policy: OnPoison, too_large: bool
 ) -> None:
-    refusal = Refusal("no", condition, too_large)
+    refusal = PoisonError("no", condition=condition, too_large=too_large)
     state = {
         "refused": "by the service" if condition else "by a limit known beforehand",
         "keys refused alike": "3 or more" if alike >= 3 else "fewer",
@@ -134,21 +134,23 @@ def test_after_a_refusal_the_verdict_is_the_tables(
 
     verdict = after_refusal(refusal, History(refusals, alike, accepted), policy)
 
-    assert in_words(verdict, refusal.reason).removesuffix(": its own reason") == by_table(AFTER, state)
+    assert in_words(verdict, reason_of(refusal)).removesuffix(": its own reason") == by_table(AFTER, state)
 
 
 @given(refusals=st.integers(1, 1000), alike=st.integers(3, 1000), policy=st.sampled_from(OnPoison))
 def test_where_nothing_is_accepted_nothing_is_poison_however_long_it_lasts(
     refusals: int, alike: int, policy: OnPoison
 ) -> None:
-    assert after_refusal(Refusal("no", "c"), History(1, 1, 0), policy).ruling is Ruling.WAIT
-    assert after_refusal(Refusal("no", "c"), History(refusals, alike, 0), policy).ruling is Ruling.WAIT
+    assert after_refusal(PoisonError("no", condition="c"), History(1, 1, 0), policy).ruling is Ruling.WAIT
+    assert (
+        after_refusal(PoisonError("no", condition="c"), History(refusals, alike, 0), policy).ruling is Ruling.WAIT
+    )
 
 
 def test_a_command_whose_records_stay_needs_no_evidence() -> None:
     judge = Judge(OnPoison.PARK, needs_evidence=False)
 
-    assert judge.refused(Refusal("no", "c"), History(1)) == set_aside(Reason.MESSAGE_REFUSED)
+    assert judge.refused(PoisonError("no", condition="c"), History(1)) == set_aside(Reason.MESSAGE_REFUSED)
     assert judge.stops_behind
     assert not Judge(OnPoison.SKIP, needs_evidence=False).stops_behind
 
@@ -165,7 +167,7 @@ def test_an_event_that_waits_says_what_for_and_what_was_said(
     history: History, policy: OnPoison, error: type[Exception]
 ) -> None:
     event = Event("e1", "k", "domainEvent", "A", {}, {"id": "e1"})
-    refusal = Refusal("the service said no.", "amqp:not-allowed")
+    refusal = PoisonError("the service said no.", condition="amqp:not-allowed")
 
     made = error_of(after_refusal(refusal, history, policy), event, refusal)
 

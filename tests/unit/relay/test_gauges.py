@@ -1,20 +1,17 @@
+"""What is read when metrics are collected: the time that is left to deliver batches, and the ages of shards."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
+from outbox_emulators.testing import ManualClock
 from relay.cosmos.source import event_of
 from relay.events import Event, Reason, Rejected
-from relay.telemetry.gauges import Batch, Headroom
-
-
-class Clock:
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from relay.telemetry import instruments
+from relay.telemetry.gauges import Batch, Headroom, ShardAges
+from tests.support.telemetry import Telemetry
 
 
 def document(identifier: str, committed: Any = 1000, ttl: Any = 600) -> dict[str, Any]:
@@ -54,8 +51,8 @@ def test_only_an_own_time_to_live_above_zero_expires(committed: Any, ttl: Any, e
 
 
 def test_the_least_of_all_batches_in_flight_is_reported_and_falls_as_time_passes() -> None:
-    clock = Clock(1100)
-    headroom = Headroom(clock, Clock(0))
+    clock = ManualClock(1100)
+    headroom = Headroom(clock, ManualClock(0))
     headroom.begin(batch(document("1"), document("2", ttl=300)))
     headroom.begin(batch(document("3", ttl=200)))
 
@@ -65,7 +62,7 @@ def test_the_least_of_all_batches_in_flight_is_reported_and_falls_as_time_passes
 
 
 def test_nothing_in_flight_has_no_headroom() -> None:
-    headroom = Headroom(Clock(1100), Clock(0))
+    headroom = Headroom(ManualClock(1100), ManualClock(0))
     delivered = batch(document("1"))
     headroom.begin(delivered)
     headroom.end(delivered, delivered=True)
@@ -75,7 +72,7 @@ def test_nothing_in_flight_has_no_headroom() -> None:
 
 
 def test_a_failed_batch_counts_until_its_next_attempt_is_delivered() -> None:
-    headroom = Headroom(Clock(1100), Clock(0))
+    headroom = Headroom(ManualClock(1100), ManualClock(0))
     first, second = batch(document("1"), document("2")), batch(document("1"), document("2"))
     headroom.begin(first)
     headroom.end(first, delivered=False)
@@ -88,8 +85,8 @@ def test_a_failed_batch_counts_until_its_next_attempt_is_delivered() -> None:
 
 
 def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
-    monotonic = Clock(0)
-    headroom = Headroom(Clock(1100), monotonic)
+    monotonic = ManualClock(0)
+    headroom = Headroom(ManualClock(1100), monotonic)
     failed = batch(document("1"))
     headroom.begin(failed)
     headroom.end(failed, delivered=False)
@@ -104,7 +101,7 @@ def test_a_failed_batch_that_never_comes_again_is_forgotten() -> None:
 
 @pytest.mark.parametrize("invalid", [False, True])
 def test_a_failed_batch_that_comes_again_with_more_behind_it_is_one(invalid: bool) -> None:
-    headroom = Headroom(Clock(1100), Clock(0))
+    headroom = Headroom(ManualClock(1100), ManualClock(0))
     documents = [document("1"), document("2"), document("3")]
     first, second = (
         Batch([], [rejected(each) for each in taken], lambda event: False) if invalid else batch(*taken)
@@ -119,9 +116,40 @@ def test_a_failed_batch_that_comes_again_with_more_behind_it_is_one(invalid: boo
 
 
 def test_what_was_accepted_meanwhile_has_no_part_but_what_is_rejected_has() -> None:
-    headroom = Headroom(Clock(1100), Clock(0))
+    headroom = Headroom(ManualClock(1100), ManualClock(0))
     headroom.begin(batch(document("1", ttl=200), document("2"), accepted=("1",)))
     events_alone = headroom.least()
     headroom.begin(Batch([], [rejected(document("x", ttl=150))], lambda event: True))
 
     assert (events_alone, headroom.least()) == (500, 50)
+
+
+# The ages that are reported for the shards that this process reads
+
+
+def test_a_shard_is_reported_while_it_is_read(reported: Telemetry) -> None:
+    ages = ShardAges()
+    instruments.observe(Headroom(), ages)
+    with ages.watched(0, lambda: 0.0), ages.watched(7, lambda: 12.5):
+        meanwhile = reported.metrics()
+
+    ages_s: Any = meanwhile.by("relay.feed.age", "shard")
+    assert ages_s == {0: 0.0, 7: 12.5}
+    assert meanwhile.units["relay.feed.age"] == "s"
+    assert reported.metrics().names == set()
+
+
+def test_two_readers_of_one_shard_report_the_greater_age() -> None:
+    ages = ShardAges()
+    with ages.watched(1, lambda: 3.0):
+        with ages.watched(1, lambda: 2.0):
+            both = ages.ages_s()
+        assert ages.ages_s() == both == {1: 3.0}
+
+
+def test_a_reader_that_fails_is_not_reported_any_more() -> None:
+    ages = ShardAges()
+    with pytest.raises(RuntimeError), ages.watched(1, lambda: 3.0):
+        raise RuntimeError
+
+    assert ages.ages_s() == {}
