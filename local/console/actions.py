@@ -1,4 +1,4 @@
-"""What the stack's page can do beside showing: its forms and buttons, and the routes behind them.
+"""The actions on the stack's page: its forms and buttons, and the routes behind them.
 
 The console's own guard serves them to its page alone: a request that changes something needs the page's origin,
 and a Host of this machine.
@@ -22,7 +22,7 @@ from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
 from relay.console.application import PAGES
-from relay.console.pages import Extension, Slot
+from relay.console.pages import Extension
 from relay.events import Reason
 
 _FOLDER = Path(__file__).parent
@@ -42,12 +42,6 @@ class Actions:
         return Extension(
             "local",
             _FOLDER / "templates",
-            blocks={
-                Slot.TOP: "actions.html",
-                Slot.SUBSCRIPTION: "peek.html",
-                Slot.QUARANTINE_GROUP: "group.html",
-                Slot.QUARANTINE_RECORD: "record.html",
-            },
             routes=[
                 *further,
                 web.get("/local/actions", self.actions),
