@@ -148,7 +148,7 @@ async def test_what_looks_like_an_option_of_the_command_is_none(page: Page) -> N
             answer = await page.post("local/quarantine", operation=operation, reason=option)
             assert (answer[0], f"There is no reason &#39;{option}&#39;" in answer[1]) == (200, True)
             answer = await page.post("local/quarantine", operation=operation, id=option)
-            assert (answer[0], f"{option} is not in quarantine" in answer[1]) == (200, True)
+            assert (answer[0], "is not in quarantine" in answer[1]) == (200, True)
 
 
 async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_duplicate(page: Page) -> None:
