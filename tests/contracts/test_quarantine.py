@@ -144,6 +144,24 @@ async def test_behind_a_released_key_nothing_is_stored(harness: Harness) -> None
     assert (await harness.quarantine.holds()).parked == {}
 
 
+async def test_an_attempt_goes_on_where_the_one_before_it_broke_off(harness: Harness) -> None:
+    first, *behind = rejected("a", "b", "c", "d")
+    behind = [replace(item, reason=Reason.KEY_PARKED) for item in behind]
+    await harness.quarantine.store([first, behind[0]], "i1", park=True)
+
+    # The poison is one of a parked key now.
+    await harness.quarantine.store([replace(first, reason=Reason.KEY_PARKED), *behind], "i1", park=True)
+
+    assert await harness.records() == [("a", "message-refused"), *((name, "key-parked") for name in "bcd")]
+
+
+async def test_a_record_from_before_parking_was_chosen_parks_its_key_too(harness: Harness) -> None:
+    for park in (False, True):
+        await harness.quarantine.store(rejected("a"), "i1", park=park)
+
+    assert (await harness.quarantine.holds()).parked.keys() == {"k"}
+
+
 async def test_a_document_without_a_key_parks_nothing(harness: Harness) -> None:
     keyless = Rejected({"id": "x", "partitionKey": 7}, Reason.PARTITION_KEY_NOT_STRING, "")
 
@@ -211,7 +229,8 @@ async def test_a_quarantine_that_cannot_be_reached_fails_both_ways(harness: Harn
 
 
 async def test_many_documents_of_many_keys_keep_their_order(harness: Harness) -> None:
-    documents = [document for key in "xyz" for document in events(key, 40)]
+    # More of each key than a batch takes.
+    documents = [document for key in "xyz" for document in events(key, 120)]
     items = [
         Rejected.of(sound(document, position), Reason.MESSAGE_REFUSED, "")
         for position, document in enumerate(documents)
@@ -221,5 +240,5 @@ async def test_many_documents_of_many_keys_keep_their_order(harness: Harness) ->
 
     stored = [name for name, _ in await harness.records()]
     assert [[name for name in stored if name[0] == key] for key in "xyz"] == [
-        [f"{key}-{number}" for number in range(40)] for key in "xyz"
+        [f"{key}-{number}" for number in range(120)] for key in "xyz"
     ]

@@ -9,7 +9,6 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay import holds
 from relay.cli.records import Records
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
@@ -22,25 +21,9 @@ _OFTEN = 20
 
 @pytest.fixture
 async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    """The quarantine as another process sees it, with a session of its own."""
+    """The quarantine as another process sees it, with its own session."""
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         yield client.get_database_client(DATABASE).get_container_client("quarantine")
-
-
-async def test_an_order_that_is_gone_already_stays_gone(quarantine: ContainerProxy) -> None:
-    records = Records(items_in(quarantine))
-    await records.order("k", "e1")
-    (order,) = await records.orders()
-
-    await records.withdraw(order)
-    await records.withdraw(order)
-    await records.withdraw(holds.order("k", "e2"))
-
-    assert await records.orders() == []
-
-
-async def test_a_key_that_is_not_parked_counts_as_released(quarantine: ContainerProxy) -> None:
-    assert await Records(items_in(quarantine)).unpark("k") is True
 
 
 async def test_an_order_that_another_process_has_just_written_exists_already(

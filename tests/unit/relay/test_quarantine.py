@@ -24,7 +24,7 @@ def pending(held: Holds) -> set[EventName]:
 
 
 def process(items: InMemoryItems) -> StoredQuarantine:
-    """The quarantine of a process of its own."""
+    """The quarantine of a separate process."""
     return StoredQuarantine(items)
 
 
@@ -54,23 +54,6 @@ async def records(items: InMemoryItems) -> list[tuple[str, str]]:
 
 async def release(items: InMemoryItems, key: str) -> None:
     await items.delete(holds.PARKED_ID, key)
-
-
-async def test_documents_are_stored_in_their_order_and_park_nothing(items: InMemoryItems) -> None:
-    await process(items).store(placed(*refused(event("b", "k"), event("a", "k"), event("c", "other"))), "i1")
-
-    stored = {item["document"]["id"]: item for item in items.stored if item["type"] == "quarantinedEvent"}
-    assert {name: item["position"] for name, item in stored.items()} == {"b": 0, "a": 1, "c": 2}
-    assert {item["invocationId"] for item in stored.values()} == {"i1"}
-    assert (await process(items).holds()).parked == {}
-
-
-async def test_the_store_is_asked_for_nothing_where_nothing_is_rejected(items: InMemoryItems) -> None:
-    items.answers = [StoreError("no route to the store")]
-
-    await process(items).store([], "i1", park=True)
-
-    assert len(items.answers) == 1
 
 
 async def test_the_store_is_closed_with_its_quarantine(items: InMemoryItems) -> None:
@@ -135,21 +118,6 @@ async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     assert sorted(await records(items)) == [("a", reason), ("b", "message-refused")]
 
 
-async def test_successors_are_stored_only_while_their_key_is_parked(items: InMemoryItems) -> None:
-    first, second, third = events("k", 3)
-    running = process(items)
-    await running.store(refused(first), "i1", park=True)
-    await running.store(parked(second), "i2", park=True)
-    await release(items, "k")
-
-    with pytest.raises(QuarantineError, match="released while further events") as raised:
-        await running.store(parked(third), "i3", park=True)
-
-    assert raised.value.__cause__ is None
-    assert [name for name, _ in await records(items)] == ["k-0", "k-1"]
-    assert (await running.holds()).parked == {}
-
-
 async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answers_does(
     items: InMemoryItems,
 ) -> None:
@@ -187,27 +155,6 @@ async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_be
     items.lags = True
 
     assert (await running.holds()).parked.keys() == {"k"}
-
-
-@pytest.mark.parametrize("park", [False, True])
-async def test_an_order_is_held_until_its_event_is_stored(items: InMemoryItems, park: bool) -> None:
-    running = process(items)
-    for identifier in ("e/1?#", "e2"):
-        await items.create(holds.order("k", identifier))
-    before = await running.holds()
-
-    aside = rejection(event("e/1?#", "k"), Reason.SET_ASIDE)
-    await running.store([*refused(event("a", "k")), aside], "i1", park=park)
-
-    assert pending(before) == {("k", "e/1?#"), ("k", "e2")}
-    assert pending(await running.holds()) == {("k", "e2")}
-    assert [name for name, _ in await records(items)] == ["a", "e/1?#"]
-
-
-async def test_an_event_is_set_aside_though_its_order_was_withdrawn(items: InMemoryItems) -> None:
-    await process(items).store([rejection(event("e", "k"), Reason.SET_ASIDE)], "i1")
-
-    assert await records(items) == [("e", "set-aside")]
 
 
 async def test_only_the_event_that_an_order_names_fulfils_it_for_whatever_reason_it_is_set_aside(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relay import holds
+from relay.quarantine.items import Item
 from tests.unit.relay.commands import Deployment, record_id
 
 REFUSED = "com.microsoft:argument-error"
@@ -25,10 +26,10 @@ def event(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
     return document | changes
 
 
-def order(identifier: str, event_id: str) -> dict[str, Any]:
+def order(identifier: str, event_id: str) -> Item:
     """A pending order of the key a, whose id ends so."""
     made = holds.order("a", event_id)
-    return made | {"id": f"set-aside:{identifier}", "orderedAt": "2026-02-09T11:00:00Z"}
+    return {**made, "id": f"set-aside:{identifier}", "orderedAt": "2026-02-09T11:00:00Z"}
 
 
 def put(deployment: Deployment, *identifiers: str, parked: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from outbox_emulators.access import Access
 from outbox_emulators.servicebus.administration.api import ManagementApi
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.counts import Counts
@@ -29,12 +30,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Admin:
     """The handlers of the admin port."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, access: Access) -> None:
         self._broker = broker
+        self._access = access
 
     def application(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
         """Make the application, with more routes than its own."""
-        app = web.Application(middlewares=[_errors])
+        app = web.Application(middlewares=[self._access.middleware(), _errors])
         app.add_routes(
             [
                 web.get("/health", self.health),
@@ -62,7 +64,7 @@ class Admin:
         return problem(404, f"there is no {request.method} {request.path}")
 
     async def entities(self, request: web.Request) -> web.Response:
-        """Answer counts by entity. Subscriptions are listed beside their topics, by path."""
+        """Answer counts by entity. Subscriptions are listed with their topics, by path."""
         namespace = self._broker.namespace
         found: dict[str, Any] = {}
         for queue in namespace.queues.values():
