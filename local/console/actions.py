@@ -22,7 +22,7 @@ from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
 from relay.console.application import PAGES
-from relay.console.pages import Extension, Slot
+from relay.console.pages import Extension
 
 _FOLDER = Path(__file__).parent
 _PEEKED = 20
@@ -42,12 +42,6 @@ class Actions:
         return Extension(
             "local",
             _FOLDER / "templates",
-            blocks={
-                Slot.TOP: "actions.html",
-                Slot.SUBSCRIPTION: "peek.html",
-                Slot.QUARANTINE_GROUP: "group.html",
-                Slot.QUARANTINE_RECORD: "record.html",
-            },
             routes=[
                 *further,
                 web.get("/local/actions", self.actions),

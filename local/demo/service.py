@@ -8,7 +8,11 @@ import socket
 import sys
 
 import uvicorn
+from fastapi import Request
+from fastapi.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from outbox_emulators.access import Access
 from outbox_emulators.process import announce, until_stopped
 from samples.contacts.api import app
 from samples.contacts.settings import SettingMissing
@@ -32,7 +36,9 @@ async def run(arguments: argparse.Namespace) -> int:
         return 1
     with socket.create_server(("127.0.0.1", arguments.port)) as listening:
         # Longer than clients keep idle connections: otherwise the server could close one as a request arrives.
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S)
+        config = uvicorn.Config(
+            guarded(app), log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S
+        )
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         while not (server.started or serving.done()):
@@ -45,3 +51,14 @@ async def run(arguments: argparse.Namespace) -> int:
         server.should_exit = True
         await serving
     return 0
+
+
+def guarded(api: ASGIApp) -> ASGIApp:
+    """The API, with 403 for what a page of another site asks through a browser."""
+    access = Access()
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = access.refusal(Request(scope).headers) if scope["type"] == "http" else None
+        await (api if refusal is None else PlainTextResponse(refusal, 403))(scope, receive, send)
+
+    return serve

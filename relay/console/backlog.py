@@ -55,7 +55,6 @@ class Backlog:
 
     @property
     def partitions(self) -> set[str]:
-        """The partitions in which something waits."""
         return {name for name, events in self._partitions.items() if events}
 
     def add(self, event: Committed, committed_at: float) -> bool:
@@ -70,7 +69,6 @@ class Backlog:
         return True
 
     def move(self, event: Waiting, partition: str, place: PlaceInFeed) -> None:
-        """Put an event elsewhere."""
         del self._partitions[event.partition][event.name]
         event.partition, event.place = partition, place
         self._partitions.setdefault(partition, {})[event.name] = event
@@ -132,7 +130,6 @@ class Quarantined:
         return False
 
     def has(self, event: Waiting) -> bool:
-        """Whether a record of this event was read."""
         return any(name in self._names for name in _names_of(event))
 
     def record(self, event: Waiting) -> QuarantineRecord | None:

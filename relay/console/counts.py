@@ -51,11 +51,9 @@ class Counts:
 
     @property
     def dead_letters(self) -> list[DeadLetterGroup]:
-        """Of all subscriptions."""
         return [group for groups in self._dead_letters.values() for group in groups]
 
     async def read(self) -> None:
-        """Read everything once."""
         self._round += 1
         again = self._round % _ROUNDS == 0
         async with self._parts.reading("quarantine by reason"):

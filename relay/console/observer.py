@@ -112,7 +112,6 @@ class Observer:
         )
 
     async def look(self) -> Snapshot:
-        """Look at everything once."""
         await self.look_at_flow()
         await self.look_at_counts()
         return self._latest
@@ -169,8 +168,8 @@ class Observer:
             waiting=progress.held,
             quarantined=counts.records,
             parked=counts.parked,
-            committed_s=progress.commits.at(now),
-            published_s=progress.publications.at(now),
+            committed_s=progress.commits.per_second(now),
+            published_s=progress.publications.per_second(now),
             latency_p50_ms=p50,
             latency_p99_ms=p99,
             lag_s=max((partition.oldest_s for partition in partitions), default=0.0),
@@ -198,14 +197,12 @@ def observer_of(
     topic: Topic | None = None,
     always: bool = False,
 ) -> Observer:
-    """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
+    """An observer of the settings' outbox, and of their topic unless another is given. Nothing is connected yet.
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
         environment: May have `SERVICEBUS_ADMIN`, where the management endpoint has an address of its own.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
-        hosts, always: As of Observer.
-        topic: To be used instead of the settings' topic.
 
     Raises:
         UsageError: The settings have both outboxes.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,6 +34,10 @@ SECTIONS = (
     "dead_letters",
 )
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
+
+SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
+"""Where a block can stand: before the first section, where forms keep their text, as the stream replaces nothing;
+with each `subscription`; with each reason in quarantine, as `group`; with each `record` that is shown."""
 
 # More of them would make the page slow, and nobody reads them.
 _MOST_PARTITIONS = 64
@@ -97,27 +100,13 @@ class ConsoleSettings:
         return self.trace_url.replace(_TRACE_ID, found["trace"])
 
 
-class Slot(StrEnum):
-    """Where a block can stand, and which variables its template has beside those of the page."""
-
-    TOP = "top"
-    """Before the first section. It is not replaced by the stream: forms keep what was typed."""
-    SUBSCRIPTION = "subscription"
-    """In the row of each subscription: `subscription`."""
-    QUARANTINE_GROUP = "quarantine_group"
-    """With each reason in quarantine: `group`."""
-    QUARANTINE_RECORD = "quarantine_record"
-    """With each record shown: `record`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Blocks and routes.
+    """What another part of the project adds to the page: blocks in its sections, and further routes.
 
     Attributes:
         name: Of the part: its templates are included as `name/file.html`.
-        templates: The folder of its templates.
-        blocks: Which template stands in which slot, such as {Slot.TOP: "send.html"}.
+        templates: The folder of its templates. Those with the name of one of SLOTS are blocks of the page.
         routes: Its routes. A handler makes its HTML with `request.app[PAGES].fragment("name/file.html", …)`.
         static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
             included in the page.
@@ -125,7 +114,6 @@ class Extension:
 
     name: str
     templates: Path
-    blocks: Mapping[Slot, str] = field(default_factory=dict)
     routes: Sequence[web.AbstractRouteDef] = ()
     static: Path | None = None
 
@@ -153,10 +141,7 @@ class Pages:
             "commands": commands,
             "reasons": QUARANTINE,
             "states": STATES,
-            "blocks": {
-                slot: [f"{each.name}/{each.blocks[slot]}" for each in extensions if slot in each.blocks]
-                for slot in Slot
-            },
+            "blocks": {slot: _blocks(slot, extensions) for slot in SLOTS},
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,
@@ -218,6 +203,11 @@ def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:
     ranked = sorted(partitions, key=lambda each: (each.retry is None, -each.oldest_s, -each.behind))
     chosen = {each.name for each in ranked[:_MOST_PARTITIONS]}
     return [each for each in partitions if each.name in chosen]
+
+
+def _blocks(slot: str, extensions: Sequence[Extension]) -> Sequence[str]:
+    file = f"{slot}.html"
+    return [f"{each.name}/{file}" for each in extensions if (each.templates / file).is_file()]
 
 
 def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -155,7 +155,7 @@ class Progress:
         committed_at = self._committed_at(event, now)
         if self.backlog.add(event, committed_at):
             self.committed += 1
-            self.commits.add(committed_at, now)
+            self.commits.add(committed_at)
             self.latest[name] = Tracked(event.id, Stage.COMMITTED, event)
             if len(self.latest) > _RECENT:
                 self.latest.popitem(last=False)
@@ -208,7 +208,7 @@ class Progress:
         self.published += 1
         # What was passed before the console looked was published some time before.
         if self._read_up_to is not None:
-            self.publications.add(event.passed_at, event.passed_at)
+            self.publications.add(event.passed_at)
             self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
         if (tracked := self.latest.get(event.name)) is not None:
             self.latest[event.name] = replace(tracked, stage=Stage.PUBLISHED, published_at=event.passed_at)
@@ -264,19 +264,15 @@ class Rate:
     """How many events a second there were over the last ten seconds."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
 
-    def add(self, at: float, now: float) -> None:
-        """Count one event at a time; one that is too old does not count."""
-        second = math.floor(min(at, now))
-        if second > now - _RATE_S:
-            self._counts[second] = self._counts.get(second, 0) + 1
+    def add(self, at: float) -> None:
+        self._counts[math.floor(at)] += 1
 
-    def at(self, now: float) -> float:
-        """Events a second."""
+    def per_second(self, now: float) -> float:
         for second in [each for each in self._counts if each <= now - _RATE_S]:
             del self._counts[second]
-        return round(sum(self._counts.values()) / _RATE_S, 1)
+        return round(self._counts.total() / _RATE_S, 1)
 
 
 class Latencies:
@@ -286,7 +282,6 @@ class Latencies:
         self._kept: deque[tuple[float, float]] = deque(maxlen=_LATENCIES)
 
     def add(self, latency_s: float, now: float) -> None:
-        """Keep one."""
         self._kept.append((now, max(0.0, latency_s)))
 
     def percentiles(self, now: float) -> tuple[float | None, float | None]:

@@ -31,7 +31,6 @@ class Streams:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self, _: web.Application) -> None:
-        """End every stream."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

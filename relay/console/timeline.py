@@ -34,14 +34,11 @@ class Known:
     """What was read of a key.
 
     Attributes:
-        committed: Its last events, in the order of the feed.
-        more: Whether the outbox has older ones.
+        committed: Its last events, in the order of the feed; `more` if the outbox has older ones.
         positions: The relay's positions by name, read after the events.
         records: Its quarantine records, read after the positions.
         judged: Whether these are all of them: without them, nothing is said to be published.
-        published_at: When the relay was seen to pass an event, by id.
-        data: The events' data as JSON text, by id.
-        parked_since: Since when it is parked.
+        published_at: When the relay was seen to pass an event, by id; `data` likewise.
         partition: The name of its position, where it has no event.
     """
 
@@ -246,13 +243,10 @@ class Step:
 
     Attributes:
         kind: `committed`, `accepted`, or a value of Stage or Arrival; the page has a class for each.
-        label: What happened, in words.
-        at: When; None where that is not known or not yet.
-        written_at: When, in ISO 8601, as the quarantine record has it.
+        at: When; None where that is not known or not yet. A quarantine record has it as text, `written_at`.
         after_s: How long after the step before it; None where either time is not known.
         where: The subscription.
         why: A reason and its detail.
-        done: Whether it has happened.
     """
 
     kind: str

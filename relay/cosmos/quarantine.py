@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import MatchConditions
 
 from relay import holds
-from relay.cosmos.containers import Containers, explaining
+from relay.cosmos.containers import Containers, explaining, parameters
 from relay.errors import StoreError
 from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
 from relay.quarantine.items import (
@@ -94,28 +94,27 @@ class CosmosItems:
             "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
             "WHERE c.type IN (@parked, @order)"
         )
-        return holds.read(await self._rows(query, {"@parked": PARKED_TYPE, "@order": ORDER_TYPE}))
+        return holds.read(await self._rows(query, {"parked": PARKED_TYPE, "order": ORDER_TYPE}))
 
     async def count(self, chosen: Filter, /) -> int:
-        where, parameters = clause(chosen)
+        where, values = clause(chosen)
         # The session token of an earlier read makes the count at least as recent.
-        counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", parameters, chosen.partition_key)
+        counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", values, chosen.partition_key)
         return sum(map(int, counts))
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
-        where, parameters = clause(chosen)
-        query = f"{_SUMMARY}{where} ORDER BY c.quarantinedAt"
+        where, values = clause(chosen)
         # Of one key, one physical partition is asked instead of all.
-        rows = await self._rows(query, parameters, chosen.partition_key, limit)
+        rows = await self._rows(f"{_SUMMARY}{where} ORDER BY c.quarantinedAt", values, chosen.partition_key, limit)
         return [RecordSummary.of(row) for row in rows]
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        where, parameters = clause(Filter())
+        where, values = clause(Filter())
         query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
-        return [RecordSummary.of(row) for row in await self._rows(query, parameters | {"@id": beginning})]
+        return [RecordSummary.of(row) for row in await self._rows(query, values | {"id": beginning})]
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"@type": item_type}, partition_key)
+        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"type": item_type}, partition_key)
 
     async def close(self) -> None:
         await self._containers.close()
@@ -123,19 +122,18 @@ class CosmosItems:
     async def _rows(
         self,
         query: str,
-        parameters: Mapping[str, str],
+        values: Mapping[str, str],
         partition_key: str | None = None,
         limit: int | None = None,
     ) -> list[Any]:
         options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
-        values: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in parameters.items()]
         found: list[Any] = []
         with self._explaining():
             async with self._containers.call() as call:
                 container = call.container(self._containers.quarantine_name)
                 # Each page has the time of a call: a quarantine may have any number of them.
                 options["response_hook"] = lambda *_: call.answered()
-                async for row in container.query_items(query, parameters=values, **options):
+                async for row in container.query_items(query, parameters=parameters(**values), **options):
                     found.append(row)
                     if len(found) == limit:
                         break
@@ -160,23 +158,17 @@ class CosmosItems:
 
 
 def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
-    """The WHERE clause for records, and its parameters."""
-    conditions = ["c.type = @type"]
-    parameters = {"@type": RECORD_TYPE}
-    if chosen.reason is not None:
-        conditions.append("c.reason = @reason")
-        parameters["@reason"] = chosen.reason
-    if chosen.partition_key is not None:
-        conditions.append("c.partitionKey = @partitionKey")
-        parameters["@partitionKey"] = chosen.partition_key
+    """The WHERE clause for records, and the values of its parameters."""
+    equal = {"type": RECORD_TYPE, "reason": chosen.reason, "partitionKey": chosen.partition_key}
+    values = {name: value for name, value in equal.items() if value is not None}
+    conditions = [f"c.{name} = @{name}" for name in values]
     if chosen.since is not None:
         conditions.append("c.quarantinedAt >= @since")
-        parameters["@since"] = chosen.since
-    return " WHERE " + " AND ".join(conditions), parameters
+        values["since"] = chosen.since
+    return " WHERE " + " AND ".join(conditions), values
 
 
 def _in_batch(operation: Operation) -> tuple[str, tuple[Any, ...]]:
-    """An operation as the SDK takes it."""
     if isinstance(operation, Create):
         return "create", (dict(operation.item),)
     if isinstance(operation, Delete):

@@ -44,11 +44,7 @@ class ChangeBatch(func.DocumentList):
         return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
 
     def documents(self) -> list[Document | None]:
-        """The documents, value for value.
-
-        Raises:
-            ChangesError: The text is not a JSON array of objects.
-        """
+        """The documents, value for value. Raises ChangesError where the text is no JSON array of objects."""
         return parse(self.text)
 
 
@@ -57,7 +53,7 @@ CosmosBatch = ChangeBatch | Iterable[Document | None]
 
 
 class CosmosSource:
-    """Reads change batches; `ports.Source` says what of it is promised."""
+    """Reads change batches; `ports.Source` says what each method does."""
 
     def __init__(self, event_type: str, containers: Containers) -> None:
         """`event_type` is the type of the documents to relay."""
@@ -65,12 +61,10 @@ class CosmosSource:
         self._containers = containers
 
     def read(self, batch: CosmosBatch, /) -> Received:
-        """The events of a batch. Raises ChangesError where its text is no JSON array of documents."""
         documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
         return select(documents, self._event_type)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        """The positions of the items that the relay's own leases have passed. Raises LeaseError."""
         positions = await self._containers.positions()
         passed = []
         for number, item in enumerate(items, 1):

@@ -27,13 +27,8 @@ class StoredQuarantine:
         self._parked: dict[str, Place | None] = {}
 
     async def holds(self) -> Holds:
-        """What must not be published now: one query.
-
-        A key that this process has parked is in it until its release, however far
-        behind the replica that answers; what another process has just written may be missing.
-
-        Raises:
-            QuarantineError: The store could not be read. Nothing was published; the next attempt asks again.
+        """One query. A key that this process has parked is in it until its release, however far behind the replica
+        that answers; what another process has just written may be missing.
         """
         with _explaining("parked keys and orders to set events aside must be read"):
             found = await self._items.holds()
@@ -43,12 +38,6 @@ class StoredQuarantine:
         return Holds({**self._parked, **found.parked}, found.orders)
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool = False) -> None:
-        """Store every document, as `ports.Quarantine` describes it.
-
-        Raises:
-            QuarantineError: The store could not be written, or a parked key was released in the meantime.
-                Nothing is lost: the invocation fails, and its next attempt stores or publishes the rest.
-        """
         if not rejected:
             return
         with _explaining(f"{len(rejected)} document(s) must be quarantined"):
@@ -59,7 +48,6 @@ class StoredQuarantine:
                     await self._store_held(item, invocation_id)
 
     async def forget(self, orders: Mapping[EventName, Place], /) -> None:
-        """Remove orders whose events the checkpoint has passed. Raises QuarantineError."""
         with _explaining("orders that are carried out must be removed"):
             for (partition_key, event_id), place in orders.items():
                 with suppress(ItemNotFound, ItemChanged):
@@ -112,7 +100,6 @@ class StoredQuarantine:
         return True
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         await self._items.close()
 
 

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class PooledSender:
-    """One link to the topic, which is replaced by a fresh one after any failed send.
+    """A `transfers.Sender` with a link of its own, which is replaced by a fresh one after any failed send.
 
     After a failure the state of a link is unknown. The service may have detached it, and the SDK (7.15.0) reports
     that at a later send, as if it were the outcome of that one. The limits may have changed with the topic's tier.
@@ -49,11 +49,9 @@ class PooledSender:
 
     @property
     def known_limits(self) -> LinkLimits | None:
-        """As `transfers.Sender`."""
         return self._limits
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """As `transfers.Sender`."""
         await self._open(timeout_s)
         assert self._limits is not None
         return self._limits
@@ -66,7 +64,6 @@ class PooledSender:
         accepted_late: Callable[[], None],
         wait_s: float | None = None,
     ) -> None:
-        """As `transfers.Sender`. The link is discarded where it fails; nothing waits for another transfer."""
         try:
             async with asyncio.timeout(timeout_s):
                 link = await self._open(timeout_s)
@@ -121,7 +118,6 @@ class PooledSender:
         self._link = self._limits = None
 
     async def close(self) -> None:
-        """Close the link, if there is one."""
         link, self._link, self._limits = self._link, None, None
         if link is not None:
             await _close(link)

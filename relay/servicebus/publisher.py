@@ -16,7 +16,7 @@ from relay.fence import ALWAYS, Clearance
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
 from relay.servicebus.senders import Senders, senders
-from relay.servicebus.turn import PAUSES_S, Probe, Rules, Turn
+from relay.servicebus.turn import PAUSES_S, Probe, Rules, Shared, Turn
 from relay.settings import Settings
 from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge
@@ -31,7 +31,7 @@ _CUT_OFF_S = 2.0
 
 
 class ServiceBusPublisher:
-    """Sends partition keys concurrently, each one strictly in order."""
+    """Sends partition keys concurrently, each one strictly in order; a `ports.Publisher`."""
 
     def __init__(
         self,
@@ -55,11 +55,8 @@ class ServiceBusPublisher:
             pauses_s: Seconds before each further try of a transfer, ten times as long if the service is busy.
         """
         self._senders = senders
-        self._message_of = message_of
-        self._ledger = ledger
-        self._evidence = Evidence(duplicate_window_s)
-        self._probe = Probe(self._evidence, message_of)
-        self._actions = BoundedActions()
+        evidence = Evidence(duplicate_window_s)
+        self._shared = Shared(message_of, ledger, evidence, Probe(evidence, message_of), BoundedActions())
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -87,14 +84,13 @@ class ServiceBusPublisher:
         isolate: bool = False,
         rotate: int = 0,
     ) -> list[KeyOutcome]:
-        """Publish every partition key's events, as `ports.Publisher` describes it."""
         rules = Rules(
             deadline or Deadline.after(self._attempt_timeout_s),
             self._send_timeout_s,
             judge,
             clearance,
             isolate,
-            self._evidence.fresh,
+            self._shared.evidence.fresh,
             self._pauses_s,
         )
         outcomes = {key: KeyOutcome(key) for key in events}
@@ -117,21 +113,17 @@ class ServiceBusPublisher:
 
     @property
     def destination(self) -> str:
-        """The topic's name."""
         return self._senders.topic
 
     def has_accepted(self, event: Event) -> bool:
-        """Whether the ledger has this event as accepted."""
-        return self._ledger.holds(event.partition_key, event.id)
+        return self._shared.ledger.holds(event.partition_key, event.id)
 
     def settled(self, items: Iterable[Rejected], /) -> None:
-        """Forget the refusals of what is set aside."""
         for item in items:
             if item.name is not None:
-                self._evidence.settled(item.name)
+                self._shared.evidence.settled(item.name)
 
     async def close(self) -> None:
-        """Close the senders."""
         await self._senders.close()
 
     async def _take_turn(
@@ -156,17 +148,7 @@ class ServiceBusPublisher:
         try:
             outage.check()
             async with self._senders.acquire() as sender:
-                turn = Turn(
-                    sender,
-                    self._message_of,
-                    self._ledger,
-                    self._evidence,
-                    self._probe,
-                    self._actions,
-                    rules,
-                    outcome,
-                )
-                await turn.send_in_order(events)
+                await Turn(sender, self._shared, rules, outcome).send_in_order(events)
         except SendError as error:
             outcome.error = error
         except Exception as error:
@@ -216,7 +198,6 @@ class _Outage:
             ) from self._last
 
     def failed(self, error: SendError) -> None:
-        """Note a partition key that failed."""
         self._failures_in_a_row += 1
         if not isinstance(error, NotTriedError):
             self._last = error
@@ -228,5 +209,4 @@ class _Outage:
         return not known
 
     def succeeded(self) -> None:
-        """Note that something was accepted."""
         self._failures_in_a_row = 0

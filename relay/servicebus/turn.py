@@ -58,164 +58,6 @@ class Rules:
     pauses_s: Sequence[float]
 
 
-class Turn:
-    """One partition key's way through one sender, from its first to its last batch."""
-
-    def __init__(
-        self,
-        sender: Sender,
-        message_of: Contract,
-        ledger: AcceptedLedger,
-        evidence: Evidence,
-        probe: Probe,
-        actions: BoundedActions,
-        rules: Rules,
-        outcome: KeyOutcome,
-    ) -> None:
-        self._sender = sender
-        self._message_of = message_of
-        self._ledger = ledger
-        self._evidence = evidence
-        self._probe = probe
-        self._actions = actions
-        self._rules = rules
-        self._outcome = outcome
-
-    async def send_in_order(self, events: Sequence[Event]) -> None:
-        """Send `events`; batch n+1 leaves only after batch n was accepted.
-
-        Raises:
-            SendError: With the events from the failed batch on not accepted.
-        """
-        limits = await self._limits()
-        for transfer in in_batches(events, self._message_of, limits.batch):
-            if self._stopped:
-                return
-            if transfer.is_batch:
-                await self._send_batch(transfer)
-            else:
-                await self._send_alone(transfer, limits)
-
-    @property
-    def _stopped(self) -> bool:
-        return self._rules.judge.stops_behind and bool(self._outcome.rejected)
-
-    async def _limits(self) -> LinkLimits:
-        if (known := self._sender.known_limits) is not None:
-            return known
-        return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
-
-    async def _send_batch(self, batch: Transfer) -> None:
-        try:
-            duration_s = await self._send(batch)
-        except PoisonError:
-            await self._split(batch.events)
-        except RetryableError as error:
-            if not error.refused or not (self._rules.isolate or error.ended_alone):
-                raise
-            await self._split(batch.events)
-        else:
-            self._accept(batch, duration_s)
-
-    async def _split(self, events: Sequence[Event]) -> None:
-        """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
-        middle = len(events) // 2
-        for half in (events[:middle], events[middle:]):
-            if self._stopped:
-                return
-            if len(half) == 1:
-                await self._send_alone(alone(half[0], self._message_of), await self._limits())
-            else:
-                await self.send_in_order(half)
-
-    async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
-        (event,) = transfer.events
-        try:
-            _check_size(transfer, limits.message)
-            if self._evidence.is_stale(event):
-                await self._probe.repeat(
-                    self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
-                )
-            duration_s = await self._send(transfer)
-        except PoisonError as error:
-            self._judge(event, error)
-        except RetryableError as error:
-            if error.refused:
-                self._outcome.blocked_by = event.id
-            raise
-        else:
-            self._accept(transfer, duration_s)
-
-    def _judge(self, event: Event, refusal: PoisonError) -> None:
-        """Set the event aside, or stop here. Raises the error of a verdict to wait."""
-        history = self._evidence.refused(event, refusal, self._rules.fresh_before)
-        verdict = self._rules.judge.refused(refusal, history)
-        if verdict.ruling is Ruling.SET_ASIDE:
-            self._evidence.settled(event.name)
-            self._outcome.rejected.append(rejected(event, refusal))
-            return
-        self._outcome.blocked_by = event.id
-        raise error_of(verdict, event, refusal) from refusal
-
-    async def _send(self, transfer: Transfer) -> float:
-        """Returns the seconds until it was accepted, pauses included."""
-        began = now = time.monotonic()
-        may_send = partial(self._rules.clearance.check, transfer.events[0])
-        accepted_late = partial(self._accept_late, transfer, began)
-        for pause_s in (*self._rules.pauses_s, None):
-            unused_s = began + self._rules.send_timeout_s - now
-            left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
-            wait_s = self._rules.deadline.left_s(at_most=self._rules.deadline.lasts_s)
-            try:
-                await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
-                break
-            except RetryableError as error:
-                if pause_s is None or (error.refused and error.ended_alone):
-                    raise
-                if error.ended_alone:
-                    await self._probe.after_an_end(self._sender, left_s)
-                pause_s *= _BUSY_FACTOR if error.busy else 1
-                if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
-                    raise
-            await asyncio.sleep(pause_s)
-            now = time.monotonic()
-        return time.monotonic() - began
-
-    def _note_accepted(self, events: Sequence[Event], witness: Event | None = None) -> None:
-        self._evidence.accepted(events, witness)
-        for event in events:
-            self._ledger.add(event.partition_key, event.id)
-
-    def _accept_late(self, transfer: Transfer, began: float) -> None:
-        """Note what was accepted after its attempt, or its turn, had given it up."""
-        self._note_accepted(transfer.events)
-        instruments.accepted(transfer.events, time.monotonic() - began, self._actions)
-
-    def _accept(self, transfer: Transfer, duration_s: float) -> None:
-        events = transfer.events
-        self._note_accepted(events, _witness(transfer))
-        self._outcome.published += len(events)
-        self._outcome.sends += 1
-        instruments.accepted(events, duration_s, self._actions)
-
-
-def _witness(transfer: Transfer) -> Event | None:
-    """An event of it that is small enough to be kept."""
-    return transfer.events[-1] if len(transfer.payload) <= _WITNESS_BYTES * len(transfer.events) else None
-
-
-def _check_size(transfer: Transfer, limit: int) -> None:
-    """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
-
-    Raises PoisonError, without a condition, as nobody but the link's own limit has refused it.
-    """
-    size = len(transfer.payload)
-    if size > limit:
-        raise PoisonError(
-            f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
-        )
-
-
 class Probe:
     """Repeats an event that was accepted before, to see whether the service accepts anything at the moment.
 
@@ -272,3 +114,166 @@ class Probe:
             self._evidence.repeated()
         finally:
             self._made += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the turns of a publisher share.
+
+    Attributes:
+        message_of: The message contract.
+        ledger: What the topic has accepted from this process.
+        evidence: What it has accepted and refused.
+        probe: Repeats what it has accepted.
+        actions: The attributes under which events are counted.
+    """
+
+    message_of: Contract
+    ledger: AcceptedLedger
+    evidence: Evidence
+    probe: Probe
+    actions: BoundedActions
+
+
+class Turn:
+    """One partition key's way through one sender, from its first to its last batch."""
+
+    def __init__(self, sender: Sender, shared: Shared, rules: Rules, outcome: KeyOutcome) -> None:
+        self._sender = sender
+        self._shared = shared
+        self._rules = rules
+        self._outcome = outcome
+
+    async def send_in_order(self, events: Sequence[Event]) -> None:
+        """Send `events`; batch n+1 leaves only after batch n was accepted.
+
+        Raises:
+            SendError: With the events from the failed batch on not accepted.
+        """
+        limits = await self._limits()
+        for transfer in in_batches(events, self._shared.message_of, limits.batch):
+            if self._stopped:
+                return
+            if transfer.is_batch:
+                await self._send_batch(transfer)
+            else:
+                await self._send_alone(transfer, limits)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._rules.judge.stops_behind and bool(self._outcome.rejected)
+
+    async def _limits(self) -> LinkLimits:
+        if (known := self._sender.known_limits) is not None:
+            return known
+        return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
+
+    async def _send_batch(self, batch: Transfer) -> None:
+        try:
+            duration_s = await self._send(batch)
+        except PoisonError:
+            await self._split(batch.events)
+        except RetryableError as error:
+            if not error.refused or not (self._rules.isolate or error.ended_alone):
+                raise
+            await self._split(batch.events)
+        else:
+            self._accept(batch, duration_s)
+
+    async def _split(self, events: Sequence[Event]) -> None:
+        """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
+        middle = len(events) // 2
+        for half in (events[:middle], events[middle:]):
+            if self._stopped:
+                return
+            if len(half) == 1:
+                await self._send_alone(alone(half[0], self._shared.message_of), await self._limits())
+            else:
+                await self.send_in_order(half)
+
+    async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
+        (event,) = transfer.events
+        try:
+            _check_size(transfer, limits.message)
+            if self._shared.evidence.is_stale(event):
+                await self._shared.probe.repeat(
+                    self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
+                )
+            duration_s = await self._send(transfer)
+        except PoisonError as error:
+            self._judge(event, error)
+        except RetryableError as error:
+            if error.refused:
+                self._outcome.blocked_by = event.id
+            raise
+        else:
+            self._accept(transfer, duration_s)
+
+    def _judge(self, event: Event, refusal: PoisonError) -> None:
+        """Set the event aside, or stop here. Raises the error of a verdict to wait."""
+        history = self._shared.evidence.refused(event, refusal, self._rules.fresh_before)
+        verdict = self._rules.judge.refused(refusal, history)
+        if verdict.ruling is Ruling.SET_ASIDE:
+            self._shared.evidence.settled(event.name)
+            self._outcome.rejected.append(rejected(event, refusal))
+            return
+        self._outcome.blocked_by = event.id
+        raise error_of(verdict, event, refusal) from refusal
+
+    async def _send(self, transfer: Transfer) -> float:
+        """Returns the seconds until it was accepted, pauses included."""
+        began = now = time.monotonic()
+        may_send = partial(self._rules.clearance.check, transfer.events[0])
+        accepted_late = partial(self._accept_late, transfer, began)
+        for pause_s in (*self._rules.pauses_s, None):
+            unused_s = began + self._rules.send_timeout_s - now
+            left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
+            wait_s = self._rules.deadline.left_s(at_most=self._rules.deadline.lasts_s)
+            try:
+                await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
+                break
+            except RetryableError as error:
+                if pause_s is None or (error.refused and error.ended_alone):
+                    raise
+                if error.ended_alone:
+                    await self._shared.probe.after_an_end(self._sender, left_s)
+                pause_s *= _BUSY_FACTOR if error.busy else 1
+                if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
+                    raise
+            await asyncio.sleep(pause_s)
+            now = time.monotonic()
+        return time.monotonic() - began
+
+    def _note_accepted(self, events: Sequence[Event], witness: Event | None = None) -> None:
+        self._shared.evidence.accepted(events, witness)
+        for event in events:
+            self._shared.ledger.add(event.partition_key, event.id)
+
+    def _accept_late(self, transfer: Transfer, began: float) -> None:
+        """Note what was accepted after its attempt, or its turn, had given it up."""
+        self._note_accepted(transfer.events)
+        instruments.accepted(transfer.events, time.monotonic() - began, self._shared.actions)
+
+    def _accept(self, transfer: Transfer, duration_s: float) -> None:
+        events = transfer.events
+        self._note_accepted(events, _witness(transfer))
+        self._outcome.published += len(events)
+        self._outcome.sends += 1
+        instruments.accepted(events, duration_s, self._shared.actions)
+
+
+def _witness(transfer: Transfer) -> Event | None:
+    """An event of it that is small enough to be kept."""
+    return transfer.events[-1] if len(transfer.payload) <= _WITNESS_BYTES * len(transfer.events) else None
+
+
+def _check_size(transfer: Transfer, limit: int) -> None:
+    """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
+
+    Raises PoisonError, without a condition, as nobody but the link's own limit has refused it.
+    """
+    size = len(transfer.payload)
+    if size > limit:
+        raise PoisonError(
+            f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
+        )

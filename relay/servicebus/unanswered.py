@@ -30,7 +30,6 @@ class Late:
         self._longest_s = 0.0
 
     def note(self, seconds: float) -> None:
-        """A transfer was accepted after `seconds`, when its sender had given up."""
         self._longest_s = max(self._longest_s, seconds)
 
     def unanswered(self, timeout_s: float) -> RetryableError:

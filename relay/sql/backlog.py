@@ -11,19 +11,17 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from datetime import timedelta
 from typing import Any
 
-from azure.core.exceptions import AzureError
-
-from changefeed import START, AsyncConsumer, ChangefeedError, Claim, DatabaseError, Entry
+from changefeed import START, AsyncConsumer, Claim, DatabaseError, Entry
 from changefeed.statements import AsyncSession, run_async
 from changefeed.tables import Tables, Waiting
 from changefeed.ulid import milliseconds
 from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Rejected
-from relay.findings import Finding, Level, Scan
+from relay.findings import Finding, Scan
 from relay.reasons import QUARANTINE
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, connect
+from relay.sql.database import CONSUMER, FAILURES, connect
 from relay.sql.rows import event_of, is_of_type
 from relay.times import format_duration
 
@@ -71,8 +69,7 @@ class Backlog:
             found += self._never_read(waiting)
         else:
             found.append(
-                Finding(
-                    Level.UNKNOWN,
+                Finding.unknown(
                     f"the rows in the outbox table of {self._subject} cannot be read with these rights",
                     f'Run check with a login that may select from changefeed."outbox:{self._feed.feed}" and '
                     f'changefeed."state:{self._feed.feed}". The app itself need not.',
@@ -102,14 +99,13 @@ class Backlog:
         if since_s >= _GROWTH_FROM_S:
             growth = f", which is {size / _MIB * _DAY_S / since_s:.1f} MiB a day"
         said = f"has about {rows} positions of the last {_duration(since_s)} in {size / _MIB:.1f} MiB{growth}"
-        return [Finding(Level.OK, f"the feed of {self._subject} {said}")]
+        return [Finding.ok(f"the feed of {self._subject} {said}")]
 
     def _never_read(self, waiting: Mapping[int, Waiting]) -> Iterator[Finding]:
         outside = {shard_id: each.rows for shard_id, each in waiting.items() if shard_id not in self._shards}
         if outside:
             counts = _listed([f"{rows} in shard {shard_id}" for shard_id, rows in outside.items()])
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"{self._subject} has {sum(outside.values())} row(s) in shards that nobody reads ({counts}): "
                 f"SQL_SHARDS is {self._feed.shards}, so the relay reads the shards 0 to {self._feed.shards - 1}",
                 "Set SQL_SHARDS to the highest shard of the writers plus one, on every process of the relay, or "
@@ -145,8 +141,7 @@ class Backlog:
         if not left:
             return []
         return [
-            Finding(
-                Level.ERROR,
+            Finding.error(
                 f"{self._subject} has events that are not published in {_shards(left)}, which a relay has read "
                 f"before: SQL_SHARDS is {self._feed.shards}, so nobody reads them any more",
                 "Set SQL_SHARDS to what it was, on every process of the relay, until they are published.",
@@ -165,8 +160,7 @@ class Backlog:
         if not ahead:
             return []
         return [
-            Finding(
-                Level.ERROR,
+            Finding.error(
                 f"the relay's cursor is ahead of the last position of {self._subject} in {_shards(ahead)}: every "
                 "read is refused. The database was restored in part, or the feed was set up again",
                 "Set last_ulid of these shards in the table of claims to the last position of the feed up to "
@@ -179,14 +173,12 @@ class Backlog:
         nobody = [each for each in self._shards if each not in claims or claims[each].owner is None]
         silent = [each for each in self._shards if each not in nobody and each not in living]
         if nobody:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"no process reads {_shards(nobody)} of {self._subject}: nothing of it is relayed",
                 "Start the relay with these settings, and look at what it logged (relay_claims_unavailable).",
             )
         if silent:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"the process that reads {_shards(silent)} of {self._subject} shows no sign of life, and no other "
                 "has taken over: nothing of it is relayed",
                 "Start the relay with these settings. A new process takes the shards over when the claim has "
@@ -194,7 +186,7 @@ class Backlog:
             )
         if not nobody and not silent:
             said = f"{self._subject} is read: each of its {len(self._shards)} shard(s) has a living owner"
-            yield Finding(Level.OK, said)
+            yield Finding.ok(said)
 
     async def _late(self, waiting: Mapping[int, Waiting], cursors: Mapping[int, bytes]) -> Finding:
         ages = {each: waiting[each].oldest_s for each in self._shards if each in waiting}
@@ -204,9 +196,8 @@ class Backlog:
                 ages[shard_id] = max(ages.get(shard_id, 0.0), age_s or 0.0)
         late = {shard_id: age_s for shard_id, age_s in ages.items() if age_s > _LATE_S}
         if not late:
-            return Finding(Level.OK, f"no event of {self._subject} waits for longer than PT5M to be published")
-        return Finding(
-            Level.WARNING,
+            return Finding.ok(f"no event of {self._subject} waits for longer than PT5M to be published")
+        return Finding.warning(
             f"{self._subject} has events that wait for longer than PT5M to be published, the oldest for "
             f"{_duration(max(late.values()))}, in {_shards(late)}",
             "Look at what the relay logged last for these shards (relay_failed, relay_feed_unavailable). If it is "
@@ -249,10 +240,9 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
                         rejected += [(shard_id, event)] if isinstance(event, Rejected) else []
         finally:
             await session.close()
-    except (ChangefeedError, AzureError, OSError) as error:
+    except FAILURES as error:
         findings.append(
-            Finding(
-                Level.UNKNOWN,
+            Finding.unknown(
                 f"SQL_FEED '{feed.feed}' was not scanned to its end: {first_line(error)}",
                 f"Scan again with a login that may select from {feed.feed} and from "
                 f'changefeed."feed:{feed.feed}", "outbox:{feed.feed}" and "claim:{feed.feed}".',
@@ -261,7 +251,7 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
     findings = [*_named(rejected, feed), *findings]
     if not findings:
         said = f"none of the {rows} row(s) of SQL_FEED '{feed.feed}' that the relay has not passed"
-        findings = [Finding(Level.OK, f"{said} would be quarantined")]
+        findings = [Finding.ok(f"{said} would be quarantined")]
     data = [
         {
             "id": each.id,
@@ -277,15 +267,14 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
 
 def _named(rejected: Sequence[tuple[int, Rejected]], feed: SqlFeed) -> Iterator[Finding]:
     for shard_id, each in rejected[:_NAMED_EVENTS]:
-        yield Finding(
-            Level.ERROR,
+        yield Finding.error(
             f"event {each.id!r} with the partition key {each.partition_key!r} in shard {shard_id} would be "
             f"quarantined: {each}",
             f"Correct its row in {feed.feed} before the relay comes to it. In quarantine: "
             f"{QUARANTINE[each.reason].remedy}",
         )
     if (more := len(rejected) - _NAMED_EVENTS) > 0:
-        yield Finding(Level.ERROR, f"{more} more event(s) would be quarantined", "Use --json.")
+        yield Finding.error(f"{more} more event(s) would be quarantined", "Use --json.")
 
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:

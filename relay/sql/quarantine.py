@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from azure.core.exceptions import AzureError
-
 from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay import holds
@@ -42,7 +40,7 @@ from relay.quarantine.items import (
     Touch,
 )
 from relay.quarantine.record import RECORD_TYPE
-from relay.sql.database import Database
+from relay.sql.database import FAILURES, Database
 
 # The columns of a summary, and what `RecordSummary.of` calls them.
 _SUMMARY = {
@@ -185,7 +183,7 @@ class SqlItems:
         try:
             async with self._database.session() as session:
                 yield session
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
                 f"the table relay.item cannot be read or written: {first_line(error)} "
@@ -256,7 +254,6 @@ def values_of(item: Item) -> list[Any]:
 
 
 def item_of(body: str, touched_at: str | None) -> Item:
-    """An item of its columns."""
     item: dict[str, Any] = json.loads(body)
     return item if touched_at is None else {**item, "touchedAt": touched_at}
 

@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from azure.core.exceptions import AzureError
-
 from changefeed import (
     AsyncConsumer,
     AsyncFeed,
@@ -33,7 +31,7 @@ from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
 from relay.results import set_aside_command
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, BoundedSession
+from relay.sql.database import CONSUMER, FAILURES, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.rows import event_of
 from relay.sql.source import Ownership, SqlBatch, now
@@ -114,7 +112,7 @@ class Shard:
                 # is as it was: it reads the same page again, and nothing behind it gets a position.
                 logger.error("relay_cursor_changed shard=%d: %s", self.claim.shard_id, first_line(error))
                 await self._pause(_LONGEST_PAUSE_S)
-            except (ChangefeedError, AzureError, OSError) as error:
+            except FAILURES as error:
                 logger.warning(
                     "relay_feed_unavailable shard=%d: %s It is tried again.",
                     self.claim.shard_id,
@@ -201,7 +199,8 @@ class Shard:
             await self._relay.handle(batch, attempts.invocation_id, attempts.retries)
         except RelayError:
             # The pipeline has logged it.
-            attempts.failed(len(page.entries))
+            attempts.retries += 1
+            attempts.rows = len(page.entries)
         except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
             attempts.rows = max(1, len(page.entries) // 2)
             self._report(error, page.entries)
@@ -293,7 +292,3 @@ class _Attempts:
     retries: int = 0
     rows: int | None = None
     pauses: _Pauses = field(default_factory=_Pauses)
-
-    def failed(self, rows: int) -> None:
-        self.retries += 1
-        self.rows = rows

@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from azure.core.exceptions import AzureError
-
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
+from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, BoundedSession
+from relay.sql.database import CONSUMER, FAILURES, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
@@ -99,12 +97,7 @@ class Watch:
         self._seen: dict[int, tuple[tuple[int, int], float]] = {}
 
     def dead(self, claims: Sequence[Claim], now_s: float) -> frozenset[int]:
-        """The shards whose owner is taken for dead.
-
-        Args:
-            claims: As they were just read.
-            now_s: When they had been read, on a clock that does not step.
-        """
+        """The shards whose owner is taken for dead at a time on a clock that does not step."""
         dead = set()
         for claim in claims:
             version, since_s = self._seen.get(claim.shard_id, (None, now_s))
@@ -126,8 +119,8 @@ class Worker:
             relay: Publishes the pages; it may be shared with other sources.
             settings: The feed.
             connect: Opens a session; it is called for every shard, and again when a session is lost.
-            page_size: The most events of one attempt, 1 to 1000.
-            poll_delay_s: The longest wait between looks at an idle shard.
+            page_size: Maximum number of events of one attempt, 1 to 1000.
+            poll_delay_s: Maximum seconds between looks at an idle shard.
         """
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._relay = relay
@@ -149,7 +142,7 @@ class Worker:
             while not stop.is_set():
                 try:
                     await self._round()
-                except (ChangefeedError, AzureError, OSError) as error:
+                except FAILURES as error:
                     logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
                     await self._forget_session()
                 except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
@@ -280,7 +273,7 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
                     await asyncio.sleep(0.1)
             finally:
                 await session.close()
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             logger.warning("relay_retention_unavailable: %s It is tried again.", first_line(error))
         except Exception as error:  # noqa: BLE001 - a defect must not end retention for as long as the process lives
             logger.error("relay_defect: %s. Retention is tried again.", described(error))

@@ -141,6 +141,8 @@ def test_each_service_listens_outside_its_container_and_is_published_to_the_host
     monkeypatch.setenv("EMULATORS_HOST", environment()["EMULATORS_HOST"])
 
     assert parsed(service["command"]).host == "0.0.0.0"
+    # The name by which other services of the project reach it.
+    assert parsed(service["command"]).allowed_host == [name]
     assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in PORTS[name].values()]
     assert (FOLDER / service["build"] / "Dockerfile").is_file()
     health = service.get("environment", {}).get("HEALTH_URL", environment()["HEALTH_URL"])

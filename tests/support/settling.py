@@ -28,7 +28,7 @@ async def settled(
     Between the attempts, the service accepts something of another lease.
     """
     batch = list(documents)
-    evidence = cast(ServiceBusPublisher, relay._publisher)._evidence
+    evidence = cast(ServiceBusPublisher, relay._publisher)._shared.evidence
     for retry_count in range(REFUSALS - 1):
         await before()
         try:

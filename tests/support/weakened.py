@@ -38,11 +38,7 @@ def without_waiting_for_acceptance() -> None:
             async with senders.acquire() as other:
                 rest = Turn(
                     other,
-                    self._message_of,
-                    self._ledger,
-                    self._evidence,
-                    self._probe,
-                    self._actions,
+                    self._shared,
                     self._rules,
                     self._outcome,
                 )

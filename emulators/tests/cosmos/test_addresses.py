@@ -60,10 +60,11 @@ async def test_a_client_stays_on_the_mapped_port(server: CosmosServer) -> None:
     assert [url for url in asked if not url.startswith(mapped)] == []
 
 
-async def test_the_account_names_the_endpoint_that_the_client_asked(server: CosmosServer) -> None:
-    assert endpoints(await account_of(server.endpoint, server.key)) == {server.endpoint}
-    assert endpoints(await account_of(server.endpoint, server.key, "cosmos:18081")) == {"http://cosmos:18081/"}
-    assert endpoints(await account_of(server.endpoint, server.key, "[::1]:8081")) == {"http://[::1]:8081/"}
+async def test_the_account_names_the_endpoint_that_the_client_asked() -> None:
+    async with CosmosServer(allowed_hosts=["cosmos"]) as server:
+        assert endpoints(await account_of(server.endpoint, server.key)) == {server.endpoint}
+        assert endpoints(await account_of(server.endpoint, server.key, "cosmos:18081")) == {"http://cosmos:18081/"}
+        assert endpoints(await account_of(server.endpoint, server.key, "[::1]:8081")) == {"http://[::1]:8081/"}
 
 
 async def test_a_process_serves_every_address_and_names_the_public_endpoint() -> None:

@@ -179,7 +179,7 @@ def _refusal(outcome: Any) -> SendError:
     """The error of a delivery that was not accepted."""
     if outcome and sdk.REJECTED in outcome:
         fields = outcome[sdk.REJECTED]
-        if error := sdk.AmqpError.of(fields[0] if fields else None):
-            return sdk.refused(error)
+        if error := sdk.refused(fields[0] if fields else None):
+            return error
     # Released or modified: not processed, for a reason the peer does not say. Or settled without an outcome.
     return RetryableError("Service Bus has not accepted the message, and gives no reason.", refused=True)

@@ -127,7 +127,7 @@ def _note(opening: asyncio.Task[Link]) -> None:
 
 
 class PipelinedSender:
-    """A partition key's access to the link, for one turn.
+    """A `transfers.Sender` on the shared link.
 
     A link that the peer ends is lost for every key that has a transfer in flight on it, and any of these may be
     the cause. So such a key sends its transfer again on a second link, in groups that are halved until it is by
@@ -148,12 +148,10 @@ class PipelinedSender:
 
     @property
     def known_limits(self) -> LinkLimits | None:
-        """As `transfers.Sender`."""
         link = self._lanes.shared.open_link
         return link.limits if link is not None and link.has_room.is_set() else None
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """As `transfers.Sender`."""
         link = await self._lanes.shared.link(timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
@@ -172,7 +170,6 @@ class PipelinedSender:
         accepted_late: Callable[[], None],
         wait_s: float | None = None,
     ) -> None:
-        """As `transfers.Sender`."""
         lanes = self._lanes
         suspects = lanes.suspects
         ends = asyncio.get_running_loop().time() + (timeout_s if wait_s is None else wait_s)
@@ -261,9 +258,7 @@ class PipelinedSenders:
         return self.shared.different_sdk
 
     def acquire(self) -> PipelinedSender:
-        """A sender for one partition key's turn."""
         return PipelinedSender(self)
 
     async def close(self) -> None:
-        """Close the links."""
         await asyncio.gather(self.shared.close(), self.apart.close())

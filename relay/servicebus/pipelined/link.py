@@ -96,7 +96,6 @@ class Link:
 
     @property
     def limits(self) -> LinkLimits:
-        """What the link takes."""
         return self._attached.result()
 
     @property
@@ -224,11 +223,11 @@ class Link:
         elif route is Route.SDK:
             await self._connection.give_back(channel, kind, fields)
         elif route is Route.SDK_ENDED:
-            error = frames.read(frames.Ended, fields).error
-            self._lose_by_peer(_lost("the peer has ended the session of the tokens", error, sdk.link_lost))
+            error = sdk.link_lost(frames.read(frames.Ended, fields).error)
+            self._lose_by_peer(error or LinkLostError("the peer has ended the session of the tokens"))
         elif route is Route.CLOSED:
-            error = frames.read(frames.Ended, fields).error
-            self._lose_by_peer(_lost("the peer has closed the connection", error, sdk.connection_lost))
+            error = sdk.connection_lost(frames.read(frames.Ended, fields).error)
+            self._lose_by_peer(error or LinkLostError("the peer has closed the connection"))
             await self._connection.give_back(channel, kind, fields)
         elif route is Route.VIOLATION:
             self._violated(kind)
@@ -353,12 +352,13 @@ class Link:
             self._violated(frames.DETACH)
             return
         self._connection.write(sdk.detach())
-        self._lose_by_peer(_lost("the peer has detached the link without a reason", detach.error, sdk.link_lost))
+        error = sdk.link_lost(detach.error)
+        self._lose_by_peer(error or LinkLostError("the peer has detached the link without a reason"))
 
     def _session_ended(self, fields: list[Any]) -> None:
         self._connection.write(sdk.end())
-        error = frames.read(frames.Ended, fields).error
-        self._lose_by_peer(_lost("the peer has ended the session without a reason", error, sdk.link_lost))
+        error = sdk.link_lost(frames.read(frames.Ended, fields).error)
+        self._lose_by_peer(error or LinkLostError("the peer has ended the session without a reason"))
 
     def _violated(self, kind: int) -> None:
         self._lose_by_peer(LinkLostError(f"the peer has sent a frame {kind:#x} that AMQP does not allow here"))
@@ -396,8 +396,3 @@ class Link:
             self._attached.set_exception(error)
         self._deliveries.lose(in_flight or error, error)
         self._outgoing.stop()
-
-
-def _lost(without_reason: str, fields: Any, as_error: Callable[[sdk.AmqpError], SendError]) -> SendError:
-    error = sdk.AmqpError.of(fields)
-    return LinkLostError(without_reason) if error is None else as_error(error)

@@ -16,7 +16,6 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import azure.servicebus
@@ -26,7 +25,7 @@ from azure.servicebus._pyamqp.aio import SendClientAsync
 from azure.servicebus._pyamqp.aio._connection_async import Connection as SdkConnection
 from azure.servicebus._pyamqp.constants import MAX_FRAME_SIZE_BYTES, ReceiverSettleMode, Role, SenderSettleMode
 from azure.servicebus._pyamqp.endpoints import Source, Target
-from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPLinkError, MessageException
+from azure.servicebus._pyamqp.error import AMQPConnectionError, AMQPException, AMQPLinkError, MessageException
 from azure.servicebus._pyamqp.performatives import (
     AttachFrame,
     BeginFrame,
@@ -95,36 +94,27 @@ class DifferentSdkError(Exception):
     """What was used of the SDK's inside is not there, or is not as it was tested."""
 
 
-@dataclass(frozen=True, slots=True)
-class AmqpError:
-    """An error as the peer says it: the condition's name, what it adds, and further fields."""
-
-    condition: bytes
-    description: str | bytes | None = None
-    info: Mapping[Any, Any] | None = None
-
-    @classmethod
-    def of(cls, fields: Any) -> AmqpError | None:
-        """From the fields of an `error`; None for none. Its second and third may be missing."""
-        if not fields:
-            return None
-        condition, description, info = (*fields, None, None)[:3]
-        return cls(condition, description, info)
+def refused(error: Any) -> SendError | None:
+    """The outcome of one transfer, from the fields of its error; None for none."""
+    return _said(MessageException, error)
 
 
-def refused(error: AmqpError) -> SendError:
-    """The outcome of one transfer, as an error of the relay."""
-    return _classified(MessageException(error.condition, description=error.description, info=error.info))
+def link_lost(error: Any) -> SendError | None:
+    """The end of a link or a session, which says nothing about a transfer; likewise."""
+    return _said(AMQPLinkError, error)
 
 
-def link_lost(error: AmqpError) -> SendError:
-    """The end of a link or a session, which says nothing about a transfer."""
-    return _classified(AMQPLinkError(error.condition, description=error.description, info=error.info))
+def connection_lost(error: Any) -> SendError | None:
+    """The end of a connection; likewise."""
+    return _said(AMQPConnectionError, error)
 
 
-def connection_lost(error: AmqpError) -> SendError:
-    """The end of a connection."""
-    return _classified(AMQPConnectionError(error.condition, description=error.description, info=error.info))
+def _said(kind: type[AMQPException], error: Any) -> SendError | None:
+    if not error:
+        return None
+    # The second and the third may be missing.
+    condition, description, info = (*error, None, None)[:3]
+    return _classified(kind(condition, description=description, info=info))
 
 
 def _classified(error: Exception) -> SendError:
@@ -199,7 +189,6 @@ class Connection:
 
     @property
     def target(self) -> str:
-        """The topic's address."""
         return str(self._sender._entity_uri)
 
     @property

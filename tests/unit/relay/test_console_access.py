@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from relay.console.application import PAGES, application
-from relay.console.pages import Extension, Slot
+from relay.console.pages import Extension
 from relay.console.server import Access, access_for, loopback, platform_authentication
 from relay.findings import Finding
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
@@ -56,15 +56,14 @@ async def public() -> AsyncIterator[Client]:
 async def extended(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     """A client of a console to which a part has added a form and a button."""
     folder = tmp_path_factory.mktemp("local")
-    (folder / "send.html").write_text('<form id="send">{{ name }}</form>')
-    (folder / "peek.html").write_text("<button>Peek {{ subscription.name }}</button>")
+    (folder / "top.html").write_text('<form id="send">{{ name }}</form>')
+    (folder / "subscription.html").write_text("<button>Peek {{ subscription.name }}</button>")
     (folder / "sent.html").write_text("<p>{{ text }}</p>")
 
     async def send(request: web.Request) -> web.Response:
         return web.Response(text=request.app[PAGES].fragment("local/sent.html", text="<sent>"))
 
-    blocks = {Slot.TOP: "send.html", Slot.SUBSCRIPTION: "peek.html"}
-    local = Extension("local", folder, blocks, [web.post("/send", send)], static=folder)
+    local = Extension("local", folder, [web.post("/send", send)], static=folder)
     async with client_of(loopback, local) as client:
         yield client
 
@@ -191,4 +190,4 @@ async def test_an_extension_has_blocks_in_the_page(extended: Client) -> None:
 
     assert '<form id="send"></form>' in page
     assert "<button>Peek billing</button>" in page
-    assert await (await extended.get("/static/local/send.html")).text() == '<form id="send">{{ name }}</form>'
+    assert await (await extended.get("/static/local/top.html")).text() == '<form id="send">{{ name }}</form>'

@@ -111,9 +111,7 @@ def test_an_error_with_an_info_that_the_sdk_does_not_know_is_classified_by_its_c
 
     assert code == DISPOSITION
     assert fields[:4] == [True, 0, None, True]
-    found = sdk.AmqpError.of(fields[4][sdk.REJECTED][0])
-    assert found is not None
-    assert (found.condition, found.description) == (b"amqp:not-allowed", b"no")
+    assert fields[4][sdk.REJECTED][0][:2] == [b"amqp:not-allowed", b"no"]
 
 
 def test_what_the_sdk_knows_is_read_alike() -> None:
@@ -129,9 +127,7 @@ def test_what_the_sdk_knows_is_read_alike() -> None:
     assert ours[0] == theirs[0]
     assert ours[1][:4] == theirs[1][:4]
     for each in (ours, theirs):
-        found = sdk.AmqpError.of(each[1][4][sdk.REJECTED][0])
-        assert found is not None
-        assert (found.condition, found.description) == (b"amqp:not-allowed", b"no")
+        assert list(each[1][4][sdk.REJECTED][0])[:2] == [b"amqp:not-allowed", b"no"]
 
 
 @pytest.mark.parametrize("decode", [frames.decode, sdk.decode])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ async def test_an_unforeseen_exception_stops_its_key_and_no_other(
 
     topic = FakeTopic()
     publisher = topic.publisher()
-    monkeypatch.setattr(publisher, "_message_of", fails)
+    monkeypatch.setattr(publisher, "_shared", replace(publisher._shared, message_of=fails))
 
     outcomes = await publisher.publish(keys(3))
 
@@ -211,7 +212,7 @@ async def test_an_event_that_causes_an_unforeseen_exception_among_others_is_name
 
     topic = FakeTopic()
     publisher = topic.publisher()
-    monkeypatch.setattr(publisher, "_message_of", fails)
+    monkeypatch.setattr(publisher, "_shared", replace(publisher._shared, message_of=fails))
 
     (first,) = await publisher.publish(events("a", "b", "c", "d"))
     (second,) = await publisher.publish(events("a", "b", "c", "d"), isolate=True)
@@ -370,7 +371,7 @@ async def test_a_publisher_is_made_as_the_settings_say(pipelined: str, kind: typ
     # The SDK's own retries would send again on a link that it has opened meanwhile, unasked.
     holder: Any = used.shared if isinstance(used, PipelinedSenders) else used
     assert holder._client._config.retry_total == 0
-    assert publisher._ledger._generation_size == DEFAULT_CAPACITY // 2
+    assert publisher._shared.ledger._generation_size == DEFAULT_CAPACITY // 2
     await publisher.close()
 
 

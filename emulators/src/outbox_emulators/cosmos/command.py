@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from outbox_emulators.access import add_allowed_host
 from outbox_emulators.addresses import add_host, elsewhere
 from outbox_emulators.cosmos.edges import DEFAULT_SEED, OFF, seed_of
 from outbox_emulators.cosmos.offers import RU_PER_PARTITION
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="endpoint that the account names to clients (default: the one that a client asked)",
     )
+    add_allowed_host(parser)
     parser.add_argument(
         "--data", default=IN_MEMORY, metavar="FILE", help="keep all data in this file; in memory by default"
     )
@@ -70,6 +72,7 @@ async def run(arguments: argparse.Namespace) -> int:
             host=arguments.host,
             port=arguments.port,
             public_endpoint=arguments.public_endpoint,
+            allowed_hosts=arguments.allowed_host,
             database=arguments.data,
             key=arguments.key,
             physical_partitions=arguments.partitions,

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from outbox_emulators.access import Access
 from outbox_emulators.cosmos import admin, catalog_api, feed_api, items_api, offers_api, query_api
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.authorization import Authorization
@@ -71,7 +72,10 @@ _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
 class Gateway:
     """Answers every request. An exception inside becomes the service's own kind of error."""
 
-    def __init__(self, account: Account, authorization: Authorization, endpoint: Endpoint, faults: Faults) -> None:
+    def __init__(
+        self, account: Account, authorization: Authorization, endpoint: Endpoint, faults: Faults, access: Access
+    ) -> None:
+        self._access = access
         self._account = account
         self._authorization = authorization
         self._endpoint = endpoint
@@ -79,6 +83,9 @@ class Gateway:
         self._admin = admin.Admin(account, faults)
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
+        refused = self._access.refused(http)
+        if refused is not None:
+            return refused
         path = _path_of(http.raw_path)
         if path == "/health":
             return web.Response(text="ok")

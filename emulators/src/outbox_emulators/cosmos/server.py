@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from outbox_emulators.access import Access
 from outbox_emulators.addresses import LOOPBACK, reachable
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.authorization import EMULATOR_KEY, Authorization
@@ -39,6 +40,7 @@ class CosmosServer:
     `host` is the address to listen on. Clients go on to the endpoint that the account names, which is the one that
     they asked (the Host header of their request), so that a mapped port or a machine's name needs no setting.
     `public_endpoint`, such as "https://cosmos.test:8443/", names another: that of a proxy that ends TLS.
+    `allowed_hosts` are further names by which clients reach it: other names in the Host header get 403.
     `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`,
     or more if they have more than `ru_per_partition` request units per second for each.
     `clock` gives seconds since 1970; a test may control it. `edges` is the seed from which the behaviour is drawn
@@ -51,6 +53,7 @@ class CosmosServer:
         host: str = LOOPBACK,
         port: int = 0,
         public_endpoint: str | None = None,
+        allowed_hosts: Sequence[str] = (),
         database: str | Path = IN_MEMORY,
         key: str = DEFAULT_KEY,
         physical_partitions: int = 4,
@@ -64,6 +67,8 @@ class CosmosServer:
             raise ValueError(f"ru_per_partition is {ru_per_partition}; it must be at least 1.")
         self._host = host
         self._public_endpoint = None if public_endpoint is None else _endpoint(public_endpoint)
+        public_host = urlsplit(self._public_endpoint or "").hostname
+        self._access = Access(host, public_host, *allowed_hosts)
         self._requested_port = port
         self._database = database
         self._key = key
@@ -84,7 +89,7 @@ class CosmosServer:
             self._database, self._clock, self._physical_partitions, Edges(self._edges), self._ru_per_partition
         )
         self._faults = Faults()
-        gateway = Gateway(self._account, self._authorization, self._endpoint_of, self._faults)
+        gateway = Gateway(self._account, self._authorization, self._endpoint_of, self._faults, self._access)
         self._runner = web.ServerRunner(
             web.Server(gateway, access_log=None, max_line_size=_MAX_LINE, max_field_size=_MAX_LINE)
         )

@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 from azure.core.exceptions import AzureError
 
+from outbox_emulators.access import Access
 from outbox_emulators.functions.crashing import CrashPoint, Victim
 from outbox_emulators.functions.errors import describe
 from outbox_emulators.functions.host import Host
@@ -48,7 +49,7 @@ class _Admin:
         self._host = host
 
     def application(self) -> web.Application:
-        application = web.Application()
+        application = web.Application(middlewares=[Access().middleware()])
         application.add_routes(
             [
                 web.get("/health", self.health),

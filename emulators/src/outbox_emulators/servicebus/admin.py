@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from outbox_emulators.access import Access
 from outbox_emulators.servicebus.administration.api import ManagementApi
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.counts import Counts
@@ -29,12 +30,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Admin:
     """The handlers of the admin port."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, access: Access) -> None:
         self._broker = broker
+        self._access = access
 
     def application(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
         """Make the application, with more routes than its own."""
-        app = web.Application(middlewares=[_errors])
+        app = web.Application(middlewares=[self._access.middleware(), _errors])
         app.add_routes(
             [
                 web.get("/health", self.health),

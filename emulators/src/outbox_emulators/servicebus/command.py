@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from outbox_emulators import process
+from outbox_emulators.access import add_allowed_host
 from outbox_emulators.addresses import add_host, elsewhere
 from outbox_emulators.properties import parse_duration
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="host name or IP address that connection strings and the certificate have, for clients elsewhere",
     )
+    add_allowed_host(parser)
     parser.add_argument("--port", type=int, default=5672, help="AMQP port, 0 for any free one")
     parser.add_argument("--admin-port", type=int, default=5300, help="HTTP port, 0 for any free one")
     parser.add_argument(
@@ -178,6 +180,7 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
         entities,
         host=arguments.host,
         public_host=arguments.public_host,
+        allowed_hosts=arguments.allowed_host,
         port=arguments.port,
         admin_port=arguments.admin_port,
         tier=arguments.tier,

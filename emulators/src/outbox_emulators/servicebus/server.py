@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from outbox_emulators.access import Access
 from outbox_emulators.addresses import LOOPBACK, is_local, reachable
 from outbox_emulators.servicebus.admin import Admin
 from outbox_emulators.servicebus.attach import attach
@@ -33,7 +35,8 @@ class ServiceBusServer:
     """An AMQP 1.0 broker with Service Bus semantics, on the running asyncio loop.
 
     `host` is the address to listen on; `public_host` is the name that connection strings and the certificate have
-    instead. Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
+    instead; `allowed_hosts` are further names by which clients reach the HTTP ports, where other names get 403.
+    Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
     `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
     (see `idle_links`); `tls` adds ports with TLS; `websockets` serves AMQP over WebSockets on the HTTP ports.
     Messages are kept in memory and are gone when it stops.
@@ -45,6 +48,7 @@ class ServiceBusServer:
         *,
         host: str = LOOPBACK,
         public_host: str | None = None,
+        allowed_hosts: Sequence[str] = (),
         port: int = 0,
         admin_port: int = 0,
         key: str = DEFAULT_KEY,
@@ -75,6 +79,7 @@ class ServiceBusServer:
         )
         self._idle = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
         self._tls = None if tls is None else replace(tls, names=(*tls.names, self._name))
+        self._access = Access(host, public_host, *allowed_hosts, *(() if tls is None else tls.names))
         self._websockets = websockets
         self._listeners: Listeners | None = None
         self._secured: Secured | None = None
@@ -84,7 +89,8 @@ class ServiceBusServer:
         self._runner.start()
         self._idle.start()
         sockets = WebSockets(self._connection).routes() if self._websockets else []
-        self._listeners = Listeners(self._host, self._connection, Admin(self.broker).application(sockets))
+        admin = Admin(self.broker, self._access).application(sockets)
+        self._listeners = Listeners(self._host, self._connection, admin)
         try:
             opened = await self._listeners.open(self._port, self._admin_port, self._tls)
         except (OSError, ImportError):
