@@ -52,13 +52,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Serve the page until SIGINT or SIGTERM.
-
-    Raises:
-        SettingsError: CONSOLE_TRACE_URL or CONSOLE_SHOW_DATA is wrong.
-        UsageError: Jinja2 is missing, nothing can listen on the address, or both outboxes are set and none is
-            chosen.
-    """
+    """Serve the page until SIGINT or SIGTERM."""
     settings = Settings.from_environment(environment)
     if find_spec("jinja2") is None:
         raise UsageError(

@@ -44,12 +44,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Make what is missing.
-
-    Raises:
-        UsageError: There is no SQL outbox, or the event table cannot have a feed.
-        ServiceError: The database cannot be reached, or refuses.
-    """
+    """Make what is missing."""
     done = await assembly.install(
         Settings.from_environment(environment),
         keep=arguments.keep,

@@ -137,7 +137,7 @@ async def _swallowing(swallowed: asyncio.Event, ended: asyncio.Event) -> None:
 async def test_one_cancellation_can_be_swallowed() -> None:
     swallowed, ended = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(_swallowing(swallowed, ended))
-    await asyncio.wait_for(swallowed.wait(), 5)  # the cancellation was asked for, and the task goes on
+    await asyncio.wait_for(swallowed.wait(), 5)  # the cancellation was asked for, and the task continues
     _, pending = await asyncio.wait({task}, timeout=0.2)
     assert pending
 
@@ -211,7 +211,7 @@ async def test_a_receiver_that_stayed_in_the_session_would_break_the_order(
 
 
 BOUND_S = 20.0
-"""Without a limit, a step waits for ever; the SDK's own limits, where it has some, are a minute or more."""
+"""Without a limit, a step waits forever; the SDK's own limits, if it has some, are a minute or more."""
 
 OPENING = [
     None,
