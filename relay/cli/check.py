@@ -47,7 +47,6 @@ Reading the properties of the topic and its subscriptions requires the Manage ri
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
     shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
     parser.add_duration("--min-window", _MIN_WINDOW, shortest)
@@ -111,7 +110,6 @@ async def findings(
 
 
 def settings_findings(error: SettingsError) -> list[Finding]:
-    """What `check` finds where the settings are wrong."""
     return [Finding(Level.ERROR, problem) for problem in error.problems]
 
 
@@ -128,7 +126,6 @@ def _senders(settings: Settings) -> Finding:
 
 
 def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
-    """The exit code for these findings."""
     if any(finding.unavailable for finding in found):
         return ExitCode.SERVICE
     counted = {Level.ERROR}

@@ -96,7 +96,6 @@ It has no effect on an event that the relay has already passed."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command, its commands and their options."""
     group = commands.group("quarantine", "manage documents that could not be published", EXAMPLES)
     summary = "list the quarantined documents, in order of arrival"
     listing = group.add("list", summary, LIST_EXAMPLES, _list, one_outbox=True)

@@ -119,7 +119,7 @@ def quarantine_and_leases_index_only_queried_properties(project: Project) -> Non
 
 
 def queried_properties() -> set[str]:
-    """Properties that queries of leases and quarantine filter and order by; some modules query the outbox instead."""
+    """Properties that queries of leases and quarantine filter and order by; some modules query the outbox."""
     compared = re.compile(r"\bc\.(\w+) ?(?:=|<|>|IN\b)|(?:ORDER BY|[A-Z_]+\() ?c\.(\w+)")
     every, _ = clause(Filter(reason="r", partition_key="k", since="s"))
     found = {name for match in compared.findall(every) for name in match if name}
