@@ -97,7 +97,12 @@ class DatabaseCheck:
             return [*found, _NOT_INSTALLED]
         found.append(await self._version())
         if not self._exists("has_news"):
-            return [*found, self._not_set_up()]
+            missing = Finding.error(
+                f"{self._subject} is not set up, or this login may not see it",
+                "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters "
+                "of the catalog.",
+            )
+            return [*found, missing]
         found.append(Finding.ok(f"{self._subject} is set up"))
         found += [finding async for finding in self._events()]
         found += [self._reading(), self._quarantine()]
@@ -110,13 +115,6 @@ class DatabaseCheck:
 
     def _lacking(self, purpose: str, needed: Sequence[str]) -> list[str]:
         return [right for right in needed if right not in (self._rights[purpose] or ())]
-
-    def _not_set_up(self) -> Finding:
-        return Finding.error(
-            f"{self._subject} is not set up, or this login may not see it",
-            "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters of "
-            "the catalog.",
-        )
 
     async def _version(self) -> Finding:
         if self._lacking("migration", ("select",)):

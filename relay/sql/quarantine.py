@@ -268,17 +268,13 @@ def _summary_of(row: Row) -> RecordSummary:
 
 def _records(chosen: Filter) -> tuple[str, list[object]]:
     """The conditions that follow COUNT or SUMMARIES, and the parameters of both."""
-    conditions, values = "", [RECORD_TYPE]
-    if chosen.reason is not None:
-        conditions += WITH_REASON
-        values.append(encode(chosen.reason))
-    if chosen.partition_key is not None:
-        conditions += WITH_KEY
-        values.append(digest(chosen.partition_key))
-    if chosen.since is not None:
-        conditions += SINCE
-        values.append(chosen.since)
-    return conditions, list(values)
+    conditions = {
+        WITH_REASON: None if chosen.reason is None else encode(chosen.reason),
+        WITH_KEY: None if chosen.partition_key is None else digest(chosen.partition_key),
+        SINCE: chosen.since,
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    return "".join(given), [RECORD_TYPE, *given.values()]
 
 
 def _new_etag() -> str:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
@@ -123,13 +124,19 @@ class Worker:
             poll_delay_s: Maximum seconds between looks at an idle shard.
         """
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._relay = relay
         self._settings = settings
         self._connect = connect
-        self._page_size = page_size
-        self._poll_delay_s = poll_delay_s
         self._memory = Memory(settings.max_bytes)
-        self._stored = Stored()
+        self._make_shard = partial(
+            Shard,
+            relay,
+            settings,
+            connect,
+            memory=self._memory,
+            stored=Stored(),
+            page_size=page_size,
+            poll_delay_s=poll_delay_s,
+        )
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -223,17 +230,7 @@ class Worker:
 
     def _begin(self, claim: Claim, began: tuple[float, float]) -> None:
         logger.info("relay_shard_claimed shard=%d epoch=%d", claim.shard_id, claim.epoch)
-        shard = Shard(
-            self._relay,
-            self._settings,
-            self._connect,
-            claim,
-            Ownership(self._settings.claim_s, began),
-            self._memory,
-            self._stored,
-            page_size=self._page_size,
-            poll_delay_s=self._poll_delay_s,
-        )
+        shard = self._make_shard(claim, Ownership(self._settings.claim_s, began))
         self._shards[claim.shard_id] = shard
         self._running[claim.shard_id] = asyncio.create_task(shard.run())
 
