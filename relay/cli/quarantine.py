@@ -111,8 +111,8 @@ def add_to(commands: Commands) -> None:
     showing = group.add("show", "show one record with its whole document", SHOW_EXAMPLES, _show, one_outbox=True)
     showing.add_argument("id", metavar="ID", help="the id of the record, or its beginning")
     summary = "validate and publish documents, and remove accepted ones"
-    _add_choice(group.add("release", summary, RELEASE_EXAMPLES, _release, one_outbox=True))
-    discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, _discard, one_outbox=True)
+    _add_choice(group.add("release", summary, RELEASE_EXAMPLES, release, one_outbox=True))
+    discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, discard, one_outbox=True)
     _add_choice(discarding)
     discarding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     adding = group.add("add", "order the relay to set an event aside", ADD_EXAMPLES, _add, one_outbox=True)
@@ -235,25 +235,26 @@ async def _chosen(
     return await records.find(Filter(arguments.reason, arguments.partition_key)), []
 
 
-async def _release(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+async def release(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+    """Validate and publish the chosen documents, and remove the records of those that were accepted."""
     _check_choice(arguments)
     async with _opened(arguments, environment) as (settings, records, outbox), ordered_sender(settings) as sender:
         summaries, missing = await _chosen(arguments, records, arguments.ids)
         parked = await records.parked(arguments.partition_key)
         progress = terminal.progress("released", len(summaries))
-        release = Release(records, sender, outbox, settings.event_type)
-        await release.release([each for each in summaries if each.partition_key not in parked], progress)
+        work = Release(records, sender, outbox, settings.event_type)
+        await work.release([each for each in summaries if each.partition_key not in parked], progress)
         whole = arguments.all and arguments.reason is None
         for key in parked:
             chosen = {summary.id for summary in summaries if summary.partition_key == key}
             # A parked key without a record is one whose release was interrupted.
             if (chosen or whole) and not sender.gave_up:
-                await release.release_parked(key, None if whole else chosen)
-        progress.finish(len(release.released))
-        return release.result(missing)
+                await work.release_parked(key, None if whole else chosen)
+        progress.finish(len(work.released))
+        return work.result(missing)
 
 
-async def _discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
+async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Remove records and withdraw orders; unpark the keys that have no record left."""
     _check_choice(arguments)
     if not arguments.yes:

@@ -16,7 +16,7 @@ from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step
 
 BOUND_S = 20.0
-"""Without a limit, a step waits for ever; the SDK's own limits, where it has some, are a minute or more."""
+"""Without a limit, a step waits forever; the SDK's own limits, if it has some, are a minute or more."""
 
 OPENING = [
     None,

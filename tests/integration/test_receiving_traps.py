@@ -135,7 +135,7 @@ async def _swallowing(swallowed: asyncio.Event, ended: asyncio.Event) -> None:
 async def test_one_cancellation_can_be_swallowed() -> None:
     swallowed, ended = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(_swallowing(swallowed, ended))
-    await asyncio.wait_for(swallowed.wait(), 5)  # the cancellation was asked for, and the task goes on
+    await asyncio.wait_for(swallowed.wait(), 5)  # the cancellation was asked for, and the task continues
     _, pending = await asyncio.wait({task}, timeout=0.2)
     assert pending
 

@@ -1,4 +1,4 @@
-"""What a database does to the workers of an SQL outbox, and that every shard goes on when it is over."""
+"""What a database does to the workers of an SQL outbox, and that every shard continues when it is over."""
 
 from __future__ import annotations
 
@@ -419,7 +419,7 @@ async def test_claims_are_renewed_where_one_of_them_cannot_be(outbox_database: s
     await work.session.execute(
         Statement(f'update changefeed."claim:{TABLE}" set stored_at = stored_at where shard_id = 0')
     )
-    # The lock of one claim holds up the renewal of it, but neither for ever nor that of the others.
+    # The lock of one claim holds up the renewal of it, but neither forever nor that of the others.
     await asyncio.sleep(1.5 * _CLAIM_S)
     await work.session.execute(Statement("rollback"))
 

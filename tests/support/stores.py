@@ -42,7 +42,7 @@ class Store:
 
 
 class OneContainer(Containers):
-    """The database's containers where one is open already; who opened it closes it."""
+    """The database's containers if one is open already; who opened it closes it."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container

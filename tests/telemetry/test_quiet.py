@@ -31,7 +31,7 @@ def measured(envelope: Envelope) -> bool:
 
 
 def counters(envelopes: list[Envelope]) -> int:
-    """How many exports of metrics there are: each has this one once."""
+    """Number of exports of metrics: each has this one once."""
     return json.dumps(envelopes).count("Available Bytes")
 
 

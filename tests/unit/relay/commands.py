@@ -40,7 +40,7 @@ def cosmos_error(status: int) -> CosmosHttpResponseError:
 
 
 def token_error(status: int) -> Exception:
-    """What the SDK raises inside where a token is refused with this status."""
+    """What the SDK raises inside if a token is refused with this status."""
     kind: Any = TokenAuthFailure
     error: Exception = kind(status, b"said")
     return error
@@ -151,7 +151,7 @@ class Deployment:
             monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:
-        """An event in a commit of its own; `changes` are members of its document."""
+        """An event in its own commit; `changes` are members of its document."""
         document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": {"action": "Named"}}
         self.outbox.store(document | changes)
         return self.outbox.documents[-1]

@@ -36,7 +36,7 @@ def position(age_s: float) -> bytes:
 
 
 class Database:
-    """A sound one, with a relay at work, as `check` asks for it. Tests change what it answers."""
+    """A sound one, with a running relay, as `check` reads it. Tests change its answers."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.dialect: Dialect = PostgresDialect() if catalog is POSTGRESQL else SqlServerDialect()
