@@ -47,11 +47,7 @@ class Backlog:
     """The feed of the settings, which is set up. Its methods raise ChangefeedError."""
 
     def __init__(self, session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]) -> None:
-        """
-        Args:
-            now_ms: The server's clock, in milliseconds since 1970.
-            readable: The tables that this login may select from, such as `outbox`, `feed`, `state` and `claim`.
-        """
+        """`now_ms`: the server's clock, in milliseconds since 1970. `readable`: what may be selected from."""
         self._session = session
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"

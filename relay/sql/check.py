@@ -1,7 +1,4 @@
-"""Checks an SQL outbox against what the relay's guarantees require, with the rights of this login.
-
-It changes nothing.
-"""
+"""Checks an SQL outbox, with the rights of this login, against what the relay's guarantees require."""
 
 from __future__ import annotations
 
@@ -87,7 +84,7 @@ class DatabaseCheck:
 
     async def findings(self) -> list[Finding]:
         """The findings about the database, the feed and its shards."""
-        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server)
+        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
         found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
         found += _server(isolation, snapshots)
         for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
