@@ -1,1 +1,1 @@
-"""Measures the relay beside its baselines, on the local stack: `python -m bench`. See docs/benchmarks.md."""
+"""Measures the relay against its baselines, on the local stack: `python -m bench`. See docs/benchmarks.md."""

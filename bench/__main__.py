@@ -92,7 +92,7 @@ async def run(benchmarks: Sequence[Benchmark], *, full: bool, seed: int) -> tupl
             progress.step(each.name)
             try:
                 findings.append(await each.run(Plan(full, seed, Path(scratch)), progress))
-            except Exception:  # noqa: BLE001 - whatever it is, the others can still be measured
+            except Exception:  # noqa: BLE001 - the others can still be measured
                 traceback.print_exc()
                 failed.append(each.name)
     return Report.of(findings, full=full, seed=seed, since=started), failed

@@ -1,4 +1,4 @@
-"""What a benchmark is: given a plan, it measures, and returns targets and tables.
+"""The interface of a benchmark: given a plan, it measures, and returns targets and tables.
 
 Each benchmark is a class in its own module, listed in `bench.__main__`. It measures the relay in turns with its
 baselines. How findings are shown, stored and drawn is not its concern.
@@ -39,8 +39,8 @@ class Target:
         unit: `ms`, `TIMES`, `µs`, `%`, …; may be empty.
         bound: On which side of `limit` the target is met.
         limit: In `unit`.
-        note: What a reader must know about the values, if anything.
-        headline: Whether it belongs to the few that stand for all.
+        note: Something that a reader must know about the values, if anything.
+        headline: Whether it is one of the few on the README.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Live(Protocol):
         """A new step begins: `what` names it, such as `10 ms 100x1: article, 3 of 20`."""
 
     def rate(self, value: float, unit: str) -> None:
-        """The latest measurement, shown beside the step."""
+        """The latest measurement, shown next to the step."""
 
 
 class Benchmark(Protocol):
@@ -147,7 +147,7 @@ class Benchmark(Protocol):
         """One line for `--help`."""
 
     async def run(self, plan: Plan, live: Live) -> Findings:
-        """Measure. Raises only where no measurement was possible; a missed target is a finding."""
+        """Measure. Raises only if no measurement was possible; a missed target is a finding."""
 
 
 def shown(value: float) -> str:
@@ -171,7 +171,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """The 95 % interval of the median, from order statistics; lowest and highest for fewer than six values.
 
     The k-th lowest and the k-th highest of n values enclose the median of what they are drawn from, unless fewer
-    than k of them fall on one side of it, which has the binomial distribution B(n, 1/2), whatever theirs is.
+    than k of them fall on one side of it, with the binomial distribution B(n, 1/2), whatever theirs is.
     """
     ordered, outside, rank = sorted(values), 0.0, 0
     while 2 * (outside := outside + math.comb(len(ordered), rank) / 2 ** len(ordered)) <= 0.05:

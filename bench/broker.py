@@ -1,4 +1,4 @@
-"""The local Service Bus as a process of its own, and its processor time."""
+"""The local Service Bus as a separate process, and its processor time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Broker:
     def on_a_core_of_its_own(self) -> Iterator[None]:
         """Keep the broker on one core and this process off it, where there are two and the system can.
 
-        On one core, the broker would run in the midst of what the sender does, as no machine at the other end of a
+        On one core, the broker would interrupt the sender, as no machine at the other end of a
         network does.
         """
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()

@@ -21,7 +21,7 @@ _TIMEOUT_S = 120.0
 _KEYS = (1, 100)
 _SENDERS = {"pipelined": "true", "pool": "false"}
 
-# What a started process does: times in seconds since 1970.
+# The output of a started process: times in seconds since 1970.
 _STARTED = """
 import sys, time
 moments = [time.time()]
@@ -57,7 +57,7 @@ class Start:
     Attributes:
         interpreter: Until Python ran the first line.
         imports: Importing function_app.
-        connect: What the first invocation took longer than the second.
+        connect: The additional time of the first invocation, compared with the second.
         send: The second invocation.
     """
 

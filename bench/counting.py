@@ -61,5 +61,5 @@ class CountedSessions:
 
     @property
     def total(self) -> int:
-        """How many statements all sessions were given so far."""
+        """Number of statements executed by all sessions so far."""
         return sum(len(statements) for statements in self.opened)

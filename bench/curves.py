@@ -18,7 +18,7 @@ class Curve:
 
     Attributes:
         name: One word, by which a page refers to it.
-        of: What is varied, in the plural, such as `keys in an invocation`.
+        of: The quantity that is varied, in the plural, such as `keys in an invocation`.
         unit: Of the rate, such as `events/s`.
         points: The quantity and the median rate, both above zero; the quantity rises.
     """

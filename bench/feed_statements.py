@@ -1,4 +1,4 @@
-"""How many statements the relay's worker asks of the database: for a page, and while nothing is committed."""
+"""Number of statements that the relay's worker executes: for a page, and while nothing is committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STORES, _LOOKS = "set last_ulid = ?", "has_news:"
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What was counted.
+    """The counts.
 
     Attributes:
         a_page: For each page and its stored cursor.
@@ -38,7 +38,7 @@ async def count_statements(environment: Mapping[str, str], idle_s: float) -> Sta
     """Let a worker relay what is in the outbox, and wait for news that long.
 
     Args:
-        environment: Settings that name an outbox of one shard, with two pages or more that nobody has read.
+        environment: Settings that name an outbox of one shard, with at least two unread pages.
         idle_s: Seconds.
     """
     async with _running_worker(environment) as sessions:
@@ -80,7 +80,7 @@ def _is_idle(statements: list[str]) -> bool:
 
 
 def between_stores(statements: list[str]) -> float:
-    """How many statements there are from one stored cursor to the next, on average; at least two are stored."""
+    """Number of statements from one stored cursor to the next, on average; at least two are stored."""
     stores = _stores(statements)
     return (stores[-1] - stores[0]) / (len(stores) - 1)
 

@@ -1,4 +1,4 @@
-"""`python -m bench.footprint`: one invocation in a process of its own, and how much memory it took.
+"""`python -m bench.footprint`: one invocation in its own process, and how much memory it took.
 
 It reads the trigger's text from a file, as the worker reads it from the host, decodes it, relays it, and prints as
 JSON the bytes of the text and the peak growth of the resident size. tracemalloc would mislead: orjson (3.13)

@@ -20,7 +20,7 @@ _LEASES = (1, 2, 4, 8, 16)
 _MORE_HOSTS = (2, 4)
 
 _ACK_DELAY_MS = 10
-# What slows the machine for some seconds falls into one round of each point, and not into all turns of one.
+# A slowdown of the machine for some seconds affects one round of each point, and not all turns of one.
 _ROUNDS = 3
 _LENGTH = Length(repeats=3, seconds=0.3)
 

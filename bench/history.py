@@ -1,4 +1,4 @@
-"""What the statements of an SQL feed cost against the size of its history and of its backlog: they stay flat.
+"""The cost of an SQL feed's statements against the size of its history and of its backlog: it stays flat.
 
 Milliseconds depend on what is in the server's cache, and on the pages that it has to write first. The pages that a
 statement visits do not.
@@ -46,7 +46,7 @@ insert into changefeed."outbox:app.event" (shard_id, id)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the statements cost at one size.
+    """The cost of the statements at one size.
 
     Attributes:
         rows: The number of positions.
@@ -145,7 +145,7 @@ async def _measure(session: AsyncSession, size: int) -> dict[str, float]:
         "a page of the history": await _ms(lambda: feed.read(0, middle, _PAGE)),
         _FIRST_PAGE: await _ms(lambda: session.execute(Statement(_NUMBER)), 5),
     }
-    # So little is deleted that the history keeps its size.
+    # Few enough are deleted that the history keeps its size.
     ms["deleting 50 positions"] = await _ms(lambda: run_async(session, prune(_FEED, 0, middle, 50)))
     return ms
 

@@ -1,6 +1,6 @@
 """How long importing function_app takes, relative to importing azure.functions and azure.servicebus.aio alone.
 
-A cold start waits for this import before the first invocation. Each import happens in a process of its own, with
+A cold start waits for this import before the first invocation. Each import happens in its own process, with
 bytecode already compiled, the two in turns.
 """
 

@@ -36,7 +36,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a period of steady load showed; milliseconds, sorted.
+    """The latencies of a period of steady load, in milliseconds, sorted.
 
     Attributes:
         committed: From the answer to the transactional batch to the message at the subscriber.

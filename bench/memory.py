@@ -1,4 +1,4 @@
-"""Memory of one invocation with 1 000 events of 20 KB, in a process of its own."""
+"""Memory of one invocation with 1 000 events of 20 KB, in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 120.0
 
 
 class Memory:
-    """How far the resident size rises, over the payload: the JSON text that the trigger delivers."""
+    """Growth of the resident size, relative to the payload: the JSON text that the trigger delivers."""
 
     name = "memory"
     about = "memory of an invocation with 1 000 events of 20 KB, against its payload"

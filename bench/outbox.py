@@ -53,7 +53,7 @@ def event(identifier: str, partition_key: str) -> dict[str, Any]:
 
 
 def contact(partition_key: str, version: int) -> dict[str, Any]:
-    """The business document beside the events of its key."""
+    """The business document that accompanies the events of its key."""
     return {
         "id": partition_key,
         "partitionKey": partition_key,
@@ -68,7 +68,7 @@ def contact(partition_key: str, version: int) -> dict[str, Any]:
 
 
 class Outbox(Protocol):
-    """What the relay reads, as a service writes it. Use it as an async context manager."""
+    """An outbox as a service writes it. Use it as an async context manager."""
 
     async def commit(self, partition_key: str, identifier: str, version: int) -> None:
         """Write a business document and its event in one transaction."""

@@ -1,4 +1,4 @@
-"""`python -m bench.owncost`: the relay's processor time for an event, in a process of its own.
+"""`python -m bench.owncost`: the relay's processor time for an event, in its own process.
 
 With `--telemetry` OpenTelemetry's SDK is configured as the Functions worker configures it, but for exporters that
 take next to nothing. A process cannot take that back, which is why this is not measured in the benchmarks' own.
@@ -50,7 +50,7 @@ async def _measure(
     relay: CosmosRelay, senders: AcceptingSenders, source: Source, workload: Workload, invocations: int
 ) -> OwnCost:
     whole = encoding = 0.0
-    # One after the other, so that whatever slows this machine for a while slows both.
+    # One after the other, so that a temporary slowdown of this machine affects both.
     for documents in source.invocations(workload, invocations):
         senders.accepted.clear()
         gc.collect()

@@ -133,7 +133,7 @@ class Report:
 
 
 def targets_table(targets: Iterable[Target]) -> Table:
-    """What was measured beside its target."""
+    """The measurement next to its target."""
     rows = [
         (
             target.name + (f" ({target.note})" if target.note else ""),
@@ -181,7 +181,7 @@ def _interval(target: Target) -> str:
 
 
 def _number(value: float, target: Target) -> str:
-    """A count, which has no unit, without decimals where it has none."""
+    """A count, which has no unit; without decimals if it is whole."""
     return f"{value:g}" if not target.unit and value.is_integer() else shown(value)
 
 

@@ -1,4 +1,4 @@
-"""The SQL source beside the Cosmos DB source, end to end: the rate of a backlog, and from commit to subscriber."""
+"""The SQL source against the Cosmos DB source: the rate of a backlog, and from commit to subscriber."""
 
 from __future__ import annotations
 

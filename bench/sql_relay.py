@@ -20,7 +20,7 @@ async def running_worker(
     """Relay until the block ends.
 
     Args:
-        senders: What accepts everything in place of a broker; None to send to the one of SERVICEBUS.
+        senders: Senders that accept everything, instead of a broker; None to send to the one of SERVICEBUS.
         connect: Opens a session on the database.
         settings: Those of the outbox: SQL, SQL_FEED, SQL_SHARDS; and SERVICEBUS.
     """

@@ -2,7 +2,7 @@
 
 A transaction changes a row of the business and inserts an event with its place in the outbox, 50 times a second,
 on a PostgreSQL whose fsync is on. The relay's worker reads them, and its senders accept everything at once; then
-once more with a broker and a consumer, each a process of its own.
+once more with a broker and a consumer, each in its own process.
 """
 
 from __future__ import annotations
@@ -287,6 +287,6 @@ async def _all_in(seen: Mapping[str, float], writer: Writer) -> None:
 
 
 def _counted(sessions: CountedSessions) -> Counter[str]:
-    """How many statements of each kind were asked so far."""
+    """Number of statements of each kind asked so far."""
     texts = [text for statements in sessions.opened for text in statements]
     return Counter(kind for text in texts for part, kind in _KINDS.items() if part in text)

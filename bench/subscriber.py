@@ -129,7 +129,7 @@ async def _subscribe(connection_string: str, keys: Sequence[str]) -> None:
     async with connect(connection_string) as client:
         turn = asyncio.Semaphore(_OPENED_AT_A_TIME)
         receivers = await asyncio.gather(*(_open(client, key, turn) for key in keys))
-        # The first renewal opens a link of its own, which must not delay a measured message.
+        # The first renewal opens its own link, which must not delay a measured message.
         for receiver in receivers:
             await receiver.session.renew_lock()
         tasks = [asyncio.create_task(_report(receiver)) for receiver in receivers]

@@ -85,7 +85,7 @@ class Testbed:
         return CosmosOutbox(settings["COSMOS"])
 
     async def accepted(self) -> int:
-        """How many messages the topic has accepted so far, without duplicates."""
+        """Number of messages that the topic has accepted so far, without duplicates."""
         counts = await self._get(int(self.stack.servicebus.details["admin_port"]), "/admin/entities")
         return int(counts[TOPIC]["accepted"])
 

@@ -1,4 +1,4 @@
-"""Throughput: the relay beside its baselines, on the same documents."""
+"""Throughput: the relay against its baselines, on the same documents."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _targets(results: Results) -> Iterator[Target]:
 
 
 def _ceiling(samples: dict[str, Samples], baseline: str) -> str:
-    """What the wire alone reaches against the baseline, where it was measured."""
+    """The result of the wire alone against the baseline, if it was measured."""
     if WIRE not in samples:
         return ""
     return f"the wire alone: {median(ratios(samples[WIRE], samples[baseline])):.3g} {TIMES}"

@@ -27,7 +27,7 @@ _CBS = "$cbs"
 
 @dataclass(slots=True)
 class Work:
-    """What clients did, counted.
+    """Counts of the clients' actions.
 
     Attributes:
         connections: Connections opened.

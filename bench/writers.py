@@ -1,4 +1,4 @@
-"""What an SQL outbox costs its writers: commits a second without one, with ours, and with one read by SKIP LOCKED.
+"""The cost of an SQL outbox for writers: commits a second without one, with ours, with one read by SKIP LOCKED.
 
 pgbench writes, on a PostgreSQL whose fsync is on. A transaction changes a row of the business; with an outbox it
 also inserts an event. The relay's worker is in this process, and its senders accept everything at once. So is the
@@ -52,8 +52,8 @@ class Variant:
     Attributes:
         name: In the tables.
         statements: Those in the transaction, after the change of the business row.
-        order: What it says about the order of a key's events.
-        reader: What reads at the same time, if anything.
+        order: The order of a key's events.
+        reader: The concurrent reader, if any.
         notify: Whether commits notify readers.
     """
 

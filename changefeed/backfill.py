@@ -2,8 +2,8 @@
 
 Do it before writers write to the outbox and readers read: events of one shard stay in the order in which they
 were put on the feed. It begins by listing the rows that are not on the feed, in one snapshot, so no row is put
-there twice, even while writers write; then it moves the list to the outbox in chunks. Where it was interrupted,
-it goes on.
+there twice, even while writers write; then it moves the list to the outbox in chunks. If it was interrupted,
+it continues.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def backfill(
     Args:
         session: A session of the tables' owner.
         table: `schema.Table`, as it was given to setup_feed.
-        plan: The order, the times and the shards. A backfill that was interrupted goes on as it was begun.
-        chunk: How many rows to move in one transaction.
+        plan: The order, the times and the shards. A backfill that was interrupted continues as it was begun.
+        chunk: Number of rows to move in one transaction.
         anyway: Begin even if one of the shards has been read or written to; these rows then come after that.
         progress: Called after each chunk with the number of rows that this call has put on the feed.
 
     Returns:
-        How many rows this call has put on the feed.
+        Number of rows that this call has put on the feed.
 
     Raises:
         ArgumentError: The table has no feed, or lacks a column of the plan; a shard has been read or written to.

@@ -1,4 +1,4 @@
-"""Named consumers of a feed: how far each has come, and which process reads a shard for it.
+"""Named consumers of a feed: the position of each, and which process reads a shard for it.
 
 A claim is a row of `claim:schema.Table`. Whoever takes it raises its epoch, and every later change of the row
 requires that epoch: a process that was stopped and has lost its claim cannot store a cursor. The owner renews it
@@ -24,10 +24,10 @@ class Claim:
     Attributes:
         shard_id: The shard.
         cursor: The position that was stored last.
-        owner: The process that reads the shard; None if nobody does.
-        epoch: How often the owner has changed.
-        renewals: How often the row was renewed.
-        wanted_by: The process that asks for the shard; None if nobody does.
+        owner: The process that reads the shard; None if there is none.
+        epoch: Number of times the owner has changed.
+        renewals: Number of times the row was renewed.
+        wanted_by: The process that asks for the shard; None if there is none.
     """
 
     shard_id: int
@@ -39,7 +39,7 @@ class Claim:
 
     @property
     def version(self) -> tuple[int, int]:
-        """What changes whenever the owner shows that it is alive."""
+        """The values that change whenever the owner shows that it is alive."""
         return self.epoch, self.renewals
 
 
@@ -78,7 +78,7 @@ class Consumer:
             session: The session that it uses.
             table: `schema.Table`, as it was given to setup_feed.
             name: Its name, of your choice. It belongs to the database role that makes its first claim.
-            stored: What the process has stored. Pass the same one where a new session replaces another.
+            stored: The cursors that the process has stored. Pass the same object when a session is replaced.
         """
         self._session = session
         self._claims = Claims(session.dialect, table, name, stored)
@@ -100,7 +100,7 @@ class Consumer:
         run(self._session, self._claims.renew(claim))
 
     def store(self, claim: Claim, cursor: bytes) -> None:
-        """Store how far the consumer has come, and renew the claim.
+        """Store the consumer's position, and renew the claim.
 
         Raises:
             ClaimLostError: Another process has the claim. Nothing was stored.
@@ -115,7 +115,7 @@ class Consumer:
         run(self._session, self._claims.release(claim, to))
 
     def ask(self, claim: Claim, asker: str) -> None:
-        """Ask the owner for the shard. Raises ClaimLostError where it is not the owner any more."""
+        """Ask the owner for the shard. Raises ClaimLostError if it is not the owner any more."""
         run(self._session, self._claims.ask(claim, asker))
 
 
@@ -201,7 +201,7 @@ class Claims:
             claim,
             as_read=True,
         )
-        # A row that nobody has renewed since it was read has the cursor that was read.
+        # If a row was not renewed since it was read, it still has the cursor that was read.
         return Claim(claim.shard_id, claim.cursor, owner, claim.epoch + 1, claim.renewals + 1, None)
 
     def renew(self, claim: Claim) -> Operation[None]:

@@ -1,4 +1,4 @@
-"""What the commands of `python -m changefeed` do."""
+"""The commands of `python -m changefeed`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from changefeed.errors import ArgumentError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command has to say.
+    """The result of a command.
 
     Attributes:
         values: The members of its JSON object.

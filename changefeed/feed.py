@@ -1,4 +1,4 @@
-"""Reading a feed: pages behind a cursor, in an order that every reader sees alike and that never changes."""
+"""Reading a feed: pages behind a cursor, in an order that is the same for every reader and never changes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from changefeed.ulid import START
 
 MAX_PAGE_SIZE = 1000
 
-# Seconds between two looks for news where commits notify the reader.
+# Seconds between polls if commits notify the reader.
 _LOOK_EVERY_S = 5.0
 
-# Where they do not: while events come, and once none has come for a while. So the first event of a burst waits up
-# to 0.15 s, and those that follow a few milliseconds. An idle shard costs 7 looks a second.
+# Seconds between polls if they do not: while events arrive, and after a while without any. The first event of a
+# burst waits up to 0.15 s, and those that follow a few milliseconds. An idle shard is polled 7 times a second.
 _SOONEST_LOOK_S = 0.004
 _LATEST_LOOK_S = 0.15
 _BUSY_FOR_S = 0.25
@@ -37,7 +37,7 @@ class Page:
 
 
 class Pauses:
-    """How long a reader waits before it looks again.
+    """The pause of a reader before it polls again.
 
     Attributes:
         notified: Whether commits notify this reader; None if that has not been asked yet.
@@ -99,7 +99,7 @@ class Feed:
         nothing is due, it costs a few index look-ups. Any reader may call it; it deletes nothing else.
 
         Returns:
-            How many rows were deleted; 0 where everything is kept or another process is at it.
+            Number of rows deleted; 0 if everything is kept or another process is doing it.
 
         Raises:
             SetupError, DatabaseError

@@ -15,7 +15,7 @@ def migrations(dialect: str) -> list[Migration]:
 
 
 def install(session: Session) -> list[str]:
-    """Bring the schema `changefeed` up to date; harmless where it is, and while another process does the same.
+    """Bring the schema `changefeed` up to date; harmless if it is already, or if another process does the same.
 
     Returns:
         The names of the migrations that were applied.
@@ -43,7 +43,7 @@ def setup_feed(
         notify: Whether commits wake readers that wait (PostgreSQL). Writers pay for it: a commit that notifies
             holds a lock of the whole server while it is flushed. Without, readers look every 4 to 150 ms.
         roles: Whether to make the roles `changefeed.writers:schema.Table` and `changefeed.readers:schema.Table`.
-        keep: How long positions are kept: `30d`, `12h` or `forever`. None leaves it undecided; everything is kept.
+        keep: Retention of positions: `30d`, `12h` or `forever`. None configures none, so everything is kept.
 
     Raises:
         ArgumentError: There is no such table, it cannot have a feed, or it has one already.

@@ -16,11 +16,11 @@ _ROWS = 900
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was deleted in one shard.
+    """The rows deleted in one shard.
 
     Attributes:
         shard_id: The shard.
-        rows: How many rows of the feed were deleted.
+        rows: Number of rows deleted from the feed.
         held_by: The consumer that has not read far enough for all older rows to be deleted; None if there is
         none.
     """
@@ -64,7 +64,7 @@ def _prune(dialect: Dialect, table: str, before: datetime) -> Operation[list[Pru
         raise ArgumentError("the time before which to delete has no time zone")
     if before > datetime.now(UTC):
         raise ArgumentError("the time before which to delete is in the future")
-    # Raises where there is no such feed.
+    # Raises if there is no such feed.
     yield from dialect.channel(table)
     pruned = []
     for shard_id in (yield from _shards(Tables(dialect, table))):

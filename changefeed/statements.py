@@ -23,8 +23,8 @@ class Statement:
     Attributes:
         sql: The text, with a `?` for each parameter. A literal `?` cannot be written.
         parameters: Their values.
-        unlimited: Whether it may take longer than the session's statement timeout, where that is the driver's.
-        prepared: Whether the server keeps it, where it can. Its result has columns that never change.
+        unlimited: Whether it may take longer than the session's statement timeout, if that is the driver's.
+        prepared: Whether the server keeps it, if it can. Its result has columns that never change.
     """
 
     sql: str
@@ -35,12 +35,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a statement gave.
+    """The result of a statement.
 
     Attributes:
-        columns: The names of the columns; empty where it returns no rows.
+        columns: The names of the columns; empty if it returns no rows.
         rows: The rows.
-        changed: How many rows it changed, where it changes any.
+        changed: Number of rows changed, if it changes any.
     """
 
     columns: Sequence[str]
@@ -75,7 +75,7 @@ class BackfillPlan:
         time_column: The column with the times for the ULIDs (UTC without a time zone); None for the present.
         shard_id: The shard of all rows, where `shard_column` is None.
         shard_column: The column whose text gives each row its shard, as `writing.shard_of` does.
-        shards: How many shards there are, with `shard_column`.
+        shards: Number of shards, with `shard_column`.
     """
 
     order_by: Sequence[str]
@@ -101,7 +101,7 @@ class Migration:
 
 
 def unapplied(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
-    """The migrations after the schema's version. Raises SetupError where a later library has installed it."""
+    """The migrations after the schema's version. Raises SetupError if a later library has installed it."""
     if version > len(migrations):
         raise SetupError(
             f"the schema changefeed has version {version}, and this library knows {len(migrations)}: "
@@ -128,7 +128,7 @@ class Dialect(Protocol):
         """Whether `read` may find something; it takes no lock."""
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """Where commits notify readers; None where they do not. Raises SetupError where there is no such feed."""
+        """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
 
     def install(self, migrations: Sequence[Migration], /) -> Operation[list[str]]:
         """Apply what is missing, each migration as a whole; returns the names of what was applied."""
@@ -156,14 +156,14 @@ class Dialect(Protocol):
     def begin_backfill(self, table: str, plan: BackfillPlan, anyway: bool, /) -> Operation[int | None]:
         """List the rows that are not on the feed, in one snapshot and in order, in a table of their own.
 
-        Returns how many; None where a backfill was begun and is not finished. Raises ArgumentError where a shard
+        Returns how many; None if a backfill was begun and is not finished. Raises ArgumentError if a shard
         has been read or written to, unless `anyway`.
         """
 
     def continue_backfill(self, table: str, rows: int, /) -> Operation[int | None]:
         """Move that many listed rows to the outbox, in one transaction, one process at a time.
 
-        Returns how many there were. Where there are none left, removes the list; None where there is no list.
+        Returns how many there were. If there are none left, removes the list; None if there is no list.
         """
 
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
@@ -177,11 +177,11 @@ class Dialect(Protocol):
 
 
 class Session(Protocol):
-    """A connection, in a mode where each statement is a transaction of its own."""
+    """A connection, in a mode where each statement is its own transaction."""
 
     @property
     def dialect(self) -> Dialect:
-        """What it says in its database's own SQL."""
+        """The statements in the SQL of its database."""
 
     def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
@@ -190,7 +190,7 @@ class Session(Protocol):
         """Receive the notifications of this channel, where the database has any."""
 
     def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """Wait for a notification, of that payload where one is given.
+        """Wait for a notification, of that payload if one is given.
 
         Returns False when there was none in that time, or there cannot be any.
         """

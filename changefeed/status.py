@@ -1,4 +1,4 @@
-"""What there is on the feeds, how far consumers have come, and what waits for a reader or a sweeper."""
+"""The state of the feeds: sizes, positions of consumers, and rows that wait for a reader or a sweeper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConsumerStatus:
         consumer: Its name.
         owner: The process that reads for it; None if there is none.
         cursor: The position that it stored last.
-        behind: How many rows of the feed are behind that position; those of the outbox come on top.
+        behind: Number of rows of the feed behind that position; those of the outbox come on top.
         ahead: Whether that position is ahead of the last one given: it would skip events, and reading is refused.
     """
 
@@ -37,7 +37,7 @@ class ShardStatus:
 
     Attributes:
         shard_id: The shard.
-        outbox_rows: How many committed events no reader has numbered yet.
+        outbox_rows: Number of committed events that no reader has numbered yet.
         oldest_s: How old the oldest of them is by its time_hint, in seconds; None if there are none.
         last_ulid: The last position given; None if there is none.
         last_time: The time in that position.
@@ -59,7 +59,7 @@ class FeedStatus:
     Attributes:
         table: Its name.
         shards: Its shards by number.
-        keep: How long positions are kept: `30d`, `12h` or `forever`. None: undecided, so everything is kept.
+        keep: Retention of positions: `30d`, `12h` or `forever`. None: none is configured, so everything is kept.
         rows: Number of positions on the feed, as the server estimates it.
         bytes: Size of the feed's positions with their index.
     """

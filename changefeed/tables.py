@@ -20,7 +20,7 @@ _KINDS = ("outbox", "feed", "state", "claim", "read_events", "read_feed", "has_n
 
 
 def names_of(table: str) -> dict[str, str]:
-    """What the feed of a table consists of in the schema `changefeed`: the names by kind, not quoted."""
+    """The names of a feed's objects in the schema `changefeed`, by kind, not quoted."""
     return {kind: f"{kind}:{table}" for kind in _KINDS}
 
 
@@ -120,7 +120,7 @@ class Tables:
         return [row[0] for row in result.rows]
 
     def rows(self, partition_key: str, ids: Sequence[str]) -> Operation[list[Entry]]:
-        """The events of a key with these ids, as far as there are any; `ulid` is START."""
+        """The events of a key with these ids that exist; `ulid` is START."""
         result = yield Statement(
             f"select e.* from {self.events} e where e.partition_key = ? and e.id in ({', '.join('?' * len(ids))})",
             (partition_key, *ids),
@@ -133,7 +133,7 @@ class Tables:
         return [(row[0], bytes(row[1])) for row in result.rows]
 
     def position(self, shard_id: int, cursor: bytes, identifier: str) -> Operation[bytes | None]:
-        """The position of an event that is behind a cursor; None where it has none there."""
+        """The position of an event that is behind a cursor; None if it has none there."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? and ulid > ? and id = ?",
             (shard_id, self.dialect.ulid(cursor), identifier),
@@ -141,7 +141,7 @@ class Tables:
         return bytes(result.rows[0][0]) if result.rows else None
 
     def first_position(self, shard_id: int, cursor: bytes) -> Operation[bytes | None]:
-        """The first position behind a cursor; None where there is none."""
+        """The first position behind a cursor; None if there is none."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? and ulid > ? order by ulid {_AT_MOST}",
             (shard_id, self.dialect.ulid(cursor), 1),
@@ -149,7 +149,7 @@ class Tables:
         return bytes(result.rows[0][0]) if result.rows else None
 
     def last_position(self, shard_id: int) -> Operation[bytes]:
-        """The last position on the feed, which may have been filled by hand; START where there is none."""
+        """The last position on the feed, which may have been filled by hand; START if there is none."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? order by shard_id desc, ulid desc {_AT_MOST}",
             (shard_id, 1),
@@ -189,7 +189,7 @@ def seconds_between(since: Any, now: Any) -> float:
 
 
 def _entry(result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:
-    """An entry from a row that has the id at `start`, then the event's columns, all NULL where there is no row."""
+    """An entry from a row that has the id at `start`, then the event's columns, all NULL if there is no row."""
     event = dict(zip(result.columns[start + 1 :], row[start + 1 :], strict=True))
     return Entry(ulid, None, {"id": row[start]}) if event["id"] is None else Entry(ulid, event, {})
 

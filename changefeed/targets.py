@@ -1,4 +1,4 @@
-"""Carries out an INSERT on whatever a service writes with: a DB-API connection or cursor, or SQLAlchemy.
+"""Carries out an INSERT on the service's own connection: a DB-API connection or cursor, or SQLAlchemy.
 
 No driver is imported: the object's own classes tell which one it belongs to.
 """

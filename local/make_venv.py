@@ -31,7 +31,7 @@ _LAST_LINES = 30
 
 
 class CannotSetUp(Exception):
-    """What is missing, and what to do about it."""
+    """A missing prerequisite, and its remedy."""
 
 
 class Progress:
@@ -68,7 +68,7 @@ class Progress:
         self.show()
 
     def show(self) -> None:
-        """Show the step again: on a terminal with its time, elsewhere only where it is another one."""
+        """Show the step again: on a terminal with its time, elsewhere only if it is another one."""
         if not self._now:
             return
         if self._terminal:
@@ -88,7 +88,7 @@ class Progress:
 
 
 def check_python(version: tuple[int, ...]) -> None:
-    """Raise CannotSetUp where this Python cannot be used."""
+    """Raise CannotSetUp if this Python cannot be used."""
     if version < OLDEST:
         raise CannotSetUp(
             f"Python {'.'.join(map(str, OLDEST))} or later is needed, and {sys.executable} is "
@@ -107,7 +107,7 @@ def check_python(version: tuple[int, ...]) -> None:
 
 
 def check_existing(folder: Path) -> None:
-    """Raise CannotSetUp where the environment is that of another Python: with parts of two, it would not work."""
+    """Raise CannotSetUp if the environment is that of another Python: with parts of two, it would not work."""
     configuration = folder / "pyvenv.cfg"
     if not configuration.is_file():
         return
@@ -134,7 +134,7 @@ def make_environment(folder: Path, progress: Progress) -> Path:
 
 
 def check_compiler(python: Path) -> None:
-    """Raise CannotSetUp where python-qpid-proton has no wheel and cannot be compiled."""
+    """Raise CannotSetUp if python-qpid-proton has no wheel and cannot be compiled."""
     lines = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").splitlines()
     [requirement] = [line for line in lines if line.startswith("python-qpid-proton")]
     command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
@@ -157,7 +157,7 @@ def install(python: Path, progress: Progress) -> None:
 
 
 def run(command: list[str], progress: Progress) -> tuple[int, list[str]]:
-    """Run a command in the project's folder, and show how it goes on; returns its exit code and its lines."""
+    """Run a command in the project's folder, and show how it continues; returns its exit code and its lines."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -10,9 +10,9 @@ import logging
 import re
 import ssl
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from relay.errors import UsageError
@@ -55,11 +55,6 @@ class ConnectionString:
 
     text: str
 
-    @classmethod
-    def build(cls, parts: Mapping[str, str]) -> Self:
-        """A connection string of these parts, in this order."""
-        return cls(";".join(f"{name}={value}" for name, value in parts.items()))
-
     @property
     def parts(self) -> dict[str, str]:
         """The values by name as written, in their order. They hold a secret."""
@@ -94,11 +89,6 @@ class ConnectionString:
         if "sharedaccesssignature" in map(str.lower, present):
             return f"it has both {key} and SharedAccessSignature"
         return None
-
-    def without(self, names: Iterable[str]) -> dict[str, str]:
-        """The other parts, for `build`."""
-        left_out = {name.lower() for name in names}
-        return {name: value for name, value in self.parts.items() if name.lower() not in left_out}
 
     @property
     def uses_emulator(self) -> bool:
@@ -270,10 +260,13 @@ def administration_connection(connection: Connection, address: str | None) -> Co
 
 def _at(host: str, scheme: str, connection_string: str) -> str:
     """The connection string with another endpoint."""
-    credentials = ConnectionString(connection_string).without(["Endpoint", "UseDevelopmentEmulator", "EntityPath"])
-    # The SDKs' only way to ask for a connection without TLS.
-    plain = {"UseDevelopmentEmulator": "true"} if scheme == "http" else {}
-    return ConnectionString.build({"Endpoint": f"sb://{host}", **credentials, **plain}).text
+    replaced = ("endpoint", "usedevelopmentemulator", "entitypath")
+    given = ConnectionString(connection_string).parts.items()
+    parts = {"Endpoint": f"sb://{host}", **{name: value for name, value in given if name.lower() not in replaced}}
+    if scheme == "http":
+        # The SDKs' only way to ask for a connection without TLS.
+        parts["UseDevelopmentEmulator"] = "true"
+    return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
 def quiet_libraries() -> None:

@@ -171,7 +171,6 @@ def read_event(
     """Check a document of the relayed type, and take from it what a message needs.
 
     Args:
-        document: As its source delivered it.
         position: Its place among those it came with.
         committed_at: When it was committed, in seconds since 1970, where its source says so.
         expires_at: When its source deletes it, in seconds since 1970, if ever.

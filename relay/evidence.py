@@ -85,13 +85,7 @@ class Evidence:
         return doubt is not None and self._accepted == doubt.accepted
 
     def refused(self, event: Event, refusal: PoisonError, fresh_before: int) -> History:
-        """Note the refusal of an event that was sent alone.
-
-        Args:
-            event: The event.
-            refusal: What Service Bus said.
-            fresh_before: What `fresh` was when the attempt began.
-        """
+        """Note the refusal of an event that was sent alone; `fresh_before` was `fresh` when the attempt began."""
         self._refusals += 1
         doubt = self._doubts.pop(event.name, None)
         if doubt is None or doubt.condition != refusal.condition:

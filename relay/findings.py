@@ -33,6 +33,26 @@ class Finding:
     remedy: str | None = None
     unavailable: bool = False
 
+    @classmethod
+    def ok(cls, what: str) -> Finding:
+        """As it should be."""
+        return cls(Level.OK, what)
+
+    @classmethod
+    def warning(cls, what: str, remedy: str) -> Finding:
+        """It works, with a risk."""
+        return cls(Level.WARNING, what, remedy)
+
+    @classmethod
+    def unknown(cls, what: str, remedy: str) -> Finding:
+        """It cannot be read with these rights."""
+        return cls(Level.UNKNOWN, what, remedy)
+
+    @classmethod
+    def error(cls, what: str, remedy: str, *, unavailable: bool = False) -> Finding:
+        """It must be fixed."""
+        return cls(Level.ERROR, what, remedy, unavailable)
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:

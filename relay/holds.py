@@ -36,8 +36,7 @@ class Order:
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
         place: The event's place in its feed; None for an operator's order that has not been carried out.
-        reason: The reason under which a sound event is set aside.
-        detail: What is said of that reason.
+        reason: The reason under which a sound event is set aside; `detail` is said of it.
     """
 
     carried_out: bool = False

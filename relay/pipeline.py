@@ -26,11 +26,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Relay(Generic[BatchT]):
-    """Relays batches of a source; one for a process, used by its invocations concurrently.
-
-    Attributes:
-        telemetry: What its attempts report together.
-    """
+    """Relays batches of a source; one for a process, used by its invocations concurrently."""
 
     def __init__(
         self,

@@ -14,12 +14,7 @@ from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, ho
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A partition key that an invalid document holds up.
-
-    Attributes:
-        by: The first such document.
-        waiting: How many documents wait, with it.
-    """
+    """A partition key that an invalid document holds up: the first such, and how many documents wait, with it."""
 
     by: Rejected
     waiting: int
@@ -55,12 +50,8 @@ def plan(
 ) -> Plan:
     """Give the verdict on each document of a batch.
 
-    Args:
-        received: What came.
-        policy: What follows a poisoned event.
-        holds: What operators and earlier attempts hold back.
-        passed: The positions of the documents that the checkpoint has passed.
-        accepted: Whether Service Bus has accepted an event from this process.
+    `passed` are the positions of the documents that the checkpoint has passed; `accepted` says whether Service Bus
+    has accepted an event from this process.
     """
     made = Plan(policy)
     if not (received.rejected or holds or passed):

@@ -41,14 +41,7 @@ class KeyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A partition key that did not go through in an attempt.
-
-    Attributes:
-        partition_key: The key.
-        unsent: How many of its documents come again.
-        error: What stopped it.
-        blocked_by: The id of the event that it stopped at, where it is known to be that one alone.
-    """
+    """A partition key that did not go through in an attempt: as in `KeyOutcome`; `unsent` documents come again."""
 
     partition_key: str
     unsent: int

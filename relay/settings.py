@@ -257,7 +257,9 @@ class _Reader:
         if whole and host:
             self.problems.append(f"{name} and {address_name} are both set: keep one of them")
         elif whole:
-            self._check_connection_string(name, whole, parts, base64=scheme)
+            problem = ConnectionString(whole).problem(parts, base64=scheme)
+            if problem is not None:
+                self.problems.append(f"{name} is no connection string: {problem}")
             return Connection(connection_string=whole)
         elif host:
             self._check_address(address_name, host, scheme=scheme)
@@ -274,11 +276,6 @@ class _Reader:
         if credential is not None and credential.lower() != "managedidentity":
             self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
         return Identity(managed=credential is not None, client_id=client_id)
-
-    def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...], *, base64: bool) -> None:
-        problem = ConnectionString(value).problem(parts, base64=base64)
-        if problem is not None:
-            self.problems.append(f"{name} is no connection string: {problem}")
 
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
         # What has other characters than an address is not shown: it may be a connection string with its key.

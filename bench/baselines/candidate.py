@@ -1,4 +1,4 @@
-"""What is measured: the relay and its baselines have this interface in common."""
+"""The interface of everything that is measured: the relay and its baselines."""
 
 from __future__ import annotations
 

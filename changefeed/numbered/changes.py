@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from changefeed.numbered.statements import Change, statements_for
 from changefeed.statements import AsyncSession, Operation, Session, run, run_async
 
-# How often a reader that waits looks for news where commits do not notify it, and where they do.
+# Seconds between polls of a waiting reader, without notifications of commits and with them.
 _POLL_EVERY_S = 0.15
 _LOOK_EVERY_S = 5.0
 

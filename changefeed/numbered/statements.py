@@ -13,7 +13,7 @@ class Change:
     """One numbered change of generation 1.
 
     Attributes:
-        change_id: What the writer drew from the sequence changefeed.change_id; the event table has it.
+        change_id: The number that the writer drew from the sequence changefeed.change_id; the event table has it.
         change_sequence_number: Its position, without gaps within its feed and shard.
     """
 
@@ -37,7 +37,7 @@ class Statements(Protocol):
         """Give the lock of a sweep group back."""
 
     def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
-        """Where commits notify the sweepers of a group; None where those of one of its shards do not."""
+        """Where commits notify the sweepers of a group; None if those of one of its shards do not."""
 
     def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
         """The changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
@@ -46,7 +46,7 @@ class Statements(Protocol):
         """Whether `read_changes` will find something."""
 
     def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """Where the sweeper notifies readers; None where it does not. Raises ArgumentError: no such shard."""
+        """Where the sweeper notifies readers; None if it does not. Raises ArgumentError: no such shard."""
 
 
 class _PostgresStatements:
@@ -125,7 +125,7 @@ class _SqlServerStatements:
         return bool(result.rows[0][0])
 
     def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """None: the sweeper notifies nobody here. Raises ArgumentError where there is no such shard."""
+        """None: the sweeper notifies nobody here. Raises ArgumentError if there is no such shard."""
         yield Statement("exec changefeed.check_shard ?, ?", (feed_id, shard))
         return None
 

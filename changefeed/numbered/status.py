@@ -17,8 +17,8 @@ class ChangeShardStatus:
         feed_id: Its feed.
         shard: Its number.
         last_change_sequence_number: The last number given, or what was set before the first.
-        waiting: How many committed changes have no number yet.
-        lag_s: How long the oldest of them has been waiting, in seconds; None if there are none.
+        waiting: Number of committed changes that have no number yet.
+        lag_s: Age of the oldest of them in seconds; None if there are none.
     """
 
     feed_id: int

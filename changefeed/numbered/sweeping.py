@@ -11,21 +11,21 @@ from changefeed.errors import ChangefeedError
 from changefeed.numbered.statements import statements_for
 from changefeed.statements import AsyncSession, Operation, Session, run, run_async
 
-# How often a sweeper that commits wake looks for news all the same.
+# Seconds between polls of a sweeper that commits wake.
 _LOOK_EVERY_S = 5.0
-# How long one statement waits to take over: between two of them the loop looks whether it has to stop.
+# Seconds that one statement waits to take over; between two of them the loop checks whether it has to stop.
 _TURN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep did.
+    """The result of a sweep.
 
     Attributes:
-        change_count: How many changes were numbered.
+        change_count: Number of changes numbered.
         max_lag_milliseconds: The longest time from a change's insert to its number; it includes the time that the
             writer took to commit.
-        iterations: How many passes there were; 0 if another sweeper was at work all the time.
+        iterations: Number of passes; 0 if another sweeper was active all the time.
     """
 
     change_count: int
@@ -68,7 +68,7 @@ def sweep_loop(
     sleep_s: float = 0.05,
     stop: threading.Event | None = None,
 ) -> Swept:
-    """Sweep a group for a while. Call it again and again, in a thread, with a session of its own.
+    """Sweep a group for a while. Call it again and again, in a thread, with its own session.
 
     Run as many as you like: one sweeps, the others wait to take over. It is woken by commits; for a group with
     `longpoll = 0` in changefeed.shard, and where the database notifies nobody, it looks every `sleep_s`.
@@ -76,7 +76,7 @@ def sweep_loop(
     Args:
         session: A session that nothing else uses; its connection is not pooled by transaction.
         sweep_group: As in changefeed.shard.
-        wait_s: How long to wait for another sweeper to end.
+        wait_s: Seconds to wait for another sweeper to end.
         duration_s: When to return at the latest, counted from the call.
         sleep_s: The pause after a pass that found nothing, where nothing wakes the sweeper.
         stop: Ends the loop within about a second.
@@ -107,7 +107,7 @@ def sweep_loop(
             if not one.change_count:
                 session.notified(min(left_s, sleep_s if channel is None else _TURN_S if stop else _LOOK_EVERY_S))
     finally:
-        # Where it is not known whether the lock was given, it is given back.
+        # If it is unknown whether the lock was granted, it is released.
         if took_over is not False:
             with suppress(ChangefeedError):
                 run(session, statements_for(session).resign_sweeper(sweep_group))

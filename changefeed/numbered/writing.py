@@ -15,7 +15,7 @@ def append_change(target: Any, feed_id: int, shard: int, change_ids: int | Itera
         target: As for `writing.append`.
         feed_id: As in changefeed.feed.
         shard: As in changefeed.shard.
-        change_ids: What the events have been given from the sequence changefeed.change_id, one or several.
+        change_ids: The events' numbers from the sequence changefeed.change_id, one or several.
 
     Raises:
         ArgumentError: As `writing.append`.

@@ -1,4 +1,4 @@
-"""What a feed is asked in PostgreSQL's SQL."""
+"""The statements of a feed in PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PostgresDialect:
         return bool(result.rows[0][0])
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """Where commits notify readers; None where they do not. Raises SetupError where there is no such feed."""
+        """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
         result = yield Statement("select channel from changefeed.outbox_feed where table_name = ?", (table,))
         if not result.rows:
             raise SetupError(f"{table} has no feed. Set it up: python -m changefeed setup-feed {table}")

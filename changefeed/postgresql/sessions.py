@@ -104,7 +104,7 @@ class PostgresSession:
         self.execute(Statement(f'listen "{channel}"'))
 
     def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        """Wait for a notification, of that payload if one is given; False when there was none in that time."""
         ends = time.monotonic() + timeout_s
         left_s = timeout_s
         while True:
@@ -145,7 +145,7 @@ class AsyncPostgresSession:
         await self.execute(Statement(f'listen "{channel}"'))
 
     async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """Wait for a notification, of that payload where one is given; False when there was none in that time."""
+        """Wait for a notification, of that payload if one is given; False when there was none in that time."""
         ends = time.monotonic() + timeout_s
         left_s = timeout_s
         while True:
@@ -206,7 +206,7 @@ def _text(statement: Statement) -> str:
 
 
 def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What the connection string and the options say, over the defaults.
+    """The connection string and the options, over the defaults.
 
     Raises SetupError, without any part of the string: what libpq says of one that it cannot read, or takes for
     the name of a host or a port, may be a part of the password.

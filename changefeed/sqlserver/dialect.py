@@ -1,4 +1,4 @@
-"""What a feed is asked in T-SQL."""
+"""The statements of a feed in T-SQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if object_id(N'changefeed.migration') is null
 _ROLL_BACK = "if @@trancount > 0 rollback transaction; set xact_abort off;"
 _COMMIT = "commit transaction; set xact_abort off;"
 
-# What is before ulid's row in the result of read_events: ulid, missing, key_columns.
+# The columns before the row in the result of read_events: ulid, missing, key_columns.
 _LEADING_COLUMNS = 3
 
 
@@ -55,7 +55,7 @@ class SqlServerDialect:
         return bool(result.rows[0][0])
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """None: commits notify nobody here. Raises SetupError where there is no such feed."""
+        """None: commits notify nobody here. Raises SetupError if there is no such feed."""
         result = yield Statement("select object_id(?)", (self._procedure("has_news", table),))
         if result.rows[0][0] is None:
             raise SetupError(_no_feed(table))
@@ -132,7 +132,7 @@ class SqlServerDialect:
         return f"changefeed.{self.quoted(f'{kind}:{table}')}"
 
     def _call(self, statement: Statement, procedure: str, table: str) -> Operation[Result]:
-        """Call a procedure of a feed. Raises SetupError where there is none."""
+        """Call a procedure of a feed. Raises SetupError if there is none."""
         try:
             return (yield statement)
         except (DatabaseError, SetupError) as error:
@@ -150,7 +150,7 @@ class SqlServerDialect:
         except (DatabaseError, SetupError) as error:
             if isinstance(error, DatabaseError) and error.lost:
                 raise
-            # What failed in the middle has left its transaction open where XACT_ABORT does not cover the error.
+            # A procedure that fails midway leaves its transaction open if XACT_ABORT does not cover the error.
             yield Statement("if @@trancount > 0 rollback transaction")
             found = yield Statement("select object_id('changefeed.setup_feed')")
             if found.rows[0][0] is None:

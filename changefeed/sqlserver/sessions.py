@@ -51,7 +51,7 @@ _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
 
 # The driver's name of SQLSTATE 40001.
 _DEADLOCK = "Serialization failure"
-# Babelfish raises this in place of error 1222, and past the procedure's CATCH.
+# Babelfish raises this instead of error 1222, and past the procedure's CATCH.
 _LOCK_TIMEOUT = "canceling statement due to lock timeout"
 # SQLSTATE 42S02, error 2812, and what Babelfish says of both.
 _MISSING = re.compile(r"Could not find stored procedure|^(relation|procedure) .* does not exist")
@@ -75,7 +75,7 @@ def connect(url: str, **options: Any) -> SqlServerSession:
 
 
 async def connect_async(url: str, **options: Any) -> AsyncSqlServerSession:
-    """An async session; as `connect`. Its driver is a sync one: it has a thread of its own."""
+    """An async session; as `connect`. Its driver is a sync one: it has its own thread."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="changefeed-sqlserver")
     opening = thread.submit(_connect, url, options)
     try:
@@ -135,7 +135,7 @@ class SqlServerSession:
 
 
 class AsyncSqlServerSession:
-    """A connection of mssql-python in a thread of its own."""
+    """A connection of mssql-python in its own thread."""
 
     dialect = SqlServerDialect()
 
@@ -172,7 +172,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except mssql_python.ConnectionStringParseError:
-        # What the driver says of it may have a part of the password: a traceback must not show it either.
+        # The driver's message may contain a part of the password: a traceback must not show it either.
         raise SetupError("the connection string is malformed: write Server=…;Database=…;…") from None
     except mssql_python.Error as error:
         said = error.ddbc_error.removeprefix("[Microsoft][SQL Server]").strip() or error.driver_error

@@ -1,4 +1,4 @@
-"""One campaign: a workload and a schedule of faults on a stack of its own, and the errors that it finds."""
+"""One campaign: a workload and a schedule of faults on its own stack, and the errors that it finds."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Campaign:
         )
 
     async def run(self) -> dict[str, Any]:
-        """Run it on a stack of its own; returns the summary."""
+        """Run it on its own stack; returns the summary."""
         arguments = self._arguments
         self._console.print(
             f"Seed {arguments.seed}: {arguments.events} events, {len(self._faults)} faults, "
@@ -231,7 +231,7 @@ class Campaign:
         await commit_late()
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector, side: SourceSide) -> list[str]:
-        """Wait until everything is settled; what stands, if that takes too long."""
+        """Wait until everything is settled; returns what is stuck if that takes too long."""
         columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         progress_at, last = time.monotonic(), (0, 0, 0)
         with Progress(*columns, console=self._console, redirect_stdout=False) as progress:
@@ -279,7 +279,7 @@ class Campaign:
             self._killed_at_first = await side.killed_workers()
 
     async def _outstanding(self, injector: Injector, side: SourceSide) -> tuple[dict[str, list[str]], int]:
-        """What is not settled, and how many messages the subscription holds."""
+        """The events that are not settled, and the number of messages in the subscription."""
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
             aside = self._operator.found(await side.quarantined())
             return self._history.outstanding(aside), await injector.waiting()

@@ -22,7 +22,7 @@ from local.stack.environment import TOPIC
 
 _PREFETCH = 100
 _PAUSE_S = 0.1
-# A handshake that is not answered keeps azure-servicebus waiting for ever.
+# A handshake that is not answered keeps azure-servicebus waiting forever.
 _SESSION_S = 20.0
 _LATE_S = (0.5, 3.0)
 _MISHAP = 0.002
@@ -30,7 +30,7 @@ _UNUSUAL = 0.02
 
 
 class Mishap(Enum):
-    """What a consumer does instead of completing a message; afterwards it leaves the session."""
+    """The action of a consumer instead of completing a message; afterwards it leaves the session."""
 
     ABANDON = "abandon"
     CRASH = "crash"

@@ -56,12 +56,12 @@ COSMOS_KNOWN = frozenset({*(str(edge) for kind in (CosmosEdge, FunctionsEdge) fo
 
 
 async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int]) -> Counter[str]:
-    """How often each edge case of the broker was met.
+    """Number of times each edge case of the broker was met.
 
     Args:
         stack: A running stack.
         admin: Its admin ports.
-        applied: How often faults were applied, by kind.
+        applied: Number of times faults were applied, by kind.
     """
     met = Counter[str]((await admin.get(stack.servicebus, "edges"))["edges"])
     met.update({edge: applied.get(kind, 0) for edge, kind in _COUNTED_BY_FAULT.items()})

@@ -12,7 +12,7 @@ from typing import Any
 SET_ASIDE = "set-aside"
 _PARKED = "key-parked"
 BEHIND = "behind"
-"""The member of a poison document without a sequence of its own that has that of the next event of its key."""
+"""The member of a poison document without its own sequence that has that of the next event of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Receipt:
 
 
 class Policy(StrEnum):
-    """What becomes of the later events of a key when one can never be published: RELAY_ON_POISON."""
+    """The policy for later events of a key when one can never be published: RELAY_ON_POISON."""
 
     SKIP = "skip"
     """They are published."""
@@ -59,7 +59,7 @@ class Verdict:
         quarantined_and_delivered: Documents that were set aside and delivered as well. An order can come too late,
             so those that the operator ordered do not count: one that is delivered after its order is out of order.
         ahead_of_poison: Events that were processed before what the policy holds them back for was settled.
-        without_order: Documents that were set aside under `block`, and nobody had ordered it.
+        without_order: Documents that were set aside under `block` without an order.
         quarantined: Documents that were set aside, removed records included.
         expected_quarantined: The poison, and the sound events that were set aside by an order.
         first_wrong: A description.
@@ -79,7 +79,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Aside:
-    """What is set aside: what quarantine holds, and what the operator did.
+    """The documents set aside: those in quarantine, and the operator's actions.
 
     Attributes:
         records: The reason of each quarantined document, by its id; removed records are among them.
@@ -127,7 +127,7 @@ class History:
         self._poison_of[document["partitionKey"]].append(document)
 
     def settling(self, identifier: str) -> None:
-        """The operator orders a document to be set aside, or removes its record: from now on its key may go on."""
+        """The operator orders a document to be set aside, or removes its record: its key may then continue."""
         self._settled_at.setdefault(identifier, self._now)
 
     def received(self, receipt: Receipt) -> None:
@@ -140,7 +140,7 @@ class History:
 
     @property
     def delivered_again(self) -> int:
-        """How many deliveries were redeliveries."""
+        """Number of redeliveries."""
         return sum(receipt.delivery_count > 0 for receipts in self._receipts.values() for receipt in receipts)
 
     @property

@@ -28,7 +28,7 @@ class HostFaults:
     """Injects faults into the hosts of a stack.
 
     Attributes:
-        frozen: How often a host, or a worker without its host, was frozen and resumed.
+        frozen: Number of times a host, or a worker without its host, was frozen and resumed.
     """
 
     def __init__(self, stack: Stack, admin: AdminPorts, seed: int, *, frozen_s: float) -> None:

@@ -183,7 +183,7 @@ class Injector:
         The first try injects all that are needed at once; further tries, one after another. Call `clear` before.
 
         Args:
-            seed: What the faults' options are drawn from.
+            seed: The seed of the faults' options.
             kinds: Kinds of the campaign.
             more: Commits events, so that there is something to relay.
         """
@@ -213,7 +213,7 @@ class Injector:
         return [edge for edge in edges if not met[edge]]
 
     async def met(self) -> Counter[str]:
-        """How often each edge case of the broker and of the source's side was met."""
+        """Number of times each edge case of the broker and of the source's side was met."""
         broker = await count_met(self._stack, self._admin, await self._count_applied())
         return broker + await self._source.met()
 
@@ -230,11 +230,11 @@ class Injector:
         return [await self._admin.get(part, "faults") for part in self._services()]
 
     def times_applied(self, kind: str) -> int | None:
-        """How often the faults of a kind were applied; None for those that no service counts."""
+        """Number of times the faults of a kind were applied; None for those that no service counts."""
         return self.applied.get(_TIMED_FROM_FIRST_HIT.get(kind) or _NAMES.get(kind, kind))
 
     async def waiting(self) -> int:
-        """How many messages the subscription still holds."""
+        """Number of messages left in the subscription."""
         counts = await self._admin.get(self._stack.servicebus, "entities")
         held = counts[_SUBSCRIPTION]
         return int(held["active"]) + int(held["locked"]) + int(held["deferred"]) + int(held["dead_letter"])

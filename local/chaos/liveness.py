@@ -60,7 +60,7 @@ class Phase:
 def standing(
     outstanding: Mapping[str, Sequence[str]], operator: Operator, owners: Sequence[str], waiting: int
 ) -> list[str]:
-    """What stands where a campaign is not live, in lines that name events, processes and leases.
+    """What is stuck when a campaign is not live, in lines that name events, processes and leases.
 
     Args:
         outstanding: By key, the ids of the events that are not settled.

@@ -47,7 +47,7 @@ def named_in(text: str) -> Iterator[EventName]:
 
 
 class Logs:
-    """What the processes that relay have logged since this was made."""
+    """The log lines of the relay processes since this was created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,8 +88,8 @@ class Operator:
 
     Attributes:
         aside: What it ordered, and the records that it discarded.
-        done: How many commands succeeded, by their name.
-        failed: How many did not.
+        done: Number of commands that succeeded, by their name.
+        failed: Number of commands that failed.
     """
 
     settings: Mapping[str, str]
@@ -185,7 +185,7 @@ class Operator:
         return dict(json.loads(output.getvalue()))
 
     def found(self, stored: Mapping[str, str]) -> Aside:
-        """What is set aside: what quarantine holds now, and the records that were discarded."""
+        """The documents set aside: those in quarantine now, and the records that were discarded."""
         return Aside({**self.aside.records, **stored}, self.aside.ordered)
 
 

@@ -7,7 +7,7 @@ from local.stack.environment import DATABASE
 from local.stack.parts import Part
 
 AT_FIRST = 4
-"""How many there are when a campaign begins."""
+"""Number of physical partitions when a campaign begins."""
 
 _MOST_SPLITS = 8
 _CONTAINER = {"database": DATABASE, "container": "data"}

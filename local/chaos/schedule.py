@@ -68,8 +68,8 @@ READ_KINDS = {"read-ahead": 1}
 # Of the workers of an SQL source; take-claim hands a shard over by force.
 RELAY_KINDS = {"kill-relay": 6, "freeze-relay": 4, "stop-relay": 3, "take-claim": 5}
 # kill-backend ends one connection's process with SIGKILL, at which PostgreSQL recovers as after a crash. prune
-# deletes what retention may, whatever its age. intrude is another reader of the feed, which does all that its role
-# may, and tries to change the relay's claims.
+# deletes what retention may, regardless of age. intrude is another reader of the feed, which does all that its
+# role may, and tries to change the relay's claims.
 DATABASE_KINDS = {
     "kill-database": 3,
     "stop-database": 2,
@@ -81,7 +81,7 @@ DATABASE_KINDS = {
     "prune": 4,
     "intrude": 4,
 }
-# What befalls the next commit of a writer.
+# What happens to the next commit of a writer.
 WRITER_KINDS = {
     "long-transaction": 5,
     "kill-writer": 5,

@@ -1,4 +1,4 @@
-"""What a campaign needs of the side on which events are committed; one for each source."""
+"""The interface of the side on which events are committed; one for each source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SourceSide(Protocol):
         """Inject a fault by one request. Raises NotInjected."""
 
     async def met(self) -> Counter[str]:
-        """How often each edge case was met."""
+        """Number of times each edge case was met."""
 
     async def quarantined(self) -> dict[str, str]:
         """Reasons by the id of the quarantined document."""
@@ -47,7 +47,7 @@ class SourceSide(Protocol):
         """End what is pending at the processes that relay. Faults of `parts` are ended by the injector."""
 
     async def killed_workers(self) -> int:
-        """How many processes were ended by their host, and not by a fault, as they took too long."""
+        """Number of processes ended by their host, and not by a fault, because they took too long."""
 
     async def owners(self) -> list[str]:
         """A line for each lease or shard: its owner, and how far it is."""

@@ -1,4 +1,4 @@
-"""What the campaign commits: events whose keys are skewed, some of them poison, while faults are injected."""
+"""The workload: events with skewed keys, some of them poison, committed while faults are injected."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Commit:
 class Workload:
     """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer.
 
-    `payload` is the length of the longest events' text, in characters. `late` of the events have keys of their own
+    `payload` is the length of the longest events' text, in characters. `late` of the events have their own keys
     and are committed after all others. `harmful` are kinds of EVENT_KINDS: events that the topic never takes.
     """
 

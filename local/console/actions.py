@@ -1,4 +1,4 @@
-"""What the stack's page can do beside showing: its forms and buttons, and the routes behind them.
+"""The actions on the stack's page: its forms and buttons, and the routes behind them.
 
 The console's own guard serves them to its page alone: a request that changes something needs the page's origin,
 and a Host of this machine.
@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from local.console.faults import inject, offered
-from local.console.quarantine import quarantine
+from local.console.quarantine import OPERATIONS, change
 from local.console.topic import EmulatorTopic
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import NotCommittedError, open_writer
@@ -23,10 +23,10 @@ from local.stack.supervisor import Stack
 from outbox import InvalidDocument
 from relay.console.application import PAGES
 from relay.console.pages import Extension
+from relay.events import Reason
 
 _FOLDER = Path(__file__).parent
 _PEEKED = 20
-_REASONS_AND_IDS = ("reason", "id")
 
 
 class Actions:
@@ -86,13 +86,17 @@ class Actions:
     async def quarantine(self, request: web.Request) -> web.Response:
         """Do `operation`, release or discard, to the records of a `reason`, or to the one with this `id`."""
         form = await request.post()
-        operation = str(form.get("operation"))
-        chosen = [(name, str(form[name])) for name in _REASONS_AND_IDS if form.get(name)]
-        if operation not in ("release", "discard") or len(chosen) != 1:
+        operation, reason, identifier = (str(form.get(name, "")) for name in ("operation", "reason", "id"))
+        if operation not in OPERATIONS or bool(reason) == bool(identifier):
             return _said(request, False, "Give an operation, release or discard, and either a reason or an id.")
-        [(name, value)] = chosen
-        words = ["--reason", value] if name == "reason" else [value]
-        done, said = await quarantine(operation, words, self._environment)
+        if reason and reason not in set(Reason):
+            return _said(request, False, f"There is no reason '{reason}'.")
+        done, said = await change(
+            operation,
+            self._environment,
+            ids=[identifier] if identifier else [],
+            reason=Reason(reason) if reason else None,
+        )
         return _said(request, done, said)
 
     async def peek(self, request: web.Request) -> web.Response:

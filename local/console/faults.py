@@ -21,9 +21,9 @@ class Fault:
     Attributes:
         name: As the form names it.
         label: On the button.
-        effect: What is said once it is injected.
+        effect: The message once it is injected.
         source: With which source only; None for both.
-        order: What the admin port is asked for; None where a host is killed.
+        order: The request to the admin port; None if a host is killed.
     """
 
     name: str
@@ -83,7 +83,7 @@ def offered(source: Source) -> list[Fault]:
 
 
 async def inject(stack: Stack, fault: Fault) -> None:
-    """Inject a fault once. Raises aiohttp's errors, or PartFailed where a new host does not start."""
+    """Inject a fault once. Raises aiohttp's errors, or PartFailed if a new host does not start."""
     if fault.order is None:
         await stack.replace_host()
         return

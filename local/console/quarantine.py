@@ -1,29 +1,38 @@
-"""Releases and discards records in quarantine, by the operators' own command."""
+"""Releases and discards records in quarantine, as the operators' command does."""
 
 from __future__ import annotations
 
+import argparse
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from relay.cli.main import parser, run
+from relay.cli import quarantine
+from relay.cli.main import run
 from relay.cli.terminal import Terminal
+from relay.events import Reason
+
+OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
 
 
-async def quarantine(operation: str, words: list[str], environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Run `python -m relay quarantine OPERATION WORDS` in this process.
-
-    Args:
-        operation: `release` or `discard`.
-        words: The records: an id, or `--reason` and a reason.
-        environment: The settings.
+async def change(
+    operation: str, environment: Mapping[str, str], *, ids: Sequence[str] = (), reason: Reason | None = None
+) -> tuple[bool, str]:
+    """Do one of OPERATIONS to the records with these ids, or to those of a reason.
 
     Returns:
-        Whether everything was done, and what the command printed.
+        Whether everything was done, and what the command prints.
     """
-    # "--" ends the options, as an id may begin with a dash.
-    chosen = words if words[0] == "--reason" else ["--", *words]
-    options = ["--yes"] if operation == "discard" else []
+    arguments = argparse.Namespace(
+        command=f"quarantine {operation}",
+        run=OPERATIONS[operation],
+        env_file=(),
+        source=None,
+        ids=ids,
+        all=False,
+        reason=reason,
+        partition_key=None,
+        yes=True,
+    )
     out, notes = io.StringIO(), io.StringIO()
-    arguments = parser().parse_args(["quarantine", operation, *options, *chosen])
     code = await run(arguments, environment, Terminal(as_json=False, out=out, err=notes, stdin=io.StringIO()))
     return code == 0, (out.getvalue() or notes.getvalue()).strip()

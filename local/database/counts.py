@@ -1,4 +1,4 @@
-"""What is counted in an SQL outbox."""
+"""Counts of an SQL outbox."""
 
 from __future__ import annotations
 

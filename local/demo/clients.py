@@ -24,7 +24,7 @@ class UnexpectedAnswer(Exception):
 
 @dataclass(slots=True)
 class Progress:
-    """What the clients have done so far: events raised, requests made, and changes refused as outdated (412)."""
+    """The clients' progress: events raised, requests made, and changes refused as outdated (412)."""
 
     events: int = 0
     requests: int = 0

@@ -1,4 +1,4 @@
-"""`python -m local demo`: the contact service and its consumer on a stack of its own, with every event checked."""
+"""`python -m local demo`: the contact service and its consumer on a separate stack, with every event checked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from relay.console.server import loopback, serving
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"
-# How long a page that is open still shows the end.
+# Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
 
 _MATCHES = ("directory_matches", "console_matches")
@@ -236,7 +236,7 @@ async def _follow(
     with ProgressBars(*columns, console=console, redirect_stdout=False) as bars:
         written_bar = bars.add_task("written", total=arguments.events)
         delivered_bar = bars.add_task("delivered", total=arguments.events)
-        # A busy machine may deliver the second half at once: the kill comes all the same.
+        # A busy machine may deliver the second half at once: the host is still killed.
         while not (driving.done() and tally.complete and kill_at is None):
             await asyncio.sleep(0.1)
             if driving.done():

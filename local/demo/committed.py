@@ -1,4 +1,4 @@
-"""What was committed, and what was set aside, read from the store: independent of the service and of the relay."""
+"""The documents committed and set aside, read from the store, independently of the service and the relay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Store(Protocol):
         """
 
     async def quarantined(self) -> int:
-        """How many documents are in quarantine."""
+        """Number of documents in quarantine."""
 
 
 @asynccontextmanager

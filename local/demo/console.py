@@ -15,12 +15,12 @@ _PAUSE_S = 0.25
 
 
 async def differences(observer: Observer, tally: Tally, quarantined: int, subscription: str) -> list[str]:
-    """What the console shows otherwise than the checker, once nothing is on its way; empty if all is equal.
+    """Differences between the console and the checker once nothing is in flight; empty if there are none.
 
     Args:
         observer: The console's; it looks at the stack.
         tally: The checker's counts.
-        quarantined: How many records the quarantine has.
+        quarantined: Number of records in quarantine.
         subscription: The one that the checker receives from.
     """
     until = time.monotonic() + _WITHIN_S

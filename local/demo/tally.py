@@ -50,7 +50,7 @@ class Tally:
 
     @property
     def arrived(self) -> int:
-        """How many different events have arrived, including those not recorded as written."""
+        """Number of different events that have arrived, including those not recorded as written."""
         return len(self._seen)
 
     @property

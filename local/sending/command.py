@@ -54,7 +54,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def _next(arguments: argparse.Namespace, sequence: int, settings: Mapping[str, str]) -> str:
-    """What was done, and what to do next."""
+    """The result, and what to do next."""
     what = f"Committed {arguments.action} as number {sequence} of {arguments.key}."
     if arguments.count > 1:
         what = f"Committed {arguments.count} events of {arguments.key}, the last as number {sequence}."

@@ -1,4 +1,4 @@
-"""What commits events: an outbox of a running stack."""
+"""Commits events to the outbox of a running stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Writer(Protocol):
     """Commits events as a service would."""
 
     async def commit(self, event: Event, /) -> int:
-        """Commit it in a transaction of its own; returns its number within its partition key.
+        """Commit it in its own transaction; returns its number within its partition key.
 
         Raises:
             NotCommittedError: Its id is in use, or the outbox refused it.

@@ -55,7 +55,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 class Soak:
-    """One relay in this process; the services and the subscriber run in processes of their own."""
+    """One relay in this process; the services and the subscriber run in their own processes."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._events: int = arguments.events

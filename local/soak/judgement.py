@@ -20,7 +20,7 @@ class Judgement:
     Attributes:
         events: Domain events relayed.
         missing: Domain events that the topic does not hold; negative if it holds some twice.
-        seconds: How long it took.
+        seconds: Duration.
         rss_mib: The resident size of the relay's process in MiB, sample by sample.
         growth: The last sample divided by the second; None for fewer than three samples.
         flat: Whether the last sample is at most 5 % above the second.

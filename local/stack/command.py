@@ -125,7 +125,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[str]:
-    """What a person sees of a stack that is ready."""
+    """The message to a person when the stack is ready."""
     outbox = "SQL" if stack.source is Source.SQL else "COSMOS"
     lines = [
         "The local stack is ready.",

@@ -1,4 +1,4 @@
-"""What is counted in the outbox of a running stack."""
+"""Counts of the outbox of a running stack."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CosmosCounts:
 
 
 async def admin_get(http: aiohttp.ClientSession, port: int, name: str) -> Any:
-    """What a part answers to `GET /admin/name`. Raises aiohttp's errors."""
+    """A part's answer to `GET /admin/name`. Raises aiohttp's errors."""
     async with http.get(f"http://127.0.0.1:{port}/admin/{name}") as response:
         response.raise_for_status()
         return await response.json()

@@ -1,4 +1,4 @@
-"""The lock of a running stack: a file beside its env file, which only one stack can hold.
+"""The lock of a running stack: a file next to its env file, which only one stack can hold.
 
 The operating system releases the lock when the process ends, however it ends. So a file that is left behind says
 nothing, and a process id in it is never another process's.
@@ -24,7 +24,7 @@ DEFAULT_ENV_FILE = Path(".local/stack.env")
 _PATIENCE_S = 1.0
 _POLL_EVERY_S = 0.02
 
-# On Windows nobody can read locked bytes: the lock is on one that is never written.
+# On Windows locked bytes cannot be read: the lock is on one that is never written.
 _LOCKED_BYTE = 1 << 30
 
 
@@ -35,7 +35,7 @@ class Running:
     Attributes:
         pid: Its process.
         ready_url: Its readiness probe; None while it starts.
-        lines: What it printed when it was ready.
+        lines: The lines that it printed when it was ready.
     """
 
     pid: int
@@ -90,7 +90,7 @@ class Lock:
 
 
 def running(env_file: Path) -> Running | None:
-    """The stack that writes this env file; None where none runs."""
+    """The stack that writes this env file; None if none runs."""
     path = _path(env_file)
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""What a stack is made of."""
+"""The options of a stack."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class StackOptions:
 
     Attributes:
         source: Where the events come from: Cosmos DB, or PostgreSQL.
-        shards: How many shards the SQL feed has.
+        shards: Number of shards of the SQL feed.
         worker: The module that relays from SQL, run as a part.
         data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
         entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
         app: The folder with function_app.py and host.json.
         logs: The folder of the parts' logs.
         settings: Settings of the app in addition to those that point at the stack.
-        hosts: How many Functions hosts, or workers of the SQL source, to start with the stack.
+        hosts: Number of Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
         edges: Every part's `--edges`: a seed, or `off`; None for the default.
     """

@@ -41,7 +41,7 @@ class Part:
     however this process ends.
 
     Attributes:
-        name: What errors call it.
+        name: Its name in errors.
         details: The JSON object it printed after READY.
     """
 
@@ -63,7 +63,7 @@ class Part:
         """Start `python -m module arguments` and wait until it is ready.
 
         Args:
-            name: What errors call it.
+            name: Its name in errors.
             module: A module that prints READY once it serves, and ends when its standard input closes.
             arguments: Its command line.
             log: The file that its standard error is appended to.
@@ -115,7 +115,7 @@ class Part:
 
     @property
     def output(self) -> asyncio.StreamReader:
-        """What it prints after READY."""
+        """The JSON that it prints after READY."""
         assert self._process.stdout is not None
         return self._process.stdout
 

@@ -17,7 +17,7 @@ class Port:
     Attributes:
         option: Its option on the command line.
         default: The port without that option.
-        what: What is served there.
+        what: The service on it.
         source: With which source only; None for both.
     """
 

@@ -15,7 +15,7 @@ class Reading:
         relayed: Messages the topic has accepted, without dropped duplicates.
         quarantined: Items in the quarantine container.
         dead_lettered: Messages in the dead-letter queues of all subscriptions.
-        failures: Failed attempts of the function, on all hosts; None where they are not counted.
+        failures: Failed attempts of the function, on all hosts; None if they are not counted.
         lag_s: Age of the oldest change that no host has checkpointed, in seconds; 0 when there is none, None when
             the feed has never been read. With an SQL source: of the oldest event behind no stored cursor.
     """

@@ -20,7 +20,7 @@ async def work(command: Sequence[str] = RELAY) -> int:
     """Run the relay until it ends or is stopped; returns its exit code.
 
     Args:
-        command: What Python is started with.
+        command: The arguments of Python.
     """
     heed_signals()
     relay = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What has changed about the events of a stack: one change for each stage that an event reaches."""
+"""Changes of a stack's events: one for each stage that an event reaches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Change:
     """A stage that an event has reached.
 
     Attributes:
-        id, partition_key, action, sequence: The event's; None for what is not known.
+        id, partition_key, action, sequence: The event's; None if unknown.
         what: `committed`, `accepted`, `quarantined`, `parked`, `at` (a subscription), `delivered`, or
             `dead-lettered`.
-        at: When, in seconds since 1970; None where that is not known.
-        after_s: The seconds since the event was made, as its writer says; None where either is not known.
+        at: Time in seconds since 1970; None if unknown.
+        after_s: Seconds since the event was created, according to its writer; None if either time is unknown.
         subscription: Where, from `at` on.
         reason: Why, of an event that was set aside or dead-lettered.
     """
@@ -94,7 +94,7 @@ class Changes:
 
 
 def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
-    """Every change that the event has been through, as far as it is known."""
+    """Every known change of the event."""
     event: Mapping[str, Any] = tracked["event"] or {}
     record: Mapping[str, Any] = tracked["quarantined"] or {}
     raised_at = _seconds(event.get("created_at"))

@@ -40,7 +40,6 @@ class Difference:
     remedy: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`."""
         return {"path": self.path, "stored": self.stored, "arrived": self.arrived}
 
 

@@ -58,44 +58,34 @@ _TURN_TTL_OFF = "Turn time to live off."
 # container).
 _TIME_TO_LIVE = {
     "COSMOS_CONTAINER": (
-        Finding(Level.OK, "has time to live on, without a default"),
-        Finding(
-            Level.WARNING,
-            "has time to live off: the ttl of events is ignored, so they are never deleted",
-            _SET_TTL_PER_ITEM,
+        Finding.ok("has time to live on, without a default"),
+        Finding.warning(
+            "has time to live off: the ttl of events is ignored, so they are never deleted", _SET_TTL_PER_ITEM
         ),
-        Finding(
-            Level.ERROR,
-            "has a default time to live of {} s, after which business documents are deleted",
-            _SET_TTL_PER_ITEM,
+        Finding.error(
+            "has a default time to live of {} s, after which business documents are deleted", _SET_TTL_PER_ITEM
         ),
     ),
     "COSMOS_LEASE_CONTAINER": (
-        Finding(Level.OK, "has time to live on, without a default: leases stay, locks expire"),
-        Finding(
-            Level.ERROR,
+        Finding.ok("has time to live on, without a default: leases stay, locks expire"),
+        Finding.error(
             "has time to live off: the lock of a host that is killed while it starts never expires, and every "
             "later host waits for it without logging anything",
             _SET_TTL_PER_ITEM,
         ),
-        Finding(
-            Level.ERROR,
+        Finding.error(
             "has a default time to live of {} s: a lease that expires loses its checkpoint, and the whole change "
             "feed is relayed again",
             _SET_TTL_PER_ITEM,
         ),
     ),
     "COSMOS_QUARANTINE_CONTAINER": (
-        Finding(
-            Level.WARNING,
-            "has time to live on, without a default: nothing expires unless somebody adds a ttl",
-            _TURN_TTL_OFF,
+        Finding.warning(
+            "has time to live on, without a default: nothing expires unless somebody adds a ttl", _TURN_TTL_OFF
         ),
-        Finding(Level.OK, "has time to live off: nothing in it expires"),
-        Finding(
-            Level.ERROR,
-            "has a default time to live of {} s, after which quarantined events are lost",
-            _TURN_TTL_OFF,
+        Finding.ok("has time to live off: nothing in it expires"),
+        Finding.error(
+            "has a default time to live of {} s, after which quarantined events are lost", _TURN_TTL_OFF
         ),
     ),
 }
@@ -116,7 +106,7 @@ async def check(settings: Settings) -> list[Finding]:
 
 async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> list[Finding]:
     found = await _read(database.read(), subject, _CREATE_DATABASE)
-    findings = [found if isinstance(found, Finding) else Finding(Level.OK, f"{subject} exists")]
+    findings = [found if isinstance(found, Finding) else Finding.ok(f"{subject} exists")]
     # An identity that may not read the database may still read its containers.
     if findings[0].level is Level.ERROR:
         return findings
@@ -165,23 +155,20 @@ def _unread(subject: str, error: Exception, create: str) -> Finding:
     status = error.status_code if isinstance(error, HttpResponseError) else None
     said = first_line(error)
     if status == 401 or isinstance(error, ClientAuthenticationError):
-        return Finding(
-            Level.ERROR,
+        return Finding.error(
             f"the Cosmos DB account refused the credentials: {said}",
             "Check COSMOS, or COSMOS__credential and COSMOS__clientId.",
             unavailable=True,
         )
     if status == 403:
-        return Finding(
-            Level.UNKNOWN,
+        return Finding.unknown(
             f"{subject} cannot be read with these rights: {said}",
             "Run check with an identity that has the role 'Cosmos DB Built-in Data Contributor', which the app "
             "needs too, from a network that the account's firewall allows.",
         )
     if status == 404:
-        return Finding(Level.ERROR, f"{subject} does not exist", create)
-    return Finding(
-        Level.ERROR,
+        return Finding.error(f"{subject} does not exist", create)
+    return Finding.error(
         f"the Cosmos DB account cannot be reached: {said}",
         "Check the address in COSMOS or COSMOS__accountEndpoint, and the network between here and there.",
         unavailable=True,
@@ -192,9 +179,8 @@ def _partition_key(subject: str, definition: Mapping[str, Any], expected: str) -
     paths = definition.get("partitionKey", {}).get("paths", [])
     found = ", ".join(paths) or "none"
     if paths == [expected]:
-        return Finding(Level.OK, f"{subject} has the partition key {found}")
-    return Finding(
-        Level.ERROR,
+        return Finding.ok(f"{subject} has the partition key {found}")
+    return Finding.error(
         f"{subject} has the partition key {found}, not {expected}",
         "A container's partition key cannot be changed: create another container and copy the items to it.",
     )
@@ -212,8 +198,7 @@ async def _locks(subject: str, leases: ContainerProxy) -> list[Finding]:
     rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
     now = time.time()
     return [
-        Finding(
-            Level.ERROR,
+        Finding.error(
             f"{subject} has the lock {row['id']!r}, {now - row['_ts']:.0f} s old: its host was killed while "
             "starting, and every other host waits for the lock without logging anything",
             "Delete that document, then set time to live to on without a default (defaultTtl: -1).",
@@ -231,8 +216,7 @@ async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerPr
     positions = await read_positions(leases, monitored, own_only=True)
     overlapping = groupby(positions.overlapping(), lambda pair: pair[0].id)
     return [
-        Finding(
-            Level.WARNING,
+        Finding.warning(
             f"{subject} has the lease {wider!r}, which overlaps {', '.join(repr(each.id) for _, each in pairs)}: "
             "a lease was left behind by a split or merge. Hosts take it again and again, and what a later split "
             "makes of its range may be read from its old position, so that old events are relayed again",
@@ -267,15 +251,14 @@ async def scan(settings: Settings) -> Scan:
             findings = [_not_scanned(said, settings)]
         elif not obstacles:
             said = f"the Functions host can deliver all {documents} document(s) that its leases have not passed"
-            findings = [Finding(Level.OK, said)]
+            findings = [Finding.ok(said)]
     finally:
         await containers.close()
     return Scan(findings, {"scanned": documents, "obstacles": obstacles})
 
 
 def _not_scanned(said: str, settings: Settings) -> Finding:
-    return Finding(
-        Level.UNKNOWN,
+    return Finding.unknown(
         f"the change feed of '{settings.cosmos_container}' was not scanned: {said}",
         "Scan again when a host has created the leases, with an identity that can read both containers.",
     )
@@ -318,8 +301,7 @@ def _finding(obstacle: Mapping[str, Any], container: str) -> Finding:
             f"has an integer of {obstacle['integerCharacters']} characters, and the Functions host reads "
             f"{MAX_INTEGER_CHARACTERS}"
         )
-    return Finding(
-        Level.ERROR,
+    return Finding.error(
         f"document {obstacle['id']!r} with the partition key {obstacle['partitionKey']!r} (type "
         f"{obstacle['type']!r}, _lsn {obstacle['lsn']}) {why}: the lease {obstacle['lease']!r} stops there, and "
         "nothing behind it is relayed",

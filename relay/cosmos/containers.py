@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
@@ -52,6 +52,7 @@ class Containers:
 
     def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         """`call_timeout_s`: seconds after which a call without an answer is cut off."""
+        self.quarantine_name = settings.cosmos_quarantine_container
         self._settings = settings
         self._call_timeout_s = call_timeout_s
         self._opening = asyncio.Lock()
@@ -59,18 +60,13 @@ class Containers:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, name: str) -> ContainerProxy:
-        """The container of this name, for as long as this object is open; its requests have no limit.
-
-        Raises:
-            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
-        """
+        """The container of this name; its requests have no limit. Raises AzureError or OSError."""
         return (await self.database()).get_container_client(name)
 
     async def database(self) -> DatabaseProxy:
-        """The database, likewise."""
-        with self._limited() as limit:
-            async with limit:
-                shared = await self._open()
+        """The database; likewise."""
+        async with self._limited():
+            shared = await self._open()
         return shared.client.get_database_client(self._settings.cosmos_database)
 
     @asynccontextmanager
@@ -80,28 +76,20 @@ class Containers:
         After a call was cut off, by this or by the caller, the next one opens another client: a connection that
         no longer answers must not be used again. Other calls that are under way keep theirs.
 
-        Raises:
-            TimeoutError: No answer came in time.
-            azure.core.exceptions.AzureError: The account cannot be reached, or refuses; likewise OSError.
+        Raises TimeoutError, AzureError or OSError.
         """
-        with self._limited() as limit:
-            async with limit:
-                shared = await self._open()
-                shared.calls += 1
-                try:
-                    database = shared.client.get_database_client(self._settings.cosmos_database)
-                    yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
-                except asyncio.CancelledError:
-                    self._discard(shared)
-                    raise
-                finally:
-                    shared.calls -= 1
-                    self._close_if_unused(shared)
-
-    @property
-    def quarantine_name(self) -> str:
-        """The name of the quarantine container."""
-        return self._settings.cosmos_quarantine_container
+        async with self._limited() as limit:
+            shared = await self._open()
+            shared.calls += 1
+            try:
+                database = shared.client.get_database_client(self._settings.cosmos_database)
+                yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
+            except asyncio.CancelledError:
+                self._discard(shared)
+                raise
+            finally:
+                shared.calls -= 1
+                self._close_if_unused(shared)
 
     async def positions(self) -> Positions:
         """How far the relay's own leases have come. Raises LeaseError."""
@@ -139,19 +127,19 @@ class Containers:
                 self._shared = _Shared(client)
             return self._shared
 
-    @contextmanager
-    def _limited(self) -> Iterator[asyncio.Timeout]:
-        """A time limit that says how long it was."""
+    @asynccontextmanager
+    async def _limited(self) -> AsyncIterator[asyncio.Timeout]:
+        """A time limit whose error says how long it was."""
         limit = asyncio.timeout_at(self._ends())
         try:
-            yield limit
+            async with limit:
+                yield limit
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise TimeoutError(f"Cosmos DB did not answer within {self._call_timeout_s:g} s.") from error
 
     def _ends(self) -> float:
-        """When a call ends that begins now, by the clock of the loop."""
         return asyncio.get_running_loop().time() + self._call_timeout_s
 
     def _discard(self, shared: _Shared) -> None:
@@ -172,17 +160,16 @@ class Containers:
         task.add_done_callback(self._closing.discard)
 
 
+def parameters(**values: Any) -> list[dict[str, Any]]:
+    """The parameters of a query, whose names have a `@` there."""
+    return [{"name": f"@{name}", "value": value} for name, value in values.items()]
+
+
 @contextmanager
 def explaining(
     container: str, kind: Callable[[Exception], type[RelayError]] = lambda _: ServiceError, *needed: str
 ) -> Iterator[None]:
-    """Raise errors of the SDK as errors that name what to check.
-
-    Args:
-        container: The name of the container.
-        kind: The class of the error to raise, by the error of the SDK.
-        needed: What else to check.
-    """
+    """Raise errors of the SDK as errors of a kind that say what to check, and what is `needed` in addition."""
     try:
         yield
     except (AzureError, OSError) as error:

@@ -32,11 +32,7 @@ class EffectiveKeys:
         self._known: dict[tuple[type, Any], str] = {}
 
     async def of(self, value: Any) -> str | None:
-        """The effective key of a partition key value, as the SDK takes it; None where it has none.
-
-        Raises:
-            azure.core.exceptions.AzureError: The container's definition cannot be read.
-        """
+        """The effective key of a partition key value, as the SDK takes it; None without one. Raises AzureError."""
         name = (type(value), value)
         known = self._known.get(name)
         if known is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from relay.cosmos.containers import explaining
+from relay.cosmos.containers import explaining, parameters
 from relay.cosmos.leases import Positions
 from relay.cosmos.source import in_commit_order
 from relay.events import Document
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
 _BEGINNING = "Beginning"
+_NOTHING = (None, -1)
 
 # Documents of a page of a range.
 _PAGE_ITEMS = 500
@@ -44,25 +45,22 @@ class _Reader:
     Attributes:
         feed_range: As the SDK gives it.
         continuation: The SDK's token; None before the first page. It goes on with each child of a split partition.
-        lsn, place: Those of the last event that was read: a commit may go on with the next page.
+        last: The place of the last event that was read: a commit may go on with the next page.
     """
 
     feed_range: dict[str, Any]
     continuation: str | None
-    lsn: int | None = None
-    place: int = -1
+    last: tuple[int | None, int] = _NOTHING
 
 
 class Feed:
     """Reads the events of one type, page by page, each partition in the order of commits."""
 
     def __init__(self, container: ContainerProxy, event_type: str, *, from_beginning: bool) -> None:
-        """
-        Args:
-            container: The outbox container, over a client that nothing else uses: the SDK hands over the token of
-                a page with no document as that of its client's latest response.
-            event_type: The type of the documents that are events.
-            from_beginning: False to start where the relay's leases are.
+        """`from_beginning`: False to start where the relay's leases are.
+
+        Nothing else may use the client of `container`: the SDK hands over the token of a page with no document as
+        that of its client's latest response.
         """
         self._container = container
         self._event_type = event_type
@@ -75,8 +73,7 @@ class Feed:
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
         """The next events, at most about `limit`; none only where all of the feed was read.
 
-        Raises:
-            azure.core.exceptions.AzureError, OSError: What was read before is handed over by the next call.
+        Raises AzureError or OSError; what was read before is handed over by the next call.
         """
         async with self._turn:
             if self._readers is None:
@@ -94,7 +91,7 @@ class Feed:
         if self._from_beginning:
             return [_Reader(each, None) for each in feed_ranges]
         rid = str((await self._container.read())["_rid"])
-        return [_Reader(each, _continuation(rid, each, _passed(positions, each))) for each in feed_ranges]
+        return [_Reader(each, _continuation(rid, each, positions)) for each in feed_ranges]
 
     async def _page(self, reader: _Reader, limit: int, positions: Positions) -> bool:
         """Read a page; returns False at the end of the feed."""
@@ -105,37 +102,35 @@ class Feed:
         pages: Any = self._container.query_items_change_feed(max_item_count=limit, **options).by_page()
         async for page in pages:
             documents = [document async for document in page if document.get("type") == self._event_type]
-            events, lsn, place = [], reader.lsn, reader.place
-            for document, own, within in numbered(documents, lsn, place):
-                lsn, place = own, within
+            events, last = [], reader.last
+            for document, place in numbered(documents, last):
+                last = place
                 partition = await _partition(positions, reader.feed_range, document.get("partitionKey"))
-                events.append(committed_of(document, partition, (lsn, place)))
+                events.append(committed_of(document, partition, place))
             # Nothing is awaited from here: a caller that is cancelled loses no event, and reads none twice.
             self._read += events
-            reader.continuation, reader.lsn, reader.place = pages.continuation_token, lsn, place
+            reader.continuation, reader.last = pages.continuation_token, last
             return True
         reader.continuation = self._container.client_connection.last_response_headers["etag"]
         return False
 
 
 def numbered(
-    documents: Sequence[Document], lsn: int | None = None, place: int = -1
-) -> Iterator[tuple[Document, int, int]]:
-    """Documents in commit order, each with its `_lsn` and its place within that commit.
+    documents: Sequence[Document], last: tuple[int | None, int] = _NOTHING
+) -> Iterator[tuple[Document, tuple[int, int]]]:
+    """Documents in commit order, each with its place: its `_lsn`, and its number within that commit.
 
-    Args:
-        documents: In the order of the feed.
-        lsn, place: Those of the document before the first one.
+    `last` is the place of the document before the first one.
     """
+    lsn, place = last
     for document in in_commit_order(documents):
         own, order = int(document.get("_lsn") or 0), document.get("order")
         place = order if type(order) is int else place + 1 if own == lsn else 0
         lsn = own
-        yield document, lsn, place
+        yield document, (own, place)
 
 
 def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
-    """An event of the change feed."""
     ts, ttl = document.get("_ts"), document.get("ttl")
     committed_at = ts if type(ts) is int else 0
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
@@ -154,21 +149,15 @@ async def _partition(positions: Positions, feed_range: Mapping[str, Any], partit
     return f"{bounds['min'] or '0'}-{bounds['max']}"
 
 
-def _passed(positions: Positions, feed_range: Mapping[str, Any]) -> str | None:
-    """The ETag behind which the relay has not read in a range yet; None where it has read nothing there."""
-    leases = positions.within(feed_range)
-    if any(lease.continuation is None for lease in leases):
-        return None
-    return min(leases, key=lambda lease: lease.done).continuation if leases else None
-
-
-def _continuation(rid: str, feed_range: dict[str, Any], etag: str | None) -> str | None:
-    """The SDK's token for the documents behind an ETag; None, for all of them, without one.
+def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) -> str | None:
+    """The SDK's token for what the relay has not read in a range yet; None where it has read nothing there.
 
     It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
     """
-    if etag is None:
+    leases = positions.within(feed_range)
+    if not leases or any(lease.continuation is None for lease in leases):
         return None
+    etag = min(leases, key=lambda lease: lease.done).continuation
     bounds = feed_range["Range"]
     token = {
         "v": "v2",
@@ -262,20 +251,19 @@ class CosmosReading:
         )
 
     async def _count(self, feed_range: dict[str, Any]) -> int:
-        """The current number of documents of the range."""
-        conditions = ["c.type = @type", "c._ts >= @since", "c._ts < @until"]
         chosen = self._range
-        values: dict[str, Any] = {"@type": self._event_type, "@since": chosen.since, "@until": chosen.until}
+        conditions = ["c.type = @type", "c._ts >= @since", "c._ts < @until"]
+        values: dict[str, Any] = {"type": self._event_type, "since": chosen.since, "until": chosen.until}
         if chosen.partition_key is not None:
             conditions.append("c.partitionKey = @partitionKey")
-            values["@partitionKey"] = chosen.partition_key
+            values["partitionKey"] = chosen.partition_key
         if chosen.action is not None:
             conditions.append("c.data.action = @action")
-            values["@action"] = chosen.action
+            values["action"] = chosen.action
         with explaining(self._container.id):
             counts = self._container.query_items(
                 "SELECT VALUE COUNT(1) FROM c WHERE " + " AND ".join(conditions),
-                parameters=[{"name": name, "value": value} for name, value in values.items()],
+                parameters=parameters(**values),
                 feed_range=feed_range,
             )
             return sum([int(str(count)) async for count in counts])

@@ -54,17 +54,12 @@ class LeasePosition:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> LeasePosition | None:
         """A lease of a lease document; None for one without a range, which no current host has acquired yet."""
-        feed_range = document.get("FeedRange")
-        bounds = feed_range.get("Range") if isinstance(feed_range, Mapping) else None
-        if not isinstance(bounds, Mapping):
+        try:
+            bounds = document["FeedRange"]["Range"]
+            minimum, maximum = bounds["min"], bounds["max"]
+        except (KeyError, TypeError):
             return None
-        return cls(
-            id=document["id"],
-            minimum=bounds["min"],
-            maximum=bounds["max"],
-            owner=document.get("Owner"),
-            continuation=document.get("ContinuationToken"),
-        )
+        return cls(document["id"], minimum, maximum, document.get("Owner"), document.get("ContinuationToken"))
 
     @property
     def token(self) -> str:
@@ -128,12 +123,8 @@ class Positions:
     async def has_passed(self, partition_key: Any, lsn: int) -> bool:
         """Whether everything that was committed to a partition key up to an LSN is known to be done.
 
-        Done is what was accepted by Service Bus or stored in quarantine. The key is only hashed where the leases
-        disagree about the LSN.
-
-        Args:
-            partition_key: A partition key value of the outbox container, as the SDK takes it.
-            lsn: The `_lsn` of a document from its change feed.
+        Done is what was accepted by Service Bus or stored in quarantine. The key, a value as the SDK takes it, is
+        only hashed where the leases disagree about the LSN.
         """
         if self._done_everywhere < lsn <= self._done_anywhere:
             return await self.passed(partition_key, lsn) is True
@@ -187,16 +178,13 @@ async def read_positions(
     own_only: bool = False,
     keys: EffectiveKeys | None = None,
 ) -> Positions:
-    """Read the positions of the leases that relays of `monitored` keep in `leases`.
+    """Read the positions of the leases that relays of `monitored` keep in `leases`. Raises AzureError.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
     alone. Where there are such leases, they are the relay's; else all leases of the container count, and each
     of them must have passed an event, unless `own_only`: what another function has passed may still be the
     relay's to publish. A read that is behind gives positions that are behind. `keys` are those of the container,
     where an earlier reading has worked some of them out.
-
-    Raises:
-        azure.core.exceptions.AzureError: One of the two containers cannot be read.
     """
     found = []
     # The resource id alone may not begin a lease's id: what is before it is the account's host.

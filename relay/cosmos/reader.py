@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
-from relay.cosmos.containers import Containers, explaining
+from relay.cosmos.containers import Containers, explaining, parameters
 from relay.cosmos.feed import CosmosReading, Feed, committed_of, feed_start, numbered
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.source import event_of
@@ -31,7 +31,7 @@ _IDS = 100
 
 
 class CosmosOutbox:
-    """Reads the change feed and the leases.
+    """Reads the change feed and the leases; `outbox.Outbox` says what each method does.
 
     A look at a feed without news costs about 1 RU for each physical partition, and the leases about 3 RU.
     """
@@ -50,7 +50,7 @@ class CosmosOutbox:
         self._passed_of_key: dict[str, list[tuple[PlaceInFeed, str]]] = {}
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """See Outbox. After a split, the children are read on from where their parent was read."""
+        """After a split, the children are read on from where their parent was read."""
         positions = self._own or await self._read_own()
         with explaining(self._settings.cosmos_container):
             if self._feed is None:
@@ -59,7 +59,6 @@ class CosmosOutbox:
             return await self._feed.next(limit, positions)
 
     async def positions(self) -> Sequence[Position]:
-        """The relay's leases."""
         return [_position(lease) for lease in (await self._read_own()).leases]
 
     async def partition_of(self, partition_key: str, /) -> str | None:
@@ -70,50 +69,34 @@ class CosmosOutbox:
         return None if lease is None else lease.token
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """The last events of a key.
+        """It costs the same however many older events the key has.
 
-        It costs a query of one partition for the times of `limit` events, in the order of `_ts`, which is always
+        It takes a query of one partition for the times of `limit` events, in the order of `_ts`, which is always
         indexed; and the change feed of the key from the oldest of these times on, as queries have no `_lsn`: about
         `limit` events, those of the five seconds before, and the other documents of the key that were changed
-        since. It does not depend on how many older events the key has.
+        since.
         """
-        container = await self._container()
         partition = await self.partition_of(partition_key) or ""
-        with explaining(container.id):
-            times = [
-                row["_ts"]
-                async for row in container.query_items(
-                    "SELECT TOP @count c._ts FROM c WHERE c.type = @type ORDER BY c._ts DESC",
-                    parameters=[
-                        {"name": "@count", "value": limit + 1},
-                        {"name": "@type", "value": self._settings.event_type},
-                    ],
-                    partition_key=partition_key,
-                )
-            ]
-            if not times:
-                return [], False
-            feed = self._feed_of_key(container, partition_key, times[:limit][-1])
-            documents = [document async for document in feed if document.get("type") == self._settings.event_type]
-        events = [committed_of(each, partition, (lsn, place)) for each, lsn, place in numbered(documents)]
+        event_type = self._settings.event_type
+        latest = "SELECT TOP @count c._ts FROM c WHERE c.type = @type ORDER BY c._ts DESC"
+        times = [row["_ts"] for row in await self._query(partition_key, latest, count=limit + 1, type=event_type)]
+        if not times:
+            return [], False
+        feed = self._feed_of_key(partition_key, times[:limit][-1])
+        documents = [document async for document in feed if document.get("type") == event_type]
+        events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """See Outbox. A query of one partition for each hundred of them; numbers as Python reads them."""
-        container = await self._container()
+        """A query of one partition for each hundred of them; numbers as Python reads them."""
         wanted = list(ids)
+        # By a query: an id may have characters with which no document can be addressed.
+        query = "SELECT c.id, c.data FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
         found: dict[str, str] = {}
-        with explaining(container.id):
-            for start in range(0, len(wanted), _IDS):
-                # By a query: an id may have characters with which no document can be addressed.
-                rows = container.query_items(
-                    "SELECT c.id, c.data FROM c WHERE ARRAY_CONTAINS(@ids, c.id)",
-                    parameters=[{"name": "@ids", "value": wanted[start : start + _IDS]}],
-                    partition_key=partition_key,
-                )
-                async for row in rows:
-                    if "data" in row:
-                        found[row["id"]] = jsontext.encode(row["data"]).decode()
+        for start in range(0, len(wanted), _IDS):
+            for row in await self._query(partition_key, query, ids=wanted[start : start + _IDS]):
+                if "data" in row:
+                    found[row["id"]] = jsontext.encode(row["data"]).decode()
         return found
 
     async def identity(self) -> str:
@@ -123,38 +106,28 @@ class CosmosOutbox:
             return str((await container.read())["_rid"])
 
     async def in_range(self, chosen: Range, /) -> Reading:
-        """From the change feed, which has the order of commits."""
         return CosmosReading(await self._container(), self._settings.event_type, chosen)
 
     def event_of(self, document: Document, /) -> Event | Rejected:
-        """As the function app reads it."""
         return event_of(document)
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """See Outbox. The id may have `/`, `?` or `#`."""
-        container = await self._container()
-        with explaining(container.id):
-            rows = container.query_items(
-                "SELECT c.type, c._ts FROM c WHERE c.id = @id",
-                parameters=[{"name": "@id", "value": identifier}],
-                partition_key=partition_key,
-            )
-            stored = [row async for row in rows]
-            if not stored:
-                return None
-            # Only the change feed has the _lsn.
-            async with aclosing(self._feed_of_key(container, partition_key, stored[0]["_ts"])) as feed:
-                async for document in feed:
-                    if document["id"] == identifier:
-                        return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
+        """The id may have `/`, `?` or `#`."""
+        stored = await self._query(partition_key, "SELECT c.type, c._ts FROM c WHERE c.id = @id", id=identifier)
+        if not stored:
+            return None
+        # Only the change feed has the _lsn.
+        async with aclosing(self._feed_of_key(partition_key, stored[0]["_ts"])) as feed:
+            async for document in feed:
+                if document["id"] == identifier:
+                    return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
         return Found(stored[0].get("type"), None)
 
     async def passed(self, document: Document, /) -> bool:
-        """By the positions of the leases."""
         return await self._passed(document.get("partitionKey"), document.get("_lsn")) is True
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
-        """See Outbox. Events of a key are asked for in commit order: one reading of the feed serves them all."""
+        """Events of a key are asked for in commit order: one reading of the feed serves them all."""
         place = Place.of(event.document).in_feed
         if place is None or event.committed_at is None:
             return ()
@@ -164,21 +137,18 @@ class CosmosOutbox:
         return [identifier for other, identifier in self._passed_of_key[key] if other > place]
 
     async def close(self) -> None:
-        """Close both clients."""
         await self._containers.close()
         await self._feed_containers.close()
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
         """The events of a key that the relay has passed, or may have passed where no lease says."""
-        container = await self._container()
         found = []
-        with explaining(container.id):
-            async for document in self._feed_of_key(container, partition_key, since):
-                place = Place.of(document).in_feed
-                if document.get("type") != self._settings.event_type or document["_ts"] < since or place is None:
-                    continue
-                if await self._passed(partition_key, document["_lsn"]) is not False:
-                    found.append((place, str(document["id"])))
+        async for document in self._feed_of_key(partition_key, since):
+            place = Place.of(document).in_feed
+            if document.get("type") != self._settings.event_type or document["_ts"] < since or place is None:
+                continue
+            if await self._passed(partition_key, document["_lsn"]) is not False:
+                found.append((place, str(document["id"])))
         return found
 
     async def _passed(self, partition_key: object, lsn: object) -> bool | None:
@@ -189,15 +159,21 @@ class CosmosOutbox:
             self._checkpoints = await self._read_positions(own_only=False)
         return await self._checkpoints.passed(partition_key, lsn)
 
-    @staticmethod
-    async def _feed_of_key(
-        container: ContainerProxy, partition_key: str, since: int
-    ) -> AsyncGenerator[Document, None]:
+    async def _query(self, partition_key: str, query: str, **values: Any) -> list[dict[str, Any]]:
+        """The rows of a query of one partition."""
+        container = await self._container()
+        with explaining(container.id):
+            rows = container.query_items(query, parameters=parameters(**values), partition_key=partition_key)
+            return [row async for row in rows]
+
+    async def _feed_of_key(self, partition_key: str, since: int) -> AsyncGenerator[Document, None]:
         """The documents of a key that were changed since a time, in seconds since 1970."""
-        feed_range = await container.feed_range_from_partition_key(partition_key)
-        start = feed_start(since)
-        async for document in container.query_items_change_feed(feed_range=feed_range, start_time=start):
-            yield document
+        container = await self._container()
+        with explaining(container.id):
+            feed_range = await container.feed_range_from_partition_key(partition_key)
+            start = feed_start(since)
+            async for document in container.query_items_change_feed(feed_range=feed_range, start_time=start):
+                yield document
 
     async def _read_own(self) -> Positions:
         self._own = await self._read_positions(own_only=True)
@@ -224,18 +200,16 @@ def _position(lease: LeasePosition) -> Position:
 
 
 class CosmosCanary:
-    """See `outbox.Canary`."""
+    """An outbox container; `outbox.Canary` says what each method does."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Create the document."""
         with explaining(self._container.id):
             return dict(await self._container.create_item(document))
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
-        """Delete the document, if it has not expired."""
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
         identifier, partition_key = document["id"], document["partitionKey"]

@@ -101,11 +101,8 @@ class RecordSummary:
     Attributes:
         id: The record's id, not the document's.
         partition_key: The record's partition key: the document's, if that is a string.
-        reason: The code of the reason.
-        detail: The reason in words.
         quarantined_at: ISO 8601 in UTC, to the microsecond.
         position: Its place among the records of one invocation.
-        invocation_id: The invocation that quarantined it.
         document_id: The document's id; None if that is no string, or if the document is stored in parts.
         parts: The number of items that hold the document; 0 if the record itself holds it.
         committed: The document's place in its feed: its `_lsn`, and its `order` within the commit or 0; or its
@@ -157,12 +154,9 @@ class RecordSummary:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records: all, or those with a reason, a partition key, or both.
+    """Which records: all, or those with a reason, a key, and a `quarantinedAt` that is not before `since`.
 
-    Attributes:
-        reason: The code of the reason.
-        partition_key: The record's partition key.
-        since: Only records with a `quarantinedAt` that is not before this, in ISO 8601 as records have it.
+    `since` is in ISO 8601 as records have it.
     """
 
     reason: str | None = None
@@ -202,17 +196,7 @@ class Items(Protocol):
         """Read an item. Raises ItemNotFound."""
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item.
-
-        Args:
-            identifier: Its id.
-            partition_key: Its partition key.
-            etag: Delete it only if this is still its ETag.
-
-        Raises:
-            ItemNotFound: There is no such item.
-            ItemChanged: It has another ETag.
-        """
+        """Delete an item, if it still has this ETag where one is given. Raises ItemNotFound or ItemChanged."""
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         """Set the member `touchedAt` to the current time, which changes the ETag. Raises ItemNotFound."""

@@ -41,13 +41,7 @@ class NotParked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParkedKey:
-    """One key's part of the quarantine.
-
-    Attributes:
-        items: The store of the quarantine.
-        partition_key: The key.
-        stored: Called with each newly stored record.
-    """
+    """One key's part of the quarantine; `stored` is called with each newly stored record."""
 
     items: Items
     partition_key: str
@@ -57,7 +51,7 @@ class ParkedKey:
         """Store records in order; those that an earlier attempt has stored stay as they are.
 
         Args:
-            records: The records, in order of arrival.
+            records: In order of arrival.
             parks: Whether the first of them parks the key where it is not parked yet.
             place: The place of the first one's document in its feed, where that is known.
 

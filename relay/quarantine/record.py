@@ -74,13 +74,9 @@ def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
 
 
 async def create(items: Items, record: Mapping[str, Any]) -> bool:
-    """Store a record, in parts where it does not fit into one item.
+    """Store a record, in parts where it does not fit into one item. Raises StoreError.
 
-    Returns:
-        Whether it is new: False where an earlier attempt has written it.
-
-    Raises:
-        StoreError: The store cannot be written.
+    Returns False where an earlier attempt has written it.
     """
     try:
         await items.create(record)
@@ -94,11 +90,7 @@ async def create(items: Items, record: Mapping[str, Any]) -> bool:
 
 
 async def in_parts(items: Items, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the JSON text of a record's document into items beside it; returns the record without the document.
-
-    Raises:
-        StoreError: The store cannot be written.
-    """
+    """Write the JSON text of a record's document into items of its own; returns the record without it."""
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
     for number, part in enumerate(parts):
@@ -137,13 +129,9 @@ async def create_held(items: Items, record: Mapping[str, Any], partition_key: st
 
 
 async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> None:
-    """Put the order that holds the event of a record in the place of the one that may be there.
+    """Put the order that holds a document's event in the place of the one that may be there.
 
-    Args:
-        items: The store.
-        partition_key: That of the document.
-        item: The document.
-        first: What is done in the same batch before.
+    `first` is done in the same batch before.
 
     Raises:
         BatchFailed: `first` was refused.

@@ -11,19 +11,17 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from datetime import timedelta
 from typing import Any
 
-from azure.core.exceptions import AzureError
-
-from changefeed import START, AsyncConsumer, ChangefeedError, Claim, DatabaseError, Entry
+from changefeed import START, AsyncConsumer, Claim, DatabaseError, Entry
 from changefeed.statements import AsyncSession, run_async
 from changefeed.tables import Tables, Waiting
 from changefeed.ulid import milliseconds
 from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Rejected
-from relay.findings import Finding, Level, Scan
+from relay.findings import Finding, Scan
 from relay.reasons import QUARANTINE
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, connect
+from relay.sql.database import CONSUMER, FAILURES, connect
 from relay.sql.rows import event_of, is_of_type
 from relay.times import format_duration
 
@@ -49,11 +47,7 @@ class Backlog:
     """The feed of the settings, which is set up. Its methods raise ChangefeedError."""
 
     def __init__(self, session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]) -> None:
-        """
-        Args:
-            now_ms: The server's clock, in milliseconds since 1970.
-            readable: The tables that this login may select from, such as `outbox`, `feed`, `state` and `claim`.
-        """
+        """`now_ms`: the server's clock, in milliseconds since 1970. `readable`: what may be selected from."""
         self._session = session
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"
@@ -64,15 +58,14 @@ class Backlog:
 
     async def findings(self) -> list[Finding]:
         """What `check` finds of the feed and its shards."""
-        found = await self._size() if "feed" in self._readable else []
+        found = [each async for each in self._size()] if "feed" in self._readable else []
         waiting: Mapping[int, Waiting] = {}
         if "outbox" in self._readable:
             waiting = await run_async(self._session, self._tables.waiting())
             found += self._never_read(waiting)
         else:
             found.append(
-                Finding(
-                    Level.UNKNOWN,
+                Finding.unknown(
                     f"the rows in the outbox table of {self._subject} cannot be read with these rights",
                     f'Run check with a login that may select from changefeed."outbox:{self._feed.feed}" and '
                     f'changefeed."state:{self._feed.feed}". The app itself need not.',
@@ -82,34 +75,33 @@ class Backlog:
             return found
         claims, living = await self._watch()
         cursors = {shard_id: claim.cursor for shard_id, claim in claims.items()}
-        found += await self._given_up(cursors) + await self._ahead(cursors)
+        found += [each async for each in self._positions(cursors)]
         return [*found, *self._owners(claims, living), await self._late(waiting, cursors)]
 
-    async def _size(self) -> list[Finding]:
+    async def _size(self) -> AsyncIterator[Finding]:
         """How large the feed is, unless it is empty, or that cannot be read with these rights."""
         ages = [await self._oldest_s(shard_id, START) for shard_id in self._shards]
         since_s = max((age_s for age_s in ages if age_s is not None), default=None)
         if since_s is None:
-            return []
+            return
         try:
             rows, size = await run_async(self._session, self._session.dialect.size(self._feed.feed))
         except DatabaseError as error:
             # SQL Server shows sizes to logins with VIEW DATABASE STATE only.
             if error.lost:
                 raise
-            return []
+            return
         growth = ""
         if since_s >= _GROWTH_FROM_S:
             growth = f", which is {size / _MIB * _DAY_S / since_s:.1f} MiB a day"
         said = f"has about {rows} positions of the last {_duration(since_s)} in {size / _MIB:.1f} MiB{growth}"
-        return [Finding(Level.OK, f"the feed of {self._subject} {said}")]
+        yield Finding.ok(f"the feed of {self._subject} {said}")
 
     def _never_read(self, waiting: Mapping[int, Waiting]) -> Iterator[Finding]:
         outside = {shard_id: each.rows for shard_id, each in waiting.items() if shard_id not in self._shards}
         if outside:
             counts = _listed([f"{rows} in shard {shard_id}" for shard_id, rows in outside.items()])
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"{self._subject} has {sum(outside.values())} row(s) in shards that nobody reads ({counts}): "
                 f"SQL_SHARDS is {self._feed.shards}, so the relay reads the shards 0 to {self._feed.shards - 1}",
                 "Set SQL_SHARDS to the highest shard of the writers plus one, on every process of the relay, or "
@@ -137,56 +129,42 @@ class Backlog:
                 return claims, living
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
 
-    async def _given_up(self, cursors: Mapping[int, bytes]) -> list[Finding]:
-        if "feed" not in self._readable:
-            return []
-        outside = sorted(cursors.keys() - set(self._shards))
-        left = [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]
-        if not left:
-            return []
-        return [
-            Finding(
-                Level.ERROR,
+    async def _positions(self, cursors: Mapping[int, bytes]) -> AsyncIterator[Finding]:
+        """About shards that are read no more, and about cursors that would skip events."""
+        outside = sorted(cursors.keys() - set(self._shards)) if "feed" in self._readable else []
+        if left := [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]:
+            yield Finding.error(
                 f"{self._subject} has events that are not published in {_shards(left)}, which a relay has read "
                 f"before: SQL_SHARDS is {self._feed.shards}, so nobody reads them any more",
                 "Set SQL_SHARDS to what it was, on every process of the relay, until they are published.",
             )
-        ]
-
-    async def _ahead(self, cursors: Mapping[int, bytes]) -> list[Finding]:
         if "state" not in self._readable:
-            return []
+            return
         last = await run_async(self._session, self._tables.last_positions())
         ahead = [each for each in self._shards if cursors.get(each, START) > last.get(each, START)]
         if "feed" in self._readable:
             # A feed may have been filled by hand: its last position counts too.
             on_feed = {each: await run_async(self._session, self._tables.last_position(each)) for each in ahead}
             ahead = [each for each in ahead if cursors[each] > on_feed[each]]
-        if not ahead:
-            return []
-        return [
-            Finding(
-                Level.ERROR,
+        if ahead:
+            yield Finding.error(
                 f"the relay's cursor is ahead of the last position of {self._subject} in {_shards(ahead)}: every "
                 "read is refused. The database was restored in part, or the feed was set up again",
                 "Set last_ulid of these shards in the table of claims to the last position of the feed up to "
                 "which events were published, or to zeros to publish everything in the feed again; "
                 "docs/operators.md says how.",
             )
-        ]
 
     def _owners(self, claims: Mapping[int, Claim], living: Collection[int]) -> Iterator[Finding]:
         nobody = [each for each in self._shards if each not in claims or claims[each].owner is None]
         silent = [each for each in self._shards if each not in nobody and each not in living]
         if nobody:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"no process reads {_shards(nobody)} of {self._subject}: nothing of it is relayed",
                 "Start the relay with these settings, and look at what it logged (relay_claims_unavailable).",
             )
         if silent:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"the process that reads {_shards(silent)} of {self._subject} shows no sign of life, and no other "
                 "has taken over: nothing of it is relayed",
                 "Start the relay with these settings. A new process takes the shards over when the claim has "
@@ -194,7 +172,7 @@ class Backlog:
             )
         if not nobody and not silent:
             said = f"{self._subject} is read: each of its {len(self._shards)} shard(s) has a living owner"
-            yield Finding(Level.OK, said)
+            yield Finding.ok(said)
 
     async def _late(self, waiting: Mapping[int, Waiting], cursors: Mapping[int, bytes]) -> Finding:
         ages = {each: waiting[each].oldest_s for each in self._shards if each in waiting}
@@ -204,9 +182,8 @@ class Backlog:
                 ages[shard_id] = max(ages.get(shard_id, 0.0), age_s or 0.0)
         late = {shard_id: age_s for shard_id, age_s in ages.items() if age_s > _LATE_S}
         if not late:
-            return Finding(Level.OK, f"no event of {self._subject} waits for longer than PT5M to be published")
-        return Finding(
-            Level.WARNING,
+            return Finding.ok(f"no event of {self._subject} waits for longer than PT5M to be published")
+        return Finding.warning(
             f"{self._subject} has events that wait for longer than PT5M to be published, the oldest for "
             f"{_duration(max(late.values()))}, in {_shards(late)}",
             "Look at what the relay logged last for these shards (relay_failed, relay_feed_unavailable). If it is "
@@ -249,10 +226,9 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
                         rejected += [(shard_id, event)] if isinstance(event, Rejected) else []
         finally:
             await session.close()
-    except (ChangefeedError, AzureError, OSError) as error:
+    except FAILURES as error:
         findings.append(
-            Finding(
-                Level.UNKNOWN,
+            Finding.unknown(
                 f"SQL_FEED '{feed.feed}' was not scanned to its end: {first_line(error)}",
                 f"Scan again with a login that may select from {feed.feed} and from "
                 f'changefeed."feed:{feed.feed}", "outbox:{feed.feed}" and "claim:{feed.feed}".',
@@ -261,7 +237,7 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
     findings = [*_named(rejected, feed), *findings]
     if not findings:
         said = f"none of the {rows} row(s) of SQL_FEED '{feed.feed}' that the relay has not passed"
-        findings = [Finding(Level.OK, f"{said} would be quarantined")]
+        findings = [Finding.ok(f"{said} would be quarantined")]
     data = [
         {
             "id": each.id,
@@ -277,15 +253,14 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
 
 def _named(rejected: Sequence[tuple[int, Rejected]], feed: SqlFeed) -> Iterator[Finding]:
     for shard_id, each in rejected[:_NAMED_EVENTS]:
-        yield Finding(
-            Level.ERROR,
+        yield Finding.error(
             f"event {each.id!r} with the partition key {each.partition_key!r} in shard {shard_id} would be "
             f"quarantined: {each}",
             f"Correct its row in {feed.feed} before the relay comes to it. In quarantine: "
             f"{QUARANTINE[each.reason].remedy}",
         )
     if (more := len(rejected) - _NAMED_EVENTS) > 0:
-        yield Finding(Level.ERROR, f"{more} more event(s) would be quarantined", "Use --json.")
+        yield Finding.error(f"{more} more event(s) would be quarantined", "Use --json.")
 
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:

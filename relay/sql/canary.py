@@ -24,7 +24,7 @@ _POLL_S = 0.2
 
 
 class SqlCanary:
-    """An event table and its feed; all events go to one shard."""
+    """An event table and its feed; all events go to one shard. `outbox.Canary` says what each method does."""
 
     def __init__(
         self, session: AsyncSession, feed: SqlFeed, columns: Mapping[str, str], shard_id: int | None = None
@@ -38,7 +38,6 @@ class SqlCanary:
         self._cursors: dict[str, bytes] = {}
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit the event; returns its document with the data as the database has stored it."""
         with explaining(self._feed):
             cursor = await self._cursor()
         data = json.dumps(_storable(document["data"], self._columns["data"]))
@@ -90,7 +89,6 @@ class SqlCanary:
         return found is not None and found <= await self._cursor()
 
     async def _cursor(self) -> bytes:
-        """How far the relay has come in the shard."""
         claim = (await AsyncConsumer(self._session, self._feed.feed, CONSUMER).existing()).get(self._shard_id)
         return START if claim is None else claim.cursor
 
@@ -100,12 +98,7 @@ class SqlCanary:
 
 @asynccontextmanager
 async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
-    """The SQL outbox of the settings.
-
-    Raises:
-        ServiceError: The server cannot be reached, or refuses.
-        UsageError: The event table lacks a column.
-    """
+    """The SQL outbox of the settings. Raises ServiceError, or UsageError where the event table lacks a column."""
     with explaining(feed):
         session = await connect(feed)
     try:

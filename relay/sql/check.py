@@ -1,24 +1,20 @@
-"""Checks an SQL outbox against what the relay's guarantees require, with the rights of this login.
-
-It changes nothing.
-"""
+"""Checks an SQL outbox, with the rights of this login, against what the relay's guarantees require."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.exceptions import ClientAuthenticationError
 
-from changefeed import ChangefeedError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement
 from relay.errors import first_line
-from relay.findings import Finding, Level
+from relay.findings import Finding
 from relay.settings import SqlFeed
 from relay.sql.backlog import Backlog
 from relay.sql.catalog import RIGHTS, Catalog, catalog_of
-from relay.sql.database import connect
+from relay.sql.database import FAILURES, connect
 from relay.sql.rows import REQUIRED_COLUMNS
 
 # Maximum seconds of all that is asked, apart from the wait for signs of life.
@@ -38,8 +34,7 @@ _TYPES = {"id": _IDENTIFIERS, "partition_key": _IDENTIFIERS, "data": _DATA}
 
 _LONG_TRANSACTION_S = 3600.0
 
-_NOT_INSTALLED = Finding(
-    Level.ERROR,
+_NOT_INSTALLED = Finding.error(
     "the schema changefeed is not installed in this database, or this login may not see it",
     "Install it: python -m relay install. Or correct the database in SQL.",
 )
@@ -54,7 +49,7 @@ async def check(feed: SqlFeed) -> list[Finding]:
             session = await connect(feed)
         async with asyncio.timeout(_TIMEOUT_S + feed.claim_s):
             return await DatabaseCheck(session, catalog, feed).findings()
-    except (ChangefeedError, AzureError, OSError) as error:
+    except FAILURES as error:
         return [_unavailable(catalog.engine, error)]
     finally:
         if session is not None:
@@ -64,14 +59,12 @@ async def check(feed: SqlFeed) -> list[Finding]:
 def _unavailable(engine: str, error: Exception) -> Finding:
     said = first_line(error)
     if isinstance(error, ClientAuthenticationError) or any(words in said for words in _REFUSALS):
-        return Finding(
-            Level.ERROR,
+        return Finding.error(
             f"the {engine} server refuses: {said}",
             "Check the database and the login in SQL, or SQL__credential and SQL__clientId.",
             unavailable=True,
         )
-    return Finding(
-        Level.ERROR,
+    return Finding.error(
         f"the {engine} server cannot be reached, or ended the connection: {said}",
         "Check the server in SQL, and the network between here and there.",
         unavailable=True,
@@ -91,8 +84,8 @@ class DatabaseCheck:
 
     async def findings(self) -> list[Finding]:
         """The findings about the database, the feed and its shards."""
-        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server)
-        found = [Finding(Level.OK, f"SQL is a database of {self._catalog.engine} that can be reached")]
+        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
+        found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
         found += _server(isolation, snapshots)
         for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
             rights = [name for name, has in zip(RIGHTS, held, strict=True) if has]
@@ -101,8 +94,13 @@ class DatabaseCheck:
             return [*found, _NOT_INSTALLED]
         found.append(await self._version())
         if not self._exists("has_news"):
-            return [*found, self._not_set_up()]
-        found.append(Finding(Level.OK, f"{self._subject} is set up"))
+            missing = Finding.error(
+                f"{self._subject} is not set up, or this login may not see it",
+                "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters "
+                "of the catalog.",
+            )
+            return [*found, missing]
+        found.append(Finding.ok(f"{self._subject} is set up"))
         found += [finding async for finding in self._events()]
         found += [self._reading(), self._quarantine()]
         found += [finding async for finding in self._maintenance(autovacuum)]
@@ -115,79 +113,64 @@ class DatabaseCheck:
     def _lacking(self, purpose: str, needed: Sequence[str]) -> list[str]:
         return [right for right in needed if right not in (self._rights[purpose] or ())]
 
-    def _not_set_up(self) -> Finding:
-        return Finding(
-            Level.ERROR,
-            f"{self._subject} is not set up, or this login may not see it",
-            "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters of "
-            "the catalog.",
-        )
-
     async def _version(self) -> Finding:
         if self._lacking("migration", ("select",)):
-            return Finding(
-                Level.UNKNOWN,
+            return Finding.unknown(
                 "the version of the schema changefeed cannot be read with these rights",
                 "Run check with a login that may select from changefeed.migration. The app itself need not.",
             )
         ((version,),) = await self._rows(Statement("select coalesce(max(version), 0) from changefeed.migration"))
         newest = len(migrations(self._session.dialect.name))
         if version < newest:
-            return Finding(
-                Level.ERROR,
+            return Finding.error(
                 f"the schema changefeed has version {version}, and this relay works with version {newest}",
                 "Upgrade it: python -m relay install.",
             )
         if version > newest:
-            return Finding(
-                Level.ERROR,
+            return Finding.error(
                 f"the schema changefeed has version {version}, and this relay knows version {newest} at most",
                 "Deploy the relay with the version of changefeed that installed the schema.",
             )
-        return Finding(Level.OK, f"the schema changefeed has version {version}")
+        return Finding.ok(f"the schema changefeed has version {version}")
 
     async def _events(self) -> AsyncIterator[Finding]:
         """About the columns of the event table."""
         if not self._exists("events"):
             said = f"{self._subject} has a feed, but there is no such table, or this login may not see it"
-            yield Finding(Level.ERROR, said, "Create the table again, or grant the right to select from it.")
+            yield Finding.error(said, "Create the table again, or grant the right to select from it.")
             return
         table = self._feed.feed
         columns = {name: kind for name, kind, *_ in await self._rows(self._catalog.columns(table))}
         key = [name for (name,) in await self._rows(self._catalog.primary_key(table))]
         missing = [name for name in REQUIRED_COLUMNS if name not in columns]
         if missing:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"{self._subject} has no column {' and no column '.join(missing)}: no event of it can become a "
                 "message",
                 "Add the columns id, partition_key and data, or let SQL_FEED name the table that has them.",
             )
         wrong = {name: kind for name, kind in columns.items() if kind not in _TYPES.get(name, {kind})}
         for name, kind in wrong.items():
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"the column {name} of {self._subject} has the type {kind}: its events would all be quarantined",
                 "Use a text type (nvarchar on SQL Server), json or jsonb for data, and for id and partition_key "
                 "also a UUID or an integer.",
             )
         if narrow := [name for name in REQUIRED_COLUMNS if columns.get(name) in self._catalog.narrow]:
-            yield Finding(
-                Level.WARNING,
+            yield Finding.warning(
                 f"{self._subject} stores {', '.join(narrow)} as varchar: unless the collation is a UTF-8 one, "
                 "letters that it does not have become question marks, and two keys may become one",
                 "Use nvarchar.",
             )
         if key != ["id"]:
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"{self._subject} has the primary key ({', '.join(key)}), not (id): two events with one id can be "
                 "written, and the second is dropped as a duplicate",
                 "Make id the primary key, then set the feed up again.",
             )
         elif not missing and not wrong:
             said = f"{self._subject} has the columns {', '.join(REQUIRED_COLUMNS)} and the primary key id"
-            yield Finding(Level.OK, said)
+            yield Finding.ok(said)
 
     def _reading(self) -> Finding:
         """About the rights to read the feed and to store cursors."""
@@ -198,29 +181,26 @@ class DatabaseCheck:
             for right in self._lacking(purpose, needed)
         ]
         if lacking:
-            return Finding(
-                Level.ERROR,
+            return Finding.error(
                 f"this login lacks what reading {self._subject} needs: {', '.join(lacking)}",
                 f'Grant it the role "changefeed.readers:{table}".',
             )
-        return Finding(Level.OK, f"this login may read {self._subject} and store how far it has come")
+        return Finding.ok(f"this login may read {self._subject} and store how far it has come")
 
     def _quarantine(self) -> Finding:
         if not self._exists("quarantine"):
-            return Finding(
-                Level.ERROR,
+            return Finding.error(
                 "the table relay.item of the quarantine does not exist, or this login may not see it: an event "
                 "that can never be sent blocks its shard",
                 "Create it: python -m relay install. Then grant the rights on it.",
             )
         if lacking := self._lacking("quarantine", ("select", "insert", "update", "delete")):
-            return Finding(
-                Level.ERROR,
+            return Finding.error(
                 f"this login lacks {', '.join(lacking)} on relay.item, the table of the quarantine: an event that "
                 "can never be sent blocks its shard",
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON relay.item, and on PostgreSQL USAGE ON SCHEMA relay.",
             )
-        return Finding(Level.OK, "this login may read and write the quarantine, relay.item")
+        return Finding.ok("this login may read and write the quarantine, relay.item")
 
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
         """About what decides how fast the outbox table is read, as far as this login may know it."""
@@ -229,32 +209,28 @@ class DatabaseCheck:
             statement = self._catalog.maintenance(self._feed.feed)
             ((cache, notifies, undecided, without, oldest_s),) = await self._rows(statement)
         if cache not in (None, 1):
-            yield Finding(
-                Level.ERROR,
+            yield Finding.error(
                 f"the sequence of the outbox of {self._subject} has a cache of {cache}: its numbers do not follow "
                 "the order of commits, so every read is refused",
                 'Remove it: ALTER TABLE changefeed."outbox:…" ALTER COLUMN order_sequence SET CACHE 1.',
             )
         if notifies is False:
             said = f"{self._subject} notifies nobody of commits: an idle relay looks for them every 150 ms"
-            yield Finding(Level.OK, said)
+            yield Finding.ok(said)
         if undecided:
-            yield Finding(
-                Level.WARNING,
+            yield Finding.warning(
                 f"nobody has decided how long positions of {self._subject} are kept: all are, and the feed grows "
                 "for ever",
                 "Decide it: python -m changefeed keep schema.Table 30d, or forever.",
             )
         if autovacuum is False or without:
-            yield Finding(
-                Level.WARNING,
+            yield Finding.warning(
                 f"autovacuum is off for {without or 'this server'}: the rows that the relay has taken stay in the "
                 "outbox table, and every read gets slower",
                 "Turn it on: autovacuum = on for the server, autovacuum_enabled = true for each table.",
             )
         if oldest_s > _LONG_TRANSACTION_S:
-            yield Finding(
-                Level.WARNING,
+            yield Finding.warning(
                 f"a transaction of this database has been open for {oldest_s / 3600:.1f} hours: nothing that was "
                 "deleted since can be vacuumed, and every read of the outbox gets slower",
                 "Find it in pg_stat_activity (xact_start) or pg_prepared_xacts, and end it.",
@@ -266,14 +242,12 @@ class DatabaseCheck:
 
 def _server(isolation: str | None, snapshots: bool | None) -> Iterator[Finding]:
     if snapshots is not None and not snapshots:
-        yield Finding(
-            Level.ERROR,
+        yield Finding.error(
             "READ_COMMITTED_SNAPSHOT is off in this database: a scan would miss events, so every read is refused",
             "Turn it on: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE.",
         )
     if isolation not in (None, "read committed"):
-        yield Finding(
-            Level.ERROR,
+        yield Finding.error(
             f"transactions of this login begin with the isolation level {isolation}: every read is refused",
             "Reset default_transaction_isolation of the login and of the database to 'read committed'.",
         )

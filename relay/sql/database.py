@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 CONSUMER = "relay"
 """The name under which the relay claims shards and stores cursors."""
 
+FAILURES = (ChangefeedError, AzureError, OSError)
+"""What a session may raise: errors of the database, of the token, and of the network."""
 
 CALL_TIMEOUT_S = 10.0
 """Maximum seconds of a statement on the shared session; waiting for it takes at most twice as long."""
@@ -72,15 +74,12 @@ class Database:
         self._session: BoundedSession | None = None
 
     async def connect(self) -> BoundedSession:
-        """A session of its own. Raises ChangefeedError, AzureError or OSError."""
+        """A session of its own. Raises FAILURES."""
         return await connect(self._settings)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """The shared session, for one user at a time; it is opened again where it was lost or cut off.
-
-        Raises ChangefeedError, AzureError or OSError.
-        """
+        """The shared session, for one user at a time; opened again where it was lost. Raises FAILURES."""
         await self._await_turn()
         try:
             if self._session is None or self._session.lost:
@@ -107,7 +106,7 @@ class Database:
         try:
             async with self.session() as session:
                 (claim,) = await AsyncConsumer(session, self._settings.feed, CONSUMER).claims([shard_id])
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             raise FeedError(
                 f"old events must be compared with the stored cursor of shard {shard_id}, which could not be "
                 f"read: {first_line(error)}"
@@ -126,18 +125,13 @@ class Database:
 
 
 @contextmanager
-def explaining(feed: SqlFeed, grants: Callable[[], str | None] = lambda: None) -> Iterator[None]:
-    """Raise errors of the SQL outbox as a ServiceError that names what to check.
-
-    Args:
-        feed: The outbox.
-        grants: The statements that give a role what it needs, where the database refuses.
-    """
+def explaining(feed: SqlFeed, grants: str | None = None) -> Iterator[None]:
+    """Raise FAILURES as a ServiceError that says what to check, and what a role that is refused needs."""
     try:
         yield
-    except (ChangefeedError, AzureError, OSError) as error:
+    except FAILURES as error:
         refused = isinstance(error, DatabaseError) and not error.lost
-        needed = f". The reader's role needs: {statements}" if refused and (statements := grants()) else ""
+        needed = f". The reader's role needs: {grants}" if refused and grants else ""
         raise ServiceError(
             f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
             f"the rights of this login: python -m relay check{needed}"
@@ -145,20 +139,16 @@ def explaining(feed: SqlFeed, grants: Callable[[], str | None] = lambda: None) -
 
 
 async def connect(settings: SqlFeed) -> BoundedSession:
-    """A session in which each statement is a transaction, and every call ends in time.
+    """A session in which each statement is a transaction, and every call ends in time. Raises FAILURES.
 
     SQL Server's driver asks for tokens itself, as `Authentication=ActiveDirectory…` in its connection string says.
-
-    Raises:
-        changefeed.ChangefeedError: The server cannot be reached, or refuses.
-        azure.core.exceptions.AzureError: There is no token for this identity.
     """
     given = parameters(settings.connection_string)
     options = _options(given) if is_postgresql(settings.connection_string) else {}
     limit_s = float(options.get("connect_timeout", _CONNECT_S)) + _MARGIN_S
     try:
         async with asyncio.timeout(limit_s):
-            if _lacks_password(given):
+            if needs_token(settings.connection_string):
                 async with settings.identity.credential() as credential:
                     options["password"] = (await credential.get_token(_TOKEN_SCOPE)).token
             session = await connect_async(settings.connection_string, **options)
@@ -169,15 +159,16 @@ async def connect(settings: SqlFeed) -> BoundedSession:
 
 def needs_token(connection_string: str) -> bool:
     """Whether this is the URL of a PostgreSQL server of Azure, without a password. Raises SetupError."""
-    return _lacks_password(parameters(connection_string))
+    given = parameters(connection_string)
+    hosts = str(given.get("host", "")).lower().split(",")
+    return "password" not in given and all(host.endswith(_AZURE_HOST) for host in hosts)
 
 
 def parameters(connection_string: str) -> dict[str, Any]:
     """What a URL of PostgreSQL sets, by libpq's names; nothing for SQL Server.
 
-    Raises:
-        changefeed.SetupError: It is malformed. The driver's own message would show a part of it, such as the
-            password.
+    Raises SetupError where it is malformed; the driver's own message would show a part of it, such as the
+    password.
     """
     if not is_postgresql(connection_string):
         return {}
@@ -223,11 +214,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _lacks_password(given: dict[str, Any]) -> bool:
-    hosts = str(given.get("host", "")).lower().split(",")
-    return "password" not in given and all(host.endswith(_AZURE_HOST) for host in hosts)
-
-
 class BoundedSession:
     """A session whose calls raise DatabaseError (`lost`) where the server does not answer in time.
 
@@ -250,7 +236,6 @@ class BoundedSession:
 
     @property
     def dialect(self) -> Dialect:
-        """As the session's."""
         return self._connection.session.dialect
 
     @property
@@ -259,15 +244,12 @@ class BoundedSession:
         return self._connection.lost
 
     async def execute(self, statement: Statement, /) -> Result:
-        """Carry out one statement. Raises ChangefeedError."""
         return await self._bounded(self._connection.session.execute(statement), self._limit_s)
 
     async def listen(self, channel: str, /) -> None:
-        """Receive the notifications of this channel. Raises ChangefeedError."""
         await self._bounded(self._connection.session.listen(channel), self._limit_s)
 
     async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """Wait for a notification, of this payload if one is given. Raises ChangefeedError."""
         waiting = self._connection.session.notified(timeout_s, payload)
         return await self._bounded(waiting, timeout_s + self._limit_s)
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from azure.core.exceptions import AzureError
-
-from changefeed import ChangefeedError, SetupError, install_async, set_keep_async, setup_feed_async
+from changefeed import SetupError, install_async, set_keep_async, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import SqlFeed
-from relay.sql.database import connect
+from relay.sql.database import FAILURES, connect
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"
 
 
 async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Make what is missing; what exists stays as it is, except how long positions are kept.
+    """Make what is missing, and return what was done, a line each; what exists stays as it is, but for `keep`.
 
     Args:
         feed: The database, and the event table.
@@ -25,9 +23,6 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         create_table: Whether to make the event table too.
         roles: Whether to make the roles of the feed.
         notify: Whether commits are to notify readers, on PostgreSQL.
-
-    Returns:
-        What was done, a line each.
 
     Raises:
         UsageError: The event table cannot have a feed.
@@ -45,19 +40,12 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
             await session.close()
     except (SetupError, ValueError) as error:
         raise UsageError(str(error)) from error
-    except (ChangefeedError, AzureError, OSError) as error:
+    except FAILURES as error:
         raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
 
 
 async def install(session: AsyncSession) -> None:
-    """Create what is missing; harmless where nothing is.
-
-    Args:
-        session: A session of a role that may create schemas and tables.
-
-    Raises:
-        changefeed.ChangefeedError: The session lacks a right, or the database cannot be reached.
-    """
+    """Create the quarantine's table where it is missing. Raises ChangefeedError where the role may not."""
     for file in migrations(session.dialect.name):
         await session.execute(Statement(file.read_text(encoding="utf-8")))
 

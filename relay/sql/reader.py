@@ -24,6 +24,7 @@ from relay.canary import is_canary
 from relay.events import DATA_TEXT, Document, Event, Rejected, read_event
 from relay.outbox import POSITIONS_DELETED, ROW_MISSING, Committed, Found, Gone, Position, Range, Reading
 from relay.settings import SqlFeed
+from relay.sql.catalog import catalog_of
 from relay.sql.database import CONSUMER, Database, explaining
 from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type
 
@@ -38,9 +39,6 @@ _IDS = 100
 _PAGE_ROWS = 500
 
 ResultT = TypeVar("ResultT")
-
-Use = Callable[[Callable[[AsyncSession], Awaitable[list[Entry]]]], Awaitable[list[Entry]]]
-"""Calls a function with a session. Errors of the database are raised as ServiceErrors."""
 
 
 @dataclass(slots=True)
@@ -59,7 +57,7 @@ class _Shard:
 
 
 class SqlOutbox:
-    """Reads the tables of a feed.
+    """Reads the tables of a feed; `outbox.Outbox` says what each method does.
 
     An event without a position has a place behind every position; it comes again, with its own place, when it has
     got one. A look without news is two statements for each shard, each a search in a primary key.
@@ -74,11 +72,10 @@ class SqlOutbox:
         self._shards: dict[int, _Shard] | None = None
         # What was read and not handed over, as the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
-        self._tables: Tables | None = None
+        self._tables = Tables(catalog_of(feed.connection_string).dialect, feed.feed)
         self._cursors: Mapping[int, bytes] | None = None
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """See Outbox."""
         if self._shards is None:
             claims = {} if self._from_beginning else await self._claims()
             self._shards = {number: _Shard(START) for number in range(self._settings.shards)}
@@ -108,27 +105,25 @@ class SqlOutbox:
         return None
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """The last events of a key.
+        """Two statements, each of which looks for the key in the event table.
 
-        Two statements, each of which looks for the key in the event table. Without an index that begins with
-        `partition_key` the database reads all of that table; with it, the events of the key, whose positions it
-        then sorts.
+        Without an index that begins with `partition_key` the database reads all of that table; with it, the events
+        of the key, whose positions it then sorts.
         """
         # In this order: what gets its position in between is in both, and then counts with its position.
-        unnumbered = await self._ask(lambda tables: tables.unnumbered_of_key(partition_key, limit + 1))
-        numbered = await self._ask(lambda tables: tables.numbered_of_key(partition_key, limit + 1))
+        unnumbered = await self._ask(self._tables.unnumbered_of_key(partition_key, limit + 1))
+        numbered = await self._ask(self._tables.numbered_of_key(partition_key, limit + 1))
         found = [*map(self._unnumbered, reversed(unnumbered)), *(self._numbered(*each) for each in numbered)]
-        events = {event.id: event for event in found if event is not None}
+        events = {event.id: event for each in found for event in each}
         ordered = sorted(events.values(), key=attrgetter("place"))
         return ordered[-limit:], len(ordered) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """See Outbox. The text of the column, with what other columns add as the relay does."""
+        """The text of the column, with what other columns add as the relay does."""
         wanted = list(ids)
         found = {}
         for start in range(0, len(wanted), _IDS):
-            some = wanted[start : start + _IDS]
-            for entry in await self._ask(lambda tables, some=some: tables.rows(partition_key, some)):  # type: ignore[misc]
+            for entry in await self._ask(self._tables.rows(partition_key, wanted[start : start + _IDS])):
                 document = document_of(entry, 0, self._event_type)
                 text = document.get(DATA_TEXT)
                 found[document["id"]] = text or jsontext.encode(document["data"]).decode()
@@ -136,88 +131,79 @@ class SqlOutbox:
 
     async def identity(self) -> str:
         """The names of database and feed, and the number of the feed's table of claims."""
-        return await self._ask(lambda tables: tables.identity())
+        return await self._ask(self._tables.identity())
 
     async def in_range(self, chosen: Range, /) -> Reading:
         """From the feed, as any reader does."""
-        return SqlReading(self._use, self._settings, self._event_type, chosen, await self._read_cursors())
+        return SqlReading(self, self._settings, self._event_type, chosen, await self._read_cursors())
 
     def event_of(self, document: Document, /) -> Event | Rejected:
-        """As the relay reads it."""
         ulid = document.get("_ulid")
         at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
         return read_event(document, committed_at=at)
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """See Outbox. An event that has no position yet was not passed."""
-        found = await self._ask(lambda tables: tables.rows(partition_key, [identifier]))
+        """An event that has no position yet was not passed."""
+        found = await self._ask(self._tables.rows(partition_key, [identifier]))
         if not found or found[0].row is None:
             return None
-        places = await self._ask(lambda tables: tables.positions(identifier))
+        places = await self._ask(self._tables.positions(identifier))
         claims = await self._claims()
         passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
         of_type = is_of_type(found[0], self._event_type)
         return Found(self._event_type if of_type else found[0].row["type"], passed)
 
     async def passed(self, document: Document, /) -> bool:
-        """By the stored cursor of the shard."""
         return from_text(document["_ulid"]) <= (await self._read_cursors()).get(document["_shard"], START)
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
-        """See Outbox. By the feed of the event's shard, up to its present cursor."""
+        """By the feed of the event's shard, up to its present cursor."""
         ulid, shard_id = event.document.get("_ulid"), event.document.get("_shard")
         if not isinstance(ulid, str) or type(shard_id) is not int:
             return ()
         claim = (await self._claims()).get(shard_id)
         if claim is None:
             return ()
-        found = await self._ask(
-            lambda tables: tables.ids_between(shard_id, from_text(ulid), claim.cursor, event.partition_key)
-        )
-        return [str(identifier_of(identifier)) for identifier in found]
+        between = self._tables.ids_between(shard_id, from_text(ulid), claim.cursor, event.partition_key)
+        return [str(identifier_of(identifier)) for identifier in await self._ask(between)]
 
     async def close(self) -> None:
-        """Close the session, if there is one."""
         await self._database.close()
 
     async def _read_feed(self, shard_id: int, shard: _Shard, limit: int) -> bool:
         """Read a page of what has positions; returns whether there was anything."""
-        entries = await self._ask(lambda tables: tables.numbered(shard_id, shard.cursor, limit))
+        entries = await self._ask(self._tables.numbered(shard_id, shard.cursor, limit))
         for entry in entries:
-            self._add(self._numbered(shard_id, entry))
+            self._read += self._numbered(shard_id, entry)
             shard.cursor = entry.ulid
         return bool(entries)
 
     async def _read_outbox(self, shard_id: int, shard: _Shard, limit: int) -> None:
         """Read what has no position yet, as far as it is new."""
         after = max(0, shard.number - _LOOK_BACK)
-        for row in await self._ask(lambda tables: tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
+        for row in await self._ask(self._tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
             if row.number not in shard.seen:
-                self._add(self._unnumbered(row))
+                self._read += self._unnumbered(row)
                 shard.seen.add(row.number)
                 shard.number = max(shard.number, row.number)
         shard.seen = {number for number in shard.seen if number > shard.number - _LOOK_BACK}
 
-    def _add(self, event: Committed | None) -> None:
-        if event is not None:
-            self._read.append(event)
-
-    def _numbered(self, shard_id: int, entry: Entry) -> Committed | None:
-        """An event with its position; None for a row of another type."""
+    def _numbered(self, shard_id: int, entry: Entry) -> list[Committed]:
+        """An event with its position; none for a row of another type."""
         place = (to_text(entry.ulid), 0)
         return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000)
 
-    def _unnumbered(self, row: Unnumbered) -> Committed | None:
+    def _unnumbered(self, row: Unnumbered) -> list[Committed]:
         """An event without a position. `~` is behind every digit of a ULID."""
         utc = row.time_hint.replace(tzinfo=UTC) if row.time_hint.tzinfo is None else row.time_hint
         return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
 
-    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> Committed | None:
+    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> list[Committed]:
         if not is_of_type(entry, self._event_type):
-            return None
+            return []
         document = document_of(entry, shard_id, self._event_type)
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
-        return Committed.of(document, str(shard_id), place, min(at, time.time()))
+        return [Committed.of(document, str(shard_id), place, min(at, time.time()))]
 
     async def _read_cursors(self) -> Mapping[int, bytes]:
         if self._cursors is None:
@@ -225,46 +211,38 @@ class SqlOutbox:
         return self._cursors
 
     async def _claims(self) -> dict[int, Claim]:
-        return await self._use(lambda session: AsyncConsumer(session, self._settings.feed, CONSUMER).existing())
+        return await self.use(lambda session: AsyncConsumer(session, self._settings.feed, CONSUMER).existing())
 
-    async def _ask(self, operation: Callable[[Tables], Operation[ResultT]]) -> ResultT:
-        async def ask(session: AsyncSession) -> ResultT:
-            self._tables = Tables(session.dialect, self._settings.feed)
-            return await run_async(session, operation(self._tables))
+    async def _ask(self, operation: Operation[ResultT]) -> ResultT:
+        return await self.use(lambda session: run_async(session, operation))
 
-        return await self._use(ask)
-
-    def _grants(self) -> str | None:
-        return None if self._tables is None else grants(self._tables)
-
-    async def _use(self, call: Callable[[AsyncSession], Awaitable[ResultT]]) -> ResultT:
-        with explaining(self._settings, self._grants):
+    async def use(self, call: Callable[[AsyncSession], Awaitable[ResultT]]) -> ResultT:
+        """Call a function with a session. Raises ServiceError."""
+        with explaining(self._settings, _grants(self._tables)):
             async with self._database.session() as session:
                 return await call(session)
 
 
-def grants(tables: Tables, reader: str = "<role>") -> str:
+def _grants(tables: Tables) -> str:
     """What a role needs that reads the tables and the quarantine, as statements."""
     read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]
-        return (
-            f"grant usage on schema changefeed, relay, {schema} to {reader}; "
-            f"grant select on {', '.join(read)} to {reader};"
-        )
-    return " ".join(f"grant select on {table} to {reader};" for table in read)
+        usage = f"grant usage on schema changefeed, relay, {schema} to <role>;"
+        return f"{usage} grant select on {', '.join(read)} to <role>;"
+    return " ".join(f"grant select on {table} to <role>;" for table in read)
 
 
 class SqlReading:
     """See `outbox.Reading`. Nothing is counted, so nothing is `unread`."""
 
     def __init__(
-        self, use: Use, feed: SqlFeed, event_type: str, chosen: Range, cursors: Mapping[int, bytes]
+        self, outbox: SqlOutbox, feed: SqlFeed, event_type: str, chosen: Range, cursors: Mapping[int, bytes]
     ) -> None:
         """`cursors` say how far the relay is in each shard. Nothing is read yet."""
         self.unread = 0
         self.gone: list[Gone] = []
-        self._use = use
+        self._outbox = outbox
         self._feed = feed
         self._event_type = event_type
         self._range = chosen
@@ -281,14 +259,13 @@ class SqlReading:
         for shard_id in shards:
             cursor = self._start
             while entries := await self._read(shard_id, cursor):
-                ended = milliseconds(entries[-1].ulid) >= self._range.until * 1000
+                cursor = entries[-1].ulid
                 within = [each for each in entries if self._is_within(each)]
                 documents = [document for each in within for document in self._documents(each, shard_id)]
                 if documents or self.gone:
                     yield documents
-                if ended:
+                if milliseconds(cursor) >= self._range.until * 1000:
                     break
-                cursor = entries[-1].ulid
             if self.gone:
                 yield []
 
@@ -296,24 +273,24 @@ class SqlReading:
         return entry.ulid > self._start and milliseconds(entry.ulid) < self._range.until * 1000
 
     async def _read(self, shard_id: int, cursor: bytes) -> list[Entry]:
-        async def page(session: AsyncSession, behind: bytes) -> list[Entry]:
-            feed = AsyncFeed(session, self._feed.feed)
-            return (await feed.read(shard_id, behind, _PAGE_ROWS, max_bytes=self._feed.max_bytes)).entries
-
         async def read(session: AsyncSession) -> list[Entry]:
+            async def behind(position: bytes) -> list[Entry]:
+                feed = AsyncFeed(session, self._feed.feed)
+                return (await feed.read(shard_id, position, _PAGE_ROWS, max_bytes=self._feed.max_bytes)).entries
+
             try:
-                return await page(session, cursor)
+                return await behind(cursor)
             except CursorPrunedError as error:
                 if self._range.cursor is not None:
                     raise
                 self.gone.append(Gone(f"shard {shard_id}", POSITIONS_DELETED, str(error)))
-                return await page(session, START)
+                return await behind(START)
             except CursorError:
                 # The range begins behind the last position given in this shard. What has no position yet gets
                 # one behind that of the relay.
-                return await page(session, self._cursors.get(shard_id, START))
+                return await behind(self._cursors.get(shard_id, START))
 
-        return await self._use(read)
+        return await self._outbox.use(read)
 
     def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
         """The document of an entry, if it is in the range."""

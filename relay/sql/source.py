@@ -60,7 +60,7 @@ class SqlBatch:
 
 
 class SqlSource:
-    """Reads pages; `ports.Source` says what of it is promised."""
+    """Reads pages; `ports.Source` says what each method does."""
 
     def __init__(self, event_type: str, cursor: Callable[[int], Awaitable[bytes]]) -> None:
         """`event_type` is the type of the events to relay; `cursor` reads the stored cursor of a shard."""
@@ -68,19 +68,12 @@ class SqlSource:
         self._cursor = cursor
 
     def read(self, batch: SqlBatch, /) -> Received:
-        """The events of a page, in the order of the feed."""
         received = select(batch.page.entries, batch.shard_id, self._event_type)
         received.owned = batch.ownership.holds
         return received
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        """What is up to the stored cursor of its shard. Raises FeedError."""
-        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {_shard_of(item) for item in items}}
-        return frozenset(
-            item.position for item in items if from_text(item.document["_ulid"]) <= cursors[_shard_of(item)]
-        )
-
-
-def _shard_of(item: Event | Rejected) -> int:
-    shard_id: int = item.document["_shard"]
-    return shard_id
+        shards = {each.document["_shard"] for each in items}
+        cursors = {shard_id: await self._cursor(shard_id) for shard_id in shards}
+        passed = [each for each in items if from_text(each.document["_ulid"]) <= cursors[each.document["_shard"]]]
+        return frozenset(each.position for each in passed)

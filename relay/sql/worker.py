@@ -15,14 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-from azure.core.exceptions import AzureError
-
-from changefeed import AsyncConsumer, AsyncFeed, ChangefeedError, Claim, ClaimLostError, DatabaseError, Stored
+from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, BoundedSession
+from relay.sql.database import CONSUMER, FAILURES, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
@@ -61,16 +60,11 @@ class Decision:
 
 
 def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
-    """What this process does next.
+    """What this process does next; `dead` are the shards whose owner has shown no sign of life for too long.
 
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
     rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
     less than the share rounded up asks one with more than that. So in the end no two differ by more than one.
-
-    Args:
-        claims: The claims of all shards.
-        me: This process.
-        dead: The shards whose owner has shown no sign of life for too long.
     """
     alive = [claim for claim in claims if claim.owner is not None and claim.shard_id not in dead]
     held = Counter(claim.owner for claim in alive if claim.owner is not None)
@@ -99,12 +93,7 @@ class Watch:
         self._seen: dict[int, tuple[tuple[int, int], float]] = {}
 
     def dead(self, claims: Sequence[Claim], now_s: float) -> frozenset[int]:
-        """The shards whose owner is taken for dead.
-
-        Args:
-            claims: As they were just read.
-            now_s: When they had been read, on a clock that does not step.
-        """
+        """The shards whose owner is taken for dead at a time on a clock that does not step."""
         dead = set()
         for claim in claims:
             version, since_s = self._seen.get(claim.shard_id, (None, now_s))
@@ -121,22 +110,25 @@ class Worker:
     def __init__(
         self, relay: Relay[SqlBatch], settings: SqlFeed, connect: Connect, *, page_size: int, poll_delay_s: float
     ) -> None:
-        """
-        Args:
-            relay: Publishes the pages; it may be shared with other sources.
-            settings: The feed.
-            connect: Opens a session; it is called for every shard, and again when a session is lost.
-            page_size: The most events of one attempt, 1 to 1000.
-            poll_delay_s: The longest wait between looks at an idle shard.
+        """`connect` opens a session: it is called for every shard, and again when a session is lost.
+
+        `page_size` is the maximum number of events of one attempt, 1 to 1000, and `poll_delay_s` the maximum
+        seconds between looks at an idle shard.
         """
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._relay = relay
         self._settings = settings
         self._connect = connect
-        self._page_size = page_size
-        self._poll_delay_s = poll_delay_s
         self._memory = Memory(settings.max_bytes)
-        self._stored = Stored()
+        self._make_shard = partial(
+            Shard,
+            relay,
+            settings,
+            connect,
+            memory=self._memory,
+            stored=Stored(),
+            page_size=page_size,
+            poll_delay_s=poll_delay_s,
+        )
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -149,7 +141,7 @@ class Worker:
             while not stop.is_set():
                 try:
                     await self._round()
-                except (ChangefeedError, AzureError, OSError) as error:
+                except FAILURES as error:
                     logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
                     await self._forget_session()
                 except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
@@ -230,17 +222,7 @@ class Worker:
 
     def _begin(self, claim: Claim, began: tuple[float, float]) -> None:
         logger.info("relay_shard_claimed shard=%d epoch=%d", claim.shard_id, claim.epoch)
-        shard = Shard(
-            self._relay,
-            self._settings,
-            self._connect,
-            claim,
-            Ownership(self._settings.claim_s, began),
-            self._memory,
-            self._stored,
-            page_size=self._page_size,
-            poll_delay_s=self._poll_delay_s,
-        )
+        shard = self._make_shard(claim, Ownership(self._settings.claim_s, began))
         self._shards[claim.shard_id] = shard
         self._running[claim.shard_id] = asyncio.create_task(shard.run())
 
@@ -280,7 +262,7 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
                     await asyncio.sleep(0.1)
             finally:
                 await session.close()
-        except (ChangefeedError, AzureError, OSError) as error:
+        except FAILURES as error:
             logger.warning("relay_retention_unavailable: %s It is tried again.", first_line(error))
         except Exception as error:  # noqa: BLE001 - a defect must not end retention for as long as the process lives
             logger.error("relay_defect: %s. Retention is tried again.", described(error))

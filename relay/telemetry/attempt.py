@@ -217,12 +217,7 @@ def _unsent(keys: Sequence[KeyFailure]) -> str:
 
 
 class RelayTelemetry:
-    """What the attempts of one relay share. Another relay in the process has its own.
-
-    Attributes:
-        headroom: How much time the events on their way have left.
-        shard_ages: How old the oldest event is that the reader of each shard still has to publish.
-    """
+    """What the attempts of one relay share. Another relay in the process has its own."""
 
     def __init__(
         self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic

@@ -13,7 +13,7 @@ from samples.contacts.settings import Connection, SettingMissing, open_container
 
 
 def check_settings(environment: Mapping[str, str] = os.environ) -> None:
-    """Raise SettingMissing where neither SQL nor COSMOS is set."""
+    """Raise SettingMissing if neither SQL nor COSMOS is set."""
     if environment.get("SQL"):
         return
     try:
@@ -24,7 +24,7 @@ def check_settings(environment: Mapping[str, str] = os.environ) -> None:
 
 @asynccontextmanager
 async def open_contacts(environment: Mapping[str, str] = os.environ) -> AsyncIterator[Contacts]:
-    """Open the store. Raises SettingMissing where neither SQL nor COSMOS is set."""
+    """Open the store. Raises SettingMissing if neither SQL nor COSMOS is set."""
     check_settings(environment)
     if environment.get("SQL"):
         # Only then does it need SQLAlchemy.

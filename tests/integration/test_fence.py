@@ -1,4 +1,4 @@
-"""A process that was frozen, or lost its lease, and goes on with events that others have published long ago."""
+"""A process that was frozen, or lost its lease, and continues with events that others have published long ago."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Language:
         block: The language of its code block.
         file: What the page calls the program.
         command: What the page runs it with.
-        missing: Why it cannot be run here; None where it can.
+        missing: Why it cannot be run here; None if it can.
     """
 
     section: str

@@ -34,7 +34,7 @@ def environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The documents as the change feed gives them, each a commit of its own."""
+    """The documents as the change feed gives them, each its own commit."""
     return [{**document, "_lsn": lsn} for lsn, document in enumerate(documents, start=1)]
 
 

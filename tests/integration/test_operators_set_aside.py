@@ -16,7 +16,7 @@ from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events
 from tests.support.subscriber import Subscriber
 
-# What the service answers to properties that are too long: it asks to try again, for ever.
+# What the service answers to properties that are too long: it asks to try again, forever.
 RETRY = "amqp:internal-error"
 
 

@@ -309,7 +309,7 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("relay.cli.smoke._SMALL", 2)
-    # As a relay would have it whose sender goes on refusing: the small ones are no events.
+    # As a relay would have it whose sender continues refusing: the small ones are no events.
     make = SmokeTest._event
 
     def unsound(test: SmokeTest, partition_key: str, text: str) -> dict[str, Any]:

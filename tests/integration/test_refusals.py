@@ -1,4 +1,4 @@
-"""What Service Bus refuses, and what the relay makes of it: poison only what its own transfer says is poison."""
+"""Refusals of Service Bus, and the relay's verdict: an event is poison only by the outcome of its own transfer."""
 
 from __future__ import annotations
 

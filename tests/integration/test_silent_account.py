@@ -75,7 +75,7 @@ async def test_old_events_wait_while_the_leases_cannot_be_read_and_are_sent_afte
         await relay.handle([OLD | {"id": "before"}], "i0")
     fault = await faults.add(kind, container=container, for_ms=60_000)
 
-    # Where nothing answers, the orders are the first that cannot be read.
+    # If nothing answers, the orders are the first that cannot be read.
     raised = pytest.raises(
         (LeaseError, QuarantineError), match=r"'(leases|quarantine)' .* did not answer within 2 s\."
     )

@@ -141,6 +141,16 @@ async def test_a_record_is_released_and_discarded_by_the_operators_command(page:
         assert "Give an operation" in (await page.post("local/quarantine", **wrong))[1]
 
 
+async def test_what_looks_like_an_option_of_the_command_is_none(page: Page) -> None:
+    # In the process of the stack, an option that argparse refuses or prints would end all of it.
+    for operation in ("release", "discard"):
+        for option in ("--all", "--help", "no-such-reason"):
+            answer = await page.post("local/quarantine", operation=operation, reason=option)
+            assert (answer[0], f"There is no reason &#39;{option}&#39;" in answer[1]) == (200, True)
+            answer = await page.post("local/quarantine", operation=operation, id=option)
+            assert (answer[0], "is not in quarantine" in answer[1]) == (200, True)
+
+
 async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_duplicate(page: Page) -> None:
     before = await counts(page)
     assert "connection is cut" in (await page.post("local/fault", kind="cut"))[1]
@@ -165,7 +175,7 @@ async def test_a_killed_host_is_replaced_and_the_next_one_goes_on(page: Page) ->
         assert killed.ended
         assert [host.name for host in page.stack.hosts] == ["functions-2"]
         assert not watching.done()
-        # A host that ends by itself still ends the stack.
+        # A host that ends on its own still ends the stack.
         page.stack.kill_host()
         with pytest.raises(Exception, match="functions-2 ended unexpectedly"):
             await asyncio.wait_for(watching, _WITHIN_S)

@@ -205,7 +205,7 @@ class Peer:
     def settle(
         self, first: int, last: int | None = None, state: bytes | None = None, *, settled: bool = True
     ) -> None:
-        """Settle deliveries, accepted where no state is given; `state` b"" leaves it out."""
+        """Settle deliveries, accepted if no state is given; `state` b"" leaves it out."""
         chosen = described(ACCEPTED) if state is None else state or b"\x40"
         self.send(
             DISPOSITION,

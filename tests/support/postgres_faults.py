@@ -45,11 +45,11 @@ def frozen(folder: str) -> Iterator[None]:
 
 
 class SilentProxy:
-    """Forwards connections to a server's socket; from an order on, connections get no more answers, for ever.
+    """Forwards connections to a server's socket; from an order on, connections get no more answers, forever.
 
     Attributes:
         silent: Where new connections get no more answers: `connect`, `authentication`, `query`, or None.
-        silenced: How many connections there were of which that is so.
+        silenced: Number of connections that get no more answers.
     """
 
     def __init__(self, socket: str) -> None:

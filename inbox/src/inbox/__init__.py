@@ -12,7 +12,7 @@
 
 Receiving (`receiver`, `connection`, `options`)
     `connect(connection_string)` or `connect(namespace, credential)`: a client as the receiver needs it.
-    `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` in place of the two: `await run()`,
+    `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` instead of the two: `await run()`,
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
     `retry_s`, `retry_max_s`, `answer_s`, `grace_s`.
 

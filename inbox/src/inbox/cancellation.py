@@ -36,7 +36,7 @@ async def finish(work: Coroutine[Any, Any, T], *, within_s: float = 5.0) -> T:
     For settling and closing: interrupted, they would leave a link open to which the broker delivers messages.
 
     Args:
-        work: What to finish.
+        work: The awaitable to finish.
         within_s: Maximum seconds that it may take after a cancellation.
     """
     task = asyncio.ensure_future(work)
@@ -64,7 +64,7 @@ async def within(
 
     Args:
         seconds: Maximum time.
-        work: What to await. If this call is cancelled, `work` is cancelled first.
+        work: The awaitable. If this call is cancelled, `work` is cancelled first.
         what: What it does, for the error message.
         connections: Discarded when the time is over, before `work` is cancelled, so that its cleanup does not wait
             for answers. Remembered if this call is cancelled.

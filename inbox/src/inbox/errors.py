@@ -1,4 +1,4 @@
-"""What a handler raises, and what ends the receiver."""
+"""Exceptions that a handler raises, or that end the receiver."""
 
 from __future__ import annotations
 

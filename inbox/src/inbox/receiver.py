@@ -46,7 +46,7 @@ class Receiver:
     Args:
         client: From `inbox.connect`; open.
         handler: A coroutine function, or a plain function that does not block: it runs on the event loop.
-        topic, subscription: What to receive from; or
+        topic, subscription: The entity to receive from; or
         queue: A queue.
         options: The fields of `Options`, such as `sessions=64`.
 
@@ -100,7 +100,7 @@ class Receiver:
         ]
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait())
         try:
-            # A worker ends by itself only with an error.
+            # A worker ends without a request only with an error.
             await asyncio.wait({*workers, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 await self._let_finish(workers)

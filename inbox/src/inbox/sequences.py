@@ -9,7 +9,7 @@ _NOTHING = range(0)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a store says about a message.
+    """A store's answer about a message.
 
     Attributes:
         first: False if this message was handled before: skip its effect.
@@ -28,7 +28,7 @@ class Step:
     """How an event changes the progress of its entity. A store writes only this, however many gaps there are.
 
     Attributes:
-        arrival: What the handler receives.
+        arrival: The value for the handler.
         last: The highest handled number.
         closed: The gap that contained the number and no longer exists.
         opened: New gaps.

@@ -87,7 +87,7 @@ class Session:
                 if not await self._settle(received):
                     return Failed(received, self._options.pause_s(received.delivery_count or 0))
                 if time.monotonic() >= deadline:
-                    # What was received ahead is released with the session, in its order, and not counted.
+                    # Prefetched messages are released with the session, in order, and not counted as deliveries.
                     return None
         return None
 

@@ -20,7 +20,7 @@ else:
     _propagator = TraceContextTextMapPropagator()
 
     def processing(message: Message) -> AbstractContextManager[object]:
-        """Return a block in which the handler's span is current: a child of `traceparent`, where there is one.
+        """Return a block in which the handler's span is current: a child of `traceparent`, if there is one.
 
         Names and attributes follow the semantic conventions for messaging spans.
         """

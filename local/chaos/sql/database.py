@@ -54,7 +54,7 @@ update changefeed."claim:{_TABLE}" set owner = 'another', epoch = epoch + 1, ren
 where shard_id = %s returning shard_id
 """
 _HOLD = f"""select shard_id from changefeed."state:{_TABLE}" where shard_id = %s for update"""
-# What every consumer has read, up to the present. Nothing due is nothing to change.
+# Everything that every consumer has read, up to the present. If nothing is due, nothing changes.
 _PRUNE = f"""
 select deleted from changefeed.prune_shard(
     '{_TABLE}', %s, changefeed.ulid((extract(epoch from clock_timestamp()) * 1000)::bigint, 0, 0), 1000)
@@ -70,7 +70,7 @@ exception when duplicate_object then null;
 end
 $body$
 """
-# In a transaction, a read that gives positions keeps the shard's lock. A claim of its own holds back no retention.
+# In a transaction, a read that gives positions keeps the shard's lock. Its own claim does not hold back retention.
 _READ = f"""
 select count(*) from changefeed."read_events:{_TABLE}"(%s, '00000000-0000-0000-0000-000000000000', 1000, %s)
 """
@@ -96,7 +96,7 @@ class DatabaseFaults:
     """Injects faults into the database of a stack.
 
     Attributes:
-        met: How often each edge case of the database was met.
+        met: Number of times each edge case of the database was met.
     """
 
     def __init__(self, database: Part, shards: int, seed: int) -> None:

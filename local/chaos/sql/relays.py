@@ -33,7 +33,7 @@ class RelayFaults:
     """Injects faults into the workers of a stack.
 
     Attributes:
-        met: How often each edge case of the workers was met.
+        met: Number of times each edge case of the workers was met.
     """
 
     def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:

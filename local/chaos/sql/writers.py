@@ -24,7 +24,7 @@ TIME_HINT_WRONG = "time-hint-wrong"
 COMMIT_UNCERTAIN = "commit-uncertain"
 HOSTILE_ROW = "hostile-row"
 
-# What an order to a writer causes for certain.
+# The certain effect of an order to a writer.
 _EDGES = {
     "long-transaction": LONG_TRANSACTION,
     "kill-writer": WRITER_KILLED,
@@ -43,7 +43,7 @@ values (%(shard_id)s, coalesce(%(time_hint)s, clock_timestamp()), %(id)s)
 """
 _RETRY_PAUSE_S = 0.1
 
-# The member of a document that is the text of its data, where that is no value of Python's.
+# The member of a document that is the text of its data, if that is no value of Python's.
 _TEXT = "text"
 # More than Python's parsers take, and more than a worker of the campaign holds at a time.
 _LEVELS = 5000
@@ -61,7 +61,7 @@ class Writers:
     no lock.
 
     Attributes:
-        met: How often each edge case of the writers was met.
+        met: Number of times each edge case of the writers was met.
     """
 
     def __init__(self, url: str, shards: int) -> None:
@@ -101,7 +101,7 @@ class _Writer:
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def until_committed(self, commit: Commit, order: Fault | None) -> None:
-        """Try until the commit is known to be committed; `order` befalls the first attempt."""
+        """Try until the commit is known to be committed; `order` applies to the first attempt."""
         if order is not None and order.kind in _EDGES:
             self._met[_EDGES[order.kind]] += 1
         while True:
@@ -159,7 +159,7 @@ class _Writer:
 
 
 def _make_hostile(commit: Commit, what: str) -> None:
-    """Give the first event half of a surrogate pair where it may have one, or put no event before it."""
+    """Give the first event half of a surrogate pair if it may have one, or put no event before it."""
     first = commit.events[0]
     if what == "surrogate-data":
         first["data"]["half of a pair"] = "\ud800"
@@ -182,7 +182,7 @@ def _hint(order: Fault) -> datetime | None:
 
 
 def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
-    """End a connection as when its process is killed: the server is not told, and sees the end of the stream."""
+    """End a connection as if its process was killed: the server sees only the end of the stream."""
     with socket.socket(fileno=connection.fileno()) as cut:
         cut.shutdown(socket.SHUT_RDWR)
         cut.detach()

@@ -22,7 +22,7 @@ from outbox.errors import (
 from outbox.events import DomainEvent
 from outbox.relayable import check_values
 
-# How many partition keys an error message lists.
+# Maximum number of partition keys in an error message.
 _LISTED_KEYS = 5
 
 SdkOperation = tuple[str, tuple[Any, ...], dict[str, Any]]

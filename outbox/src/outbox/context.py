@@ -112,7 +112,7 @@ class ContainerContext:
 
     @property
     def data_objects(self) -> list[DataObject[Any]]:
-        """What a commit would write: the entities, then all events in the order raised.
+        """The documents of a commit: the entities, then all events in the order raised.
 
         Raises:
             InvalidDocument: One of them cannot be stored.

@@ -33,7 +33,7 @@ _PATH_SEGMENTS = (".", "..")
 
 
 class EntityState(StrEnum):
-    """What a commit does with an object. Not stored."""
+    """The operation of a commit on an object. Not stored."""
 
     READ = "read"
     """Nothing, unless the entity has events."""

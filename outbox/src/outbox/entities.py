@@ -20,7 +20,7 @@ _OWN_NAMES = ("deleted", "domain_events", "etag", "is_new")
 
 @dataclass(slots=True, eq=False)
 class State:
-    """What the library knows of an entity in addition to its fields.
+    """The library's own data about an entity, in addition to its fields.
 
     Attributes:
         raised: The events since the entity was read or last saved, without the created event.

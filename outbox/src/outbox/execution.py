@@ -95,7 +95,7 @@ async def _is_stored(container: ContainerProxy, batch: Batch, failure: OutboxErr
 
 
 def _with_outcome(failure: OutboxError, error: AzureError, batch: Batch) -> OutboxError:
-    """Add to a failed precondition what is known of the commit's outcome."""
+    """Add the known outcome of the commit to a failed precondition."""
     if not isinstance(failure, PreconditionFailed):
         return failure
     if batch.first_event is None and _may_be_applied(error, failure):

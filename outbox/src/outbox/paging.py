@@ -40,7 +40,7 @@ class Page(Generic[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is listed: the documents of a type, in one logical partition or all, that meet a condition."""
+    """The listing: the documents of a type, in one logical partition or all, that meet a condition."""
 
     document_type: str
     partition_key: str | None

@@ -1,4 +1,4 @@
-"""What an entity takes over from its stored version when it is read, and after a commit."""
+"""Takes over an entity's fields and version from its stored document, when it is read and after a commit."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _TAG = re.compile(r'(W/)?("[!#-~]*")')
 
 @dataclass(frozen=True, slots=True)
 class EntityTags:
-    """The entity tags in a header. `any` stands for `*`; `weak` are the tags with the prefix W/."""
+    """The entity tags in a header. `any` means `*`; `weak` are the tags with the prefix W/."""
 
     any: bool
     strong: tuple[str, ...]

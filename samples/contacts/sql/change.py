@@ -1,4 +1,4 @@
-"""What one commit writes for one contact."""
+"""The rows that one commit writes for one contact."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Change:
 
     @classmethod
     def of(cls, contact: Contact) -> Self:
-        """What has to be written. Raises InvalidDocument: an event could not be relayed unchanged."""
+        """The rows to write. Raises InvalidDocument: an event could not be relayed unchanged."""
         number = sequence_of(contact)
         events = []
         for order, raised in enumerate(raised_by(contact)):

@@ -9,7 +9,7 @@ from samples.contacts.sql.tables import contact
 
 
 async def create_table(engine: AsyncEngine) -> None:
-    """Create the table and its schema, where they do not exist."""
+    """Create the table and its schema, if they do not exist."""
     assert contact.schema is not None
     async with engine.begin() as connection:
         await connection.execute(CreateSchema(contact.schema, if_not_exists=True))

@@ -21,7 +21,7 @@ from samples.contacts.sql.repository import SqlContacts
 
 
 class SqlUnitOfWork:
-    """What is created, changed and deleted within the block is written by `commit()`, or not at all.
+    """Objects created, changed and deleted within the block are written by `commit()`, or not at all.
 
     Nothing is locked between a read and the commit: the commit requires the version that was read. Its update
     locks the contact's row until the transaction ends. So the events of a contact are committed in their order,

@@ -258,7 +258,7 @@ async def test_rates_and_latencies_are_of_what_happens_while_it_looks(relayed: D
         (None, 50.0),  # between the look before, at 0.8 s, and this one, at 0.9 s
         ("1970-01-12T13:46:50.870000Z", 30.0),
         ("1970-01-12T13:46:50.100000Z", 50.0),  # it was not there at 0.8 s
-        ("1970-01-12T13:46:50.870000", 50.0),  # nobody knows in which zone
+        ("1970-01-12T13:46:50.870000", 50.0),  # it is unknown in which zone
         ("yesterday", 50.0),
     ],
 )

@@ -214,4 +214,4 @@ def test_a_filter_asks_for_what_was_chosen(chosen: Filter, where: str, values: l
     made, parameters = clause(chosen)
 
     assert (made, list(parameters.values())) == (where, values)
-    assert all(name in made for name in parameters)
+    assert all(f"@{name}" in made for name in parameters)

@@ -34,7 +34,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What identifies an event. An id is not enough: in a partitioned topic, two keys may have the same id."""
+    """The identity of an event. An id is not enough: in a partitioned topic, two keys may have the same id."""
 
     topic: str
     key: str

@@ -8,7 +8,7 @@ import sqlite3
 VERSION = 2
 """1: an event was identified by its id alone, and the gaps of an entity were one JSON list. It has no row."""
 
-# Topic and key are NULL where they are unknown: what version 1 has recorded. A handler with version 1 that still
+# Topic and key are NULL if they are unknown: what version 1 has recorded. A handler with version 1 that still
 # runs fails at these tables, before its effect, rather than handle again what this version has handled.
 _TABLES = """
 CREATE TABLE inbox_handled (

@@ -35,7 +35,7 @@ _FORGET = "DELETE FROM inbox_handled WHERE consumer = ? AND at < ?"
 
 
 class SqliteStore:
-    """What the block of `once` writes through the connection is committed with the message, or not at all.
+    """Writes through the connection in the block of `once` are committed with the message, or not at all.
 
     Each call runs on the event loop's thread, and other processes that write to the file make it wait.
 
