@@ -93,6 +93,14 @@ def test_every_path_on_a_page_exists() -> None:
             assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
 
 
+def test_the_architecture_page_has_every_module_of_the_core() -> None:
+    [layout] = re.findall(r"^## Layout\n(.*)", page("docs/architecture.md"), re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| (`relay/[^|]*) \|", layout, re.MULTILINE)
+    named = {name.removeprefix("relay/") for cell in cells for name in re.findall(r"`([\w/]+\.py)`", cell)}
+
+    assert named == {path.name for path in (ROOT / "relay").glob("*.py") if not path.name.startswith("__")}
+
+
 def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     chosen = parser.add_subparsers(dest="command", required=True)
