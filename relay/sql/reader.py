@@ -259,14 +259,13 @@ class SqlReading:
         for shard_id in shards:
             cursor = self._start
             while entries := await self._read(shard_id, cursor):
-                ended = milliseconds(entries[-1].ulid) >= self._range.until * 1000
+                cursor = entries[-1].ulid
                 within = [each for each in entries if self._is_within(each)]
                 documents = [document for each in within for document in self._documents(each, shard_id)]
                 if documents or self.gone:
                     yield documents
-                if ended:
+                if milliseconds(cursor) >= self._range.until * 1000:
                     break
-                cursor = entries[-1].ulid
             if self.gone:
                 yield []
 
