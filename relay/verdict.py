@@ -24,6 +24,10 @@ REFUSALS = 3
 # Partition keys refused with one condition from which on the cause may be something that they share.
 ALIKE = 3
 
+# Ends of a link with one transfer alone in flight, from which on that transfer is the cause, provided that the
+# service accepts others: a second one is no coincidence.
+ENDS_ALONE = 2
+
 # The attempt from which on a temporary error is traced to the one event that causes it: the third retry.
 _ISOLATE_FROM = 3
 

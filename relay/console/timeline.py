@@ -19,7 +19,6 @@ from relay.console.model import (
 from relay.console.ports import Parts, Topic
 from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position
-from relay.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
@@ -125,15 +124,15 @@ def timeline(known: Known, limit: int) -> Timeline:
     ]
     there, more = {each.id for each in known.committed}, known.more
     gone = [
-        _Gone.of(_tracked(known, each, None, records.get(each), deliveries.get(each, ())), records.get(each))
+        _tracked(known, each, None, records.get(each), deliveries.get(each, ()))
         for each in {**records, **deliveries}
         if each not in there
     ]
-    for each in sorted(gone, key=lambda each: each.at or 0.0):
-        index = _index(events, each)
+    for each in sorted(gone, key=lambda each: _about(each) or 0.0):
+        index = _index(events, each, records.get(each.id))
         # Before the first of many, it is one of the older ones.
         if index or not known.more:
-            events.insert(index, each.tracked)
+            events.insert(index, each)
         else:
             more = True
     last = events[-1].event if events else None
@@ -145,21 +144,6 @@ def timeline(known: Known, limit: int) -> Timeline:
         known.partition if last is None else last.partition,
         tuple(known.problems),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """An event that the outbox does not have: its place, or about when it was there."""
-
-    tracked: Tracked
-    place: PlaceInFeed | None
-    at: float | None
-
-    @classmethod
-    def of(cls, tracked: Tracked, record: RecordSummary | None) -> _Gone:
-        if record is None:
-            return cls(tracked, None, tracked.published_at)
-        return cls(tracked, record.committed, datetime.fromisoformat(record.quarantined_at).timestamp())
 
 
 def _by_event(known: Known) -> dict[str, RecordSummary]:
@@ -208,15 +192,23 @@ def _has_passed(known: Known, event: Committed | None) -> bool:
     return known.judged and event.place <= position.place
 
 
-def _index(events: Sequence[Tracked], gone: _Gone) -> int:
+def _about(gone: Tracked) -> float | None:
+    """About when an event that the outbox does not have was committed: when it was set aside or accepted."""
+    if gone.quarantined is None:
+        return gone.published_at
+    return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
+
+
+def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
     """Where it stands: behind everything that was committed before it."""
+    at, place = _about(gone), None if record is None else record.committed
     for index, each in enumerate(events):
         if each.event is None:
             continue
-        if gone.place is not None and type(gone.place[0]) is type(each.event.place[0]):
-            if each.event.place > gone.place:
+        if place is not None and type(place[0]) is type(each.event.place[0]):
+            if each.event.place > place:
                 return index
-        elif gone.at is None or each.event.committed_at > gone.at:
+        elif at is None or each.event.committed_at > at:
             return index
     return len(events)
 
