@@ -15,6 +15,7 @@ from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
 from relay.errors import UsageError
 from relay.pipeline import Relay
+from relay.ports import BatchT, Source
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -45,14 +46,7 @@ class SqlRelay:
 def assemble(settings: Settings) -> CosmosRelay:
     """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
     containers = Containers(settings)
-    return Relay(
-        CosmosSource(settings.event_type, containers),
-        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
-        StoredQuarantine(CosmosItems(containers)),
-        duplicate_window_s=settings.duplicate_window_s,
-        on_poison=settings.on_poison,
-        attempt_timeout_s=settings.attempt_timeout_s,
-    )
+    return _relay(settings, CosmosSource(settings.event_type, containers), CosmosItems(containers))
 
 
 def assemble_sql(settings: Settings) -> SqlRelay:
@@ -69,14 +63,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
 
     feed = _feed_of(settings)
     database = Database(feed)
-    relay: Relay[SqlBatch] = Relay(
-        SqlSource(settings.event_type, database.cursor),
-        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
-        StoredQuarantine(SqlItems(database)),
-        duplicate_window_s=settings.duplicate_window_s,
-        on_poison=settings.on_poison,
-        attempt_timeout_s=settings.attempt_timeout_s,
-    )
+    relay = _relay(settings, SqlSource(settings.event_type, database.cursor), SqlItems(database))
     worker = Worker(
         relay,
         feed,
@@ -85,6 +72,17 @@ def assemble_sql(settings: Settings) -> SqlRelay:
         poll_delay_s=settings.poll_delay_ms / 1000,
     )
     return SqlRelay(relay, worker)
+
+
+def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[BatchT]:
+    return Relay(
+        source,
+        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
+        StoredQuarantine(store),
+        duplicate_window_s=settings.duplicate_window_s,
+        on_poison=settings.on_poison,
+        attempt_timeout_s=settings.attempt_timeout_s,
+    )
 
 
 def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
