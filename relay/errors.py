@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 class RelayError(Exception):
-    """The base of every error the relay raises by itself."""
+    """The base of the relay's own errors."""
 
 
 class SettingsError(RelayError):
@@ -134,7 +134,7 @@ class PoisonError(SendError):
 
     Attributes:
         too_large: The message is refused for its size.
-        condition: The AMQP condition of the refusal; empty where a limit of the link excludes it beforehand.
+        condition: The AMQP condition of the refusal; empty if a limit of the link excludes it beforehand.
     """
 
     def __init__(self, message: str, *, condition: str, too_large: bool = False) -> None:
@@ -144,7 +144,7 @@ class PoisonError(SendError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and the first line of what it says; the SDKs' messages can be pages long."""
+    """An error's kind and the first line of its message; the SDKs' messages can be pages long."""
     said = str(error).strip()
     return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
 
