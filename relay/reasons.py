@@ -1,4 +1,4 @@
-"""What a person has to know of each reason for quarantine, each error, and each state that may need somebody.
+"""The meaning of each reason for quarantine, each error, and each state that may need a person.
 
 One row each. The console shows the rows of what it sees, and `check` that of an event that would be quarantined; a
 test holds the tables of docs/message-contract.md and docs/runbook.md equal to them.
@@ -19,9 +19,9 @@ class Row:
     """One row; code is in backticks, as on the pages.
 
     Attributes:
-        meaning: What has happened, in a part of a sentence.
+        meaning: The event, in a part of a sentence.
         passes: Whether it may pass without anybody doing anything.
-        remedy: What an operator does, in sentences.
+        remedy: The operator's action, in sentences.
     """
 
     meaning: str
@@ -148,7 +148,7 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
 
 
 class State(StrEnum):
-    """A state of the relay that may need somebody. The value is the name of its alert, where it has one."""
+    """A state of the relay that may need a person. The value is the name of its alert, if it has one."""
 
     TTL_HEADROOM = "ttl-headroom"
     FAILING = "failing"

@@ -192,7 +192,6 @@ class CosmosReading:
         self._counts: list[tuple[dict[str, Any], int]] = []
 
     async def count(self) -> int | None:
-        """By a query for each physical partition, or for that of the partition key."""
         with explaining(self._container.id):
             if self._range.partition_key is not None:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
@@ -202,7 +201,6 @@ class CosmosReading:
         return sum(count for _, count in self._counts)
 
     async def pages(self) -> AsyncGenerator[list[Document], None]:
-        """Of each physical partition, one after another."""
         for feed_range, count in self._counts:
             found = 0
             async with aclosing(self.pages_of(feed_range, count)) as pages:

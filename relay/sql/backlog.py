@@ -57,7 +57,6 @@ class Backlog:
         self._shards = range(feed.shards)
 
     async def findings(self) -> list[Finding]:
-        """What `check` finds of the feed and its shards."""
         found = [each async for each in self._size()] if "feed" in self._readable else []
         waiting: Mapping[int, Waiting] = {}
         if "outbox" in self._readable:

@@ -83,7 +83,6 @@ class DatabaseCheck:
         self._rights: dict[str, Sequence[str] | None] = {}
 
     async def findings(self) -> list[Finding]:
-        """The findings about the database, the feed and its shards."""
         ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
         found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
         found += _server(isolation, snapshots)

@@ -249,7 +249,6 @@ def item_of(body: str, touched_at: str | None) -> items.Item:
 
 
 def _summary_of(row: Row) -> items.RecordSummary:
-    """A row of SUMMARIES."""
     named = zip(_SUMMARY.values(), row, strict=True)
     return items.RecordSummary.of(
         {name: decode(value) if isinstance(value, str) else value for name, value in named if value is not None}
@@ -268,7 +267,6 @@ def _records(chosen: items.Filter) -> tuple[str, list[object]]:
 
 
 def _new_etag() -> str:
-    """An ETag that no item has had."""
     return uuid4().hex
 
 

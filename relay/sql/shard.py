@@ -276,13 +276,11 @@ class _Pauses:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The attempts at the page behind the cursor.
+    """The attempts at the page behind the cursor, with one `invocation_id`.
 
     Attributes:
-        invocation_id: Of all of them.
         retries: How many have failed.
         rows: How many rows the next one has, as the last one had; None before the first.
-        pauses: The waits between them.
     """
 
     invocation_id: str = field(default_factory=lambda: str(uuid.uuid4()))

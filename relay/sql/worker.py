@@ -156,7 +156,6 @@ class Worker:
             await self._end()
 
     async def _round(self) -> None:
-        """Look at all claims once, and do what follows from them."""
         if self._session is None:
             self._session = BoundedSession(await self._connect(), self._settings.claim_s)
         consumer = AsyncConsumer(self._session, self._settings.feed, CONSUMER)

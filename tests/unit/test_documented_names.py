@@ -16,6 +16,7 @@ import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
+from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
@@ -169,6 +170,17 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
                 assert named <= options(subcommand), f"{path.name}: {text}"
                 if words and not words[0].startswith("-") and name != "bench":
                     assert subcommand is not programs[name], f"{path.name}: {text}"
+
+
+def test_every_option_and_exit_code_of_the_relay_is_documented(
+    programs: dict[str, argparse.ArgumentParser],
+) -> None:
+    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console"))
+    named = {option.removeprefix("--") for option in options(programs["relay"])} - {"-h"}
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", page("docs/operators.md"), re.MULTILINE)
+
+    assert {name for name in named if not re.search(rf"--{name}\b", pages)} == set()
+    assert dict(rows) == dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
 
 
 def test_every_target_of_make_exists() -> None:
