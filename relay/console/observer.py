@@ -188,16 +188,8 @@ class Observer:
         )
 
 
-def observer_of(
-    settings: Settings,
-    environment: Mapping[str, str],
-    *,
-    from_beginning: bool,
-    hosts: Hosts | None = None,
-    topic: Topic | None = None,
-    always: bool = False,
-) -> Observer:
-    """An observer of the settings' outbox, and of their topic unless another is given. Nothing is connected yet.
+def observer_of(settings: Settings, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
+    """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
@@ -208,5 +200,4 @@ def observer_of(
         UsageError: The settings have both outboxes.
     """
     outbox = open_outbox(settings, from_beginning=from_beginning)
-    topic = topic or ServiceBusTopic(settings, environment)
-    return Observer(outbox, topic, open_store(settings), hosts, always=always)
+    return Observer(outbox, ServiceBusTopic(settings, environment), open_store(settings))

@@ -121,17 +121,17 @@ class Progress:
         found = []
         for name in sorted(self._positions.keys() | self.backlog.partitions, key=_by_number):
             position = self._positions.get(name, Position(name, None, None, None))
-            oldest, attempt = self.backlog.oldest(name), attempts.get(name)
+            oldest, attempt = self.backlog.oldest(name), attempts.get(name, Attempt(1, None))
             found.append(
                 Partition(
                     name,
                     position.owner,
                     position.position,
-                    len(self.backlog.within(name)),
-                    0.0 if oldest is None else _age_s(oldest, now),
-                    self._moved_at.get(name),
-                    None if attempt is None or attempt.number < 2 else attempt.number,
-                    None if attempt is None else attempt.error,
+                    behind=len(self.backlog.within(name)),
+                    oldest_s=0.0 if oldest is None else _age_s(oldest, now),
+                    moved_at=self._moved_at.get(name),
+                    retry=attempt.number if attempt.number > 1 else None,
+                    error=attempt.error,
                 )
             )
         return found

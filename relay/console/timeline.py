@@ -6,16 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from relay.console.model import (
-    Arrival,
-    Delivery,
-    Problem,
-    QuarantineRecord,
-    Stage,
-    Timeline,
-    Tracked,
-    accepted_at,
-)
+from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked, accepted_at
 from relay.console.ports import Parts, Topic
 from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position
@@ -174,15 +165,8 @@ def _tracked(
     published_at = accepted_at(deliveries)
     if published_at is None and stage is Stage.PUBLISHED:
         published_at = known.published_at.get(identifier)
-    return Tracked(
-        identifier,
-        stage,
-        event,
-        published_at,
-        quarantined,
-        tuple(deliveries),
-        data=known.data.get(identifier),
-    )
+    arrived, data = tuple(deliveries), known.data.get(identifier)
+    return Tracked(identifier, stage, event, published_at, quarantined, arrived, data=data)
 
 
 def _has_passed(known: Known, event: Committed | None) -> bool:
