@@ -25,6 +25,11 @@ from typing import Any
 from relay.events import Event, EventName, Reason, Rejected
 from relay.place import Place
 
+PARKED_TYPE = "parkedKey"
+PARKED_ID = "parked"
+ORDER_TYPE = "setAsideOrder"
+ORDER_PREFIX = "set-aside:"
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -91,12 +96,6 @@ class Holds:
             return False
         poison, place = self.parked[key], Place.of(document.document)
         return poison is None or not place.is_before(poison)
-
-
-PARKED_TYPE = "parkedKey"
-PARKED_ID = "parked"
-ORDER_TYPE = "setAsideOrder"
-ORDER_PREFIX = "set-aside:"
 
 
 def order_id(event_id: str) -> str:
