@@ -19,6 +19,7 @@ from relay.clients import ADMIN_VARIABLE
 from relay.console.application import application
 from relay.console.observer import Observer
 from relay.console.pages import ConsoleSettings
+from relay.console.ports import Sources
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.settings import Settings
@@ -37,7 +38,7 @@ def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = Fals
     settings = Settings.from_environment(_environment(stack))
     hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
     outbox = open_outbox(settings, from_beginning=True)
-    return Observer(outbox, topic, open_store(settings), hosts, always=always)
+    return Observer(Sources(outbox, topic, open_store(settings), hosts), always=always)
 
 
 @asynccontextmanager

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from relay.console.backlog import Backlog, Quarantined, Waiting
 from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
-from relay.console.ports import Attempt, Parts, Topic
+from relay.console.ports import Attempt, Parts, Sources
 from relay.events import EventName
-from relay.outbox import Committed, Outbox, Position
+from relay.outbox import Committed, Position
 
 # Maximum number of events of one call, and of calls before the positions are read again.
 _PAGE = 1000
@@ -49,17 +49,9 @@ class Progress:
         committed, published: How many events were read, and how many of them were published.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        topic: Topic | None,
-        quarantine: Quarantined,
-        parts: Parts,
-        clock: Callable[[], float],
-    ) -> None:
-        self._outbox = outbox
-        self._topic = topic
-        self._quarantine = quarantine
+    def __init__(self, sources: Sources, parts: Parts, clock: Callable[[], float]) -> None:
+        self._outbox, self._topic = sources.outbox, sources.topic
+        self._quarantine = Quarantined(sources.items)
         self._parts = parts
         self._clock = clock
         self.backlog = Backlog()
@@ -236,11 +228,10 @@ class Progress:
         for partition_key, identifier in names:
             keys.setdefault(partition_key, []).append(identifier)
         found: dict[EventName, list[Delivery]] = {}
-        if self._topic is not None:
-            async with self._parts.reading("deliveries"):
-                for partition_key, ids in keys.items():
-                    for delivery in await self._topic.deliveries(partition_key, ids):
-                        found.setdefault((partition_key, delivery.message_id), []).append(delivery)
+        async with self._parts.reading("deliveries"):
+            for partition_key, ids in keys.items():
+                for delivery in await self._topic.deliveries(partition_key, ids):
+                    found.setdefault((partition_key, delivery.message_id), []).append(delivery)
         return found
 
     def _committed_at(self, event: Committed, now: float) -> float:
