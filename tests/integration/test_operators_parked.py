@@ -23,7 +23,7 @@ from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
 from tests.support.settling import settled
 from tests.support.stores import items_in
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 CONTENT = "com.microsoft:argument-error"
 
@@ -55,8 +55,7 @@ async def ids(environment: dict[str, str]) -> dict[str, str]:
 
 
 async def arrived(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(count)
+    subscriber = await received(servicebus.connection_string, count)
     return subscriber.ids()
 
 
