@@ -32,7 +32,6 @@ class Parser(argparse.ArgumentParser):
         self.register("type", int, whole_number)
 
     def add_duration(self, name: str, default: timedelta, text: str) -> None:
-        """Add an option that is a duration."""
         text = f"{text} (default: {format_duration(default)})"
         self.add_argument(name, type=reported(parse_duration), default=default, metavar="DURATION", help=text)
 
@@ -127,14 +126,12 @@ def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def whole_number(text: str) -> int:
-    """A whole number from 0."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write it as 3")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number above 0."""
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
     return int(text)

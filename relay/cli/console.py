@@ -35,7 +35,6 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(

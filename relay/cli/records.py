@@ -41,7 +41,6 @@ class Records:
         self._items = items
 
     async def count(self, chosen: Filter) -> int:
-        """How many records there are."""
         return await self._items.count(chosen)
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:

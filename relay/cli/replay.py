@@ -69,7 +69,6 @@ duplicate."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("replay", "publish events of the outbox again", EXAMPLES, run, one_outbox=True)
     when = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
     parser.add_argument(

@@ -67,7 +67,6 @@ documents, if there is one."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     summary = "send one event through the deployed app and compare what arrives"
     parser = commands.add("smoke", summary, EXAMPLES, run, one_outbox=True)
     parser.add_argument(
@@ -111,7 +110,6 @@ class Oversized:
 
     @property
     def ok(self) -> bool:
-        """Whether the test passed."""
         return self.reason == Reason.MESSAGE_TOO_LARGE and 0 < self.sent == self.arrived
 
 
@@ -139,12 +137,10 @@ class Smoke:
 
     @property
     def unaltered(self) -> bool:
-        """Whether the canary arrived unaltered."""
         return self.latency_s is not None and not self.differences
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Send a canary through the deployed app."""
     settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()

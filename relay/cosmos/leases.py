@@ -87,7 +87,6 @@ class LeasePosition:
         return (None, False) if match is None else (int(match["lsn"]), match["more"] != "")
 
     def covers(self, effective_key: str) -> bool:
-        """Whether this effective partition key is in its range."""
         return self.minimum <= effective_key < self.maximum
 
 

@@ -41,11 +41,17 @@ _SHARDS = 4
 class Work:
     """A worker in this process, and what it has published."""
 
-    def __init__(self, url: str, session: AsyncSession, connect_with: Connect | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        session: AsyncSession,
+        connect_with: Connect | None = None,
+        topic: InMemoryPublisher | None = None,
+    ) -> None:
         settings = sql_settings(url, shards=_SHARDS, claim_s=_CLAIM_S)
         self.session = session
         self.outbox = SqlOutbox(session)
-        self.topic = InMemoryPublisher()
+        self.topic = topic or InMemoryPublisher()
         self.quarantine = InMemoryQuarantine()
         self.database = Database(settings)
         relay: Relay[Any] = Relay(
@@ -347,9 +353,7 @@ async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_asid
     outbox_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await connect_async(outbox_database)
-    work = Work(outbox_database, session)
-    work.topic = Defective()
-    work.worker._relay._publisher = work.topic
+    work = Work(outbox_database, session, topic=Defective())
     stack.push_async_callback(work.end)
     documents = [event("before-0", "k0"), event("bad", "a key"), event("after-0", "k0")]
     await work.outbox.commit_each(documents)

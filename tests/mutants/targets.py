@@ -6,7 +6,7 @@ from __future__ import annotations
 _RELAY = {
     "__main__": ("main",),
     "clients": ("connections", "libraries", "check_findings"),
-    "console/backlog": ("console_backlog", "console_observer"),
+    "console/backlog": ("console_observer",),
     "console/counts": ("console_observer",),
     "console/observer": ("console_observer",),
     "console/ports": ("console_observer",),

@@ -46,10 +46,7 @@ class OneContainer(Containers):
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
-
-    @property
-    def quarantine_name(self) -> str:
-        return self._container.id
+        self.quarantine_name = container.id
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:

@@ -2,7 +2,7 @@
 
     python -m emulators.tests.integration.recovery_times
 
-Takes three minutes; its figures are in emulators/docs/recovery.md.
+Takes three minutes; its figures are in emulators/docs/functions-host.md.
 """
 
 from __future__ import annotations
