@@ -134,7 +134,7 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
 
 
 async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Make in the SQL database what the relay needs there; `relay.sql.install` describes the arguments.
+    """Create the relay's objects in the SQL database; `relay.sql.install` describes the arguments.
 
     Raises:
         UsageError: The settings name no SQL database, or the event table cannot have a feed.
@@ -148,7 +148,7 @@ async def install(settings: Settings, *, keep: str, create_table: bool, roles: b
 
 
 async def check_outboxes(settings: Settings) -> list[Finding]:
-    """What `check` finds of each outbox that is set, with the rights of the caller; it changes nothing."""
+    """The findings of `check` for each configured outbox, with the rights of the caller; changes nothing."""
     checks = []
     if settings.cosmos is not None:
         from relay.cosmos.check import check
@@ -162,7 +162,7 @@ async def check_outboxes(settings: Settings) -> list[Finding]:
 
 
 async def scan_outboxes(settings: Settings) -> list[Scan]:
-    """What is wrong with the documents that the relay has not passed, in each outbox that is set."""
+    """Errors of the documents that the relay has not passed, in each configured outbox."""
     scans: list[Scan] = []
     if settings.cosmos is not None:
         from relay.cosmos.check import scan
@@ -182,7 +182,7 @@ def _feed_of(settings: Settings) -> SqlFeed:
 
 
 def _only_feed(settings: Settings) -> SqlFeed | None:
-    """The SQL outbox; None where the outbox is in Cosmos DB."""
+    """The SQL outbox; None if the outbox is in Cosmos DB."""
     if settings.cosmos is not None and settings.sql is not None:
         raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
     return settings.sql

@@ -50,7 +50,7 @@ class ConnectionString:
     counts, as in the SDKs.
 
     Attributes:
-        text: The whole string as it was given, with its secret: what the SDKs take.
+        text: The whole string, with its secret, for the SDKs.
     """
 
     text: str
@@ -62,7 +62,7 @@ class ConnectionString:
         return {name.strip(): value.strip() for name, _, value in named if value.strip()}
 
     def get(self, name: str) -> str | None:
-        """The value of a part; None where it is missing."""
+        """The value of a part; None if it is missing."""
         values = {given.lower(): value for given, value in self.parts.items()}
         return values.get(name.lower())
 
@@ -118,7 +118,7 @@ def _is_base64(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which Microsoft Entra identity to use where there is no connection string.
+    """Which Microsoft Entra identity to use if there is no connection string.
 
     Attributes:
         managed: True for `__credential=managedidentity`; False lets DefaultAzureCredential find one.
@@ -213,7 +213,7 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
 
 
 def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
-    """What the administration client (7.15.0) needs for an emulator: it asks for https there too."""
+    """A transport for an emulator, for which the administration client (7.15.0) also asks for https."""
     from azure.core.pipeline.transport import AioHttpTransport
 
     class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
@@ -225,7 +225,7 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
 
 
 def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The address from `--servicebus-admin` or the environment; None where `SERVICEBUS` has it."""
+    """The address from `--servicebus-admin` or the environment; None if `SERVICEBUS` has it."""
     return given or environment.get(ADMIN_VARIABLE, "").strip() or None
 
 
@@ -287,7 +287,7 @@ def quiet_libraries() -> None:
 
 
 def switch_off_sdk_tracing() -> None:
-    """Have the Azure SDKs trace nothing in this process. Call it after whatever switches their tracing on.
+    """Switch the Azure SDKs' tracing off in this process. Call it after anything that switches it on.
 
     The Functions worker does so together with telemetry, before it loads the app. azure-servicebus (7.15.0) then
     makes a span of each message, and gives the message a second `traceparent`, which is the one that the consumer

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from relay import assembly
@@ -19,8 +18,7 @@ from relay.findings import Finding, Level, Scan
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 
-_MIN_WINDOW = timedelta(minutes=10)
-_MIN_TTL = timedelta(days=1)
+_DEFAULTS = Requirements()
 
 EXAMPLES = """\
 examples:
@@ -49,8 +47,8 @@ Reading the properties of the topic and its subscriptions requires the Manage ri
 def add_to(commands: Commands) -> None:
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
     shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
-    parser.add_duration("--min-window", _MIN_WINDOW, shortest)
-    parser.add_duration("--min-ttl", _MIN_TTL, "warn where messages live for less than this")
+    parser.add_duration("--min-window", _DEFAULTS.min_window, shortest)
+    parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn where messages live for less than this")
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
@@ -73,13 +71,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         settings = Settings.from_environment(environment)
     except SettingsError as error:
         return _result(ExitCode.USAGE, settings_findings(error))
-    found = await findings(
-        settings,
-        environment,
-        min_window=arguments.min_window,
-        min_ttl=arguments.min_ttl,
-        administration=arguments.servicebus_admin,
-    )
+    required = Requirements(arguments.min_window, arguments.min_ttl)
+    found = await findings(settings, environment, required, arguments.servicebus_admin)
     scans = await assembly.scan_outboxes(settings) if arguments.scan else []
     found += [finding for scan in scans for finding in scan.findings]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
@@ -89,23 +82,20 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
 async def findings(
     settings: Settings,
     environment: Mapping[str, str],
-    *,
-    min_window: timedelta = _MIN_WINDOW,
-    min_ttl: timedelta = _MIN_TTL,
+    required: Requirements = _DEFAULTS,
     administration: str | None = None,
 ) -> list[Finding]:
-    """What `check` finds with these settings, without a scan; the arguments are those of its options."""
+    """What `check` finds with these settings, without a scan; `administration` is the option."""
     address = administration_address(administration, environment)
     # All at once: each service may take its time to answer, or not to.
     outboxes, servicebus = await asyncio.gather(
         assembly.check_outboxes(settings), read_servicebus(settings, address)
     )
-    required = Requirements(min_window, timedelta(seconds=settings.duplicate_window_s), min_ttl)
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
         *outboxes,
-        *check_servicebus(servicebus, settings.servicebus_topic, required),
+        *check_servicebus(servicebus, settings, required),
     ]
 
 

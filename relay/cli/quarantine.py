@@ -316,14 +316,10 @@ async def _remove(chosen: list[RecordSummary], records: Records, terminal: Termi
 
 async def _unpark(discarded: list[RecordSummary], records: Records) -> tuple[list[str], list[str]]:
     """Unpark the keys that have no record left; returns them, and those that are still parked."""
-    unparked: list[str] = []
-    parked: list[str] = []
-    if discarded:
-        keys = {summary.partition_key for summary in discarded}
-        for key in await records.parked():
-            if key in keys:
-                (unparked if await records.unpark(key) else parked).append(key)
-    return unparked, parked
+    keys = {summary.partition_key for summary in discarded}
+    parked = [key for key in await records.parked() if key in keys] if keys else []
+    unparked = [key for key in parked if await records.unpark(key)]
+    return unparked, [key for key in parked if key not in unparked]
 
 
 async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:

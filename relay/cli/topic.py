@@ -66,29 +66,17 @@ class ServiceBusFacts:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What the topic must provide.
+    """The shortest acceptable duplicate detection window, and time to live of messages that is no warning."""
 
-    Attributes:
-        min_window: The shortest acceptable duplicate detection window.
-        configured_window: The window that the relay assumes: RELAY_DUPLICATE_WINDOW_S.
-        min_ttl: The shortest time to live of messages that is no warning.
-    """
-
-    min_window: timedelta
-    configured_window: timedelta
-    min_ttl: timedelta
+    min_window: timedelta = timedelta(minutes=10)
+    min_ttl: timedelta = timedelta(days=1)
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
     """The topic and its subscriptions as the management endpoint describes them, and whether a link opens.
 
-    Args:
-        settings: The app's settings.
-        administration: The address of the management endpoint, a URL or a connection string; None where
-            `SERVICEBUS` has it.
-
     Raises:
-        UsageError: `administration` is neither.
+        UsageError: `administration`, the address of that endpoint, is neither a URL nor a connection string.
     """
     connection = administration_connection(settings.servicebus, administration)
     name = settings.servicebus_topic
@@ -154,16 +142,16 @@ def _link_gap(error: Exception) -> Gap:
     return Gap(Why.UNREACHABLE, said)
 
 
-def check_servicebus(facts: ServiceBusFacts, topic: str, required: Requirements) -> Iterator[Finding]:
+def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requirements) -> Iterator[Finding]:
     """The findings about the link to the topic, the topic's properties, and its subscriptions."""
-    subject = f"SERVICEBUS_TOPIC '{topic}'"
+    subject = f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'"
     yield _sending(subject, facts.sending)
     if isinstance(facts.topic, Gap):
         other_namespace = facts.topic.why is Why.MISSING and not isinstance(facts.sending, Gap)
         yield _other_namespace(subject) if other_namespace else _unread(subject, facts.topic)
         return
     yield _status(subject, facts.topic.status, Level.ERROR)
-    yield _duplicate_detection(subject, facts.topic, required)
+    yield _duplicate_detection(subject, facts.topic, settings, required.min_window)
     yield _partitioning(subject, facts.topic.enable_partitioning, facts.sending)
     yield from _ttl(subject, facts.topic.default_message_time_to_live, required)
     if isinstance(facts.subscriptions, Gap):
@@ -242,7 +230,7 @@ def _duration(value: timedelta | str | None) -> timedelta | None:
     return value
 
 
-def _duplicate_detection(subject: str, topic: TopicProperties, required: Requirements) -> Finding:
+def _duplicate_detection(subject: str, topic: TopicProperties, settings: Settings, minimum: timedelta) -> Finding:
     if topic.requires_duplicate_detection is None:
         return _not_reported(subject, "whether it detects duplicates")
     if not topic.requires_duplicate_detection:
@@ -254,7 +242,8 @@ def _duplicate_detection(subject: str, topic: TopicProperties, required: Require
     window = _duration(topic.duplicate_detection_history_time_window)
     if window is None:
         return _not_reported(subject, "its duplicate detection window")
-    detects, minimum = f"{subject} detects duplicates within {format_duration(window)}", required.min_window
+    detects = f"{subject} detects duplicates within {format_duration(window)}"
+    configured = timedelta(seconds=settings.duplicate_window_s)
     if window < minimum:
         return Finding(
             Level.ERROR,
@@ -262,11 +251,11 @@ def _duplicate_detection(subject: str, topic: TopicProperties, required: Require
             f"Set its duplicate detection history time window to at least {format_duration(minimum)}: longer than "
             "any outage during which the app is restarted.",
         )
-    if window < required.configured_window:
+    if window < configured:
         return Finding(
             Level.ERROR,
             f"{detects}, but RELAY_DUPLICATE_WINDOW_S is "
-            f"{format_duration(required.configured_window)}: old events may be delivered twice",
+            f"{format_duration(configured)}: old events may be delivered twice",
             f"Set RELAY_DUPLICATE_WINDOW_S to {window.total_seconds():g}.",
         )
     return Finding(Level.OK, detects)

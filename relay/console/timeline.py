@@ -6,19 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from relay.console.model import (
-    Arrival,
-    Delivery,
-    Problem,
-    QuarantineRecord,
-    Stage,
-    Timeline,
-    Tracked,
-    accepted_at,
-)
-from relay.console.ports import Parts, Topic
+from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked, accepted_at
+from relay.console.ports import Parts, Sources
 from relay.holds import PARKED_TYPE
-from relay.outbox import Committed, Outbox, Position
+from relay.outbox import Committed, Position
 from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
@@ -56,14 +47,7 @@ class Known:
 
 
 async def read_timeline(
-    outbox: Outbox,
-    items: Items,
-    topic: Topic | None,
-    partition_key: str,
-    limit: int,
-    published_at: Mapping[str, float],
-    *,
-    data: bool,
+    sources: Sources, partition_key: str, limit: int, published_at: Mapping[str, float], *, data: bool
 ) -> Timeline:
     """The last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
 
@@ -73,23 +57,22 @@ async def read_timeline(
     # The events before the positions, and these before the quarantine: a record is stored before the position
     # passes its event.
     async with parts.reading("outbox"):
-        known.committed, known.more = await outbox.of_key(partition_key, limit)
+        known.committed, known.more = await sources.outbox.of_key(partition_key, limit)
     async with parts.reading("positions"):
-        known.positions = {each.name: each for each in await outbox.positions()}
-        known.partition = None if known.committed else await outbox.partition_of(partition_key)
+        known.positions = {each.name: each for each in await sources.outbox.positions()}
+        known.partition = None if known.committed else await sources.outbox.partition_of(partition_key)
     async with parts.reading("quarantine"):
-        known.records = await _records(items, known)
-        for marker in await items.of_type(PARKED_TYPE, partition_key):
+        known.records = await _records(sources.items, known)
+        for marker in await sources.items.of_type(PARKED_TYPE, partition_key):
             known.parked_since = marker["since"]
         known.judged = len(known.records) < _RECORDS
     ids = [event.id for event in known.committed]
-    if topic is not None:
-        async with parts.reading("topic"):
-            set_aside = [each.document_id for each in known.records if each.document_id]
-            known.deliveries = await topic.deliveries(partition_key, [*ids, *set_aside])
+    async with parts.reading("topic"):
+        set_aside = [each.document_id for each in known.records if each.document_id]
+        known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
     if data:
         async with parts.reading("data"):
-            known.data = await outbox.data(partition_key, ids)
+            known.data = await sources.outbox.data(partition_key, ids)
     known.problems = parts.problems
     if len(known.records) >= _RECORDS:
         text = (
@@ -174,15 +157,8 @@ def _tracked(
     published_at = accepted_at(deliveries)
     if published_at is None and stage is Stage.PUBLISHED:
         published_at = known.published_at.get(identifier)
-    return Tracked(
-        identifier,
-        stage,
-        event,
-        published_at,
-        quarantined,
-        tuple(deliveries),
-        data=known.data.get(identifier),
-    )
+    arrived, data = tuple(deliveries), known.data.get(identifier)
+    return Tracked(identifier, stage, event, published_at, quarantined, arrived, data=data)
 
 
 def _has_passed(known: Known, event: Committed | None) -> bool:

@@ -28,7 +28,7 @@ from relay.quarantine.items import (
 RECORD_TYPE = "quarantinedEvent"
 PART_TYPE = "quarantinedEventPart"
 
-# Where a document has no string for a partition key, its record needs one all the same.
+# If a document has no string for a partition key, its record still needs one.
 NO_PARTITION_KEY = "(no partition key)"
 
 # A part's JSON text is stored as a JSON string, in which all but ASCII is escaped: a character takes 12 bytes at
@@ -44,7 +44,7 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     """The record of one document.
 
     Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
-    while a later version of the document gets a record of its own. `lsn` and `order`, its place within that
+    while a later version of the document gets its own record. `lsn` and `order`, its place within that
     commit, or `ulid`, its place in an SQL feed, give the order within its partition key where the document has
     them; `quarantinedAt` (UTC) and `position` (the document's place among those it came with) give the order of
     arrival.
@@ -74,9 +74,9 @@ def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
 
 
 async def create(items: Items, record: Mapping[str, Any]) -> bool:
-    """Store a record, in parts where it does not fit into one item. Raises StoreError.
+    """Store a record, in parts if it does not fit into one item. Raises StoreError.
 
-    Returns False where an earlier attempt has written it.
+    Returns False if an earlier attempt has written it.
     """
     try:
         await items.create(record)

@@ -15,14 +15,15 @@ from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus
 from relay.clients import Connection, Identity, administration_connection
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
+from relay.settings import Settings
+from tests.unit.relay.commands import ENVIRONMENT
 from tests.unit.relay.deployments import subscription_properties, topic_properties
 
 WINDOW = "duplicate_detection_history_time_window"
 TTL = "default_message_time_to_live"
 EXPIRY = "dead_lettering_on_message_expiration"
-REQUIRED = Requirements(
-    min_window=timedelta(minutes=10), configured_window=timedelta(minutes=10), min_ttl=timedelta(days=1)
-)
+REQUIRED = Requirements()
+SETTINGS = Settings.from_environment(ENVIRONMENT)
 
 
 def servicebus(
@@ -32,7 +33,7 @@ def servicebus(
 ) -> list[Finding]:
     found = [subscription_properties()] if subscriptions is None else subscriptions
     facts = ServiceBusFacts(topic or topic_properties(), found, sending)
-    return list(check_servicebus(facts, "domain-events", REQUIRED))
+    return list(check_servicebus(facts, SETTINGS, REQUIRED))
 
 
 def trouble(findings: list[Finding]) -> list[Finding]:

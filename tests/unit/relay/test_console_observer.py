@@ -13,7 +13,7 @@ import pytest
 
 from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Stage, Subscription
 from relay.console.observer import Observer
-from relay.console.ports import Attempt
+from relay.console.ports import Attempt, Sources
 from relay.errors import StoreError
 from relay.holds import marker
 from tests.support.console import InMemoryHosts, InMemoryTopic
@@ -31,7 +31,8 @@ class Deployment:
         self._numbers = itertools.count()
         self.outbox, self.topic = InMemoryOutbox(), InMemoryTopic()
         self.items, self.hosts = InMemoryItems(), InMemoryHosts()
-        self.observer = Observer(self.outbox, self.topic, self.items, self.hosts, clock=lambda: self.now)
+        sources = Sources(self.outbox, self.topic, self.items, self.hosts)
+        self.observer = Observer(sources, clock=lambda: self.now)
 
     def quarantine(self, identifier: str | None, reason: str = "message-too-large", **more: Any) -> None:
         number = next(self._numbers)
