@@ -128,44 +128,6 @@ async def test_events_are_published_in_commit_order_though_their_second_is_the_s
     assert await received(servicebus, 240) == ids
 
 
-async def test_the_range_holds_its_beginning_and_not_its_end(
-    environment: dict[str, str], data: ContainerProxy, clock: ManualClock, servicebus: ServiceBusServer
-) -> None:
-    for at in (START - 1, START, START + 59, START + 60, START + 3600):
-        clock.now = float(at)
-        await commit(data, new(f"at{at - START}", "k"))
-
-    run = await relay_command(environment, "replay", "--from", str(START), "--to", str(START + 60), "--json")
-
-    assert (run.json["from"], run.json["to"]) == ("2026-02-09T11:00:00Z", "2026-02-09T11:01:00Z")
-    assert await received(servicebus, 2) == {"k": ["at0", "at59"]}
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--partition-key", "a"), {"a": ["a1", "a2"]}),
-        (("--action", "Moved"), {"a": ["a2"], "b": ["b2"]}),
-        (("--partition-key", "b", "--action", "Moved"), {"b": ["b2"]}),
-    ],
-)
-async def test_a_partition_key_and_an_action_narrow_it(
-    environment: dict[str, str],
-    data: ContainerProxy,
-    servicebus: ServiceBusServer,
-    options: tuple[str, ...],
-    expected: dict[str, list[str]],
-) -> None:
-    for key in ("a", "b"):
-        await commit(data, new(f"{key}1", key), new(f"{key}2", key, "Moved"))
-
-    run = await relay_command(environment, "replay", *HOUR, *options, "--json")
-
-    count = sum(len(ids) for ids in expected.values())
-    assert (run.code, run.json["matched"]) == (0, count)
-    assert await received(servicebus, count) == expected
-
-
 async def test_with_their_own_ids_only_gaps_are_filled(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:

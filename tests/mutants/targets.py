@@ -78,7 +78,7 @@ _COMMANDS = {
     "sql/check": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
     "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
-    "cli/sender": ("unit/relay/test_ordered",),
+    "cli/sender": ("unit/relay/test_sender",),
     "cli/quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
     "cli/records": (
         *("unit/relay/test_records", "integration/test_operators_quarantine"),
