@@ -32,7 +32,7 @@ SUITE ?=
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-setup: .venv/.installed ## Make .venv and install what is pinned
+setup: .venv/.installed ## Create .venv and install the pinned packages
 
 .venv/.installed: requirements.txt requirements-console.txt requirements-dev.txt inbox/pyproject.toml outbox/pyproject.toml emulators/pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
@@ -56,7 +56,7 @@ soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENT
 soak: setup ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
-bench: setup ## Measure beside the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
+bench: setup ## Measure against the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
 up: setup ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
@@ -77,7 +77,7 @@ coverage: setup ## Run the quick tests of relay/, and show how much of it they c
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
 	@PYTHON=$(PYTHON) bash emulators/check.sh
 
-infra-check: setup ## The tests of the Bicep files alone
+infra-check: setup ## Only the tests of the Bicep files
 	@$(PY) -m pytest tests/infra -q
 
 lint: setup ## ruff: style and format
@@ -93,10 +93,10 @@ worker-test: ## Run the app on the platform's own worker (Python 3.13)
 sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, an hour: SUITE=cosmos or servicebus
 	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m emulators.tests.sdk_suites $$suite || exit; done
 
-languages: ## Install the npm packages that the tests of other languages use, if npm is there
+languages: ## Install the npm packages that the tests of other languages use, if npm is installed
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
 		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
 
-clean: ## Remove what make has made
+clean: ## Remove everything that make has created
 	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

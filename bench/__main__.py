@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {each.name:<12} {each.about}" for each in all_benchmarks())
     top = Parser(
         prog="python -m bench",
-        description="Measure the relay beside its baselines, on the local stack.",
+        description="Measure the relay against its baselines, on the local stack.",
         epilog=f"benchmarks:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

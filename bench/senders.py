@@ -16,7 +16,7 @@ class Senders:
     """Events a second and processor time of each."""
 
     name = "senders"
-    about = "the pipelined sender beside the pool of the SDK's senders"
+    about = "the pipelined sender against the pool of the SDK's senders"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         rows: list[tuple[str, ...]] = []

@@ -28,7 +28,7 @@ class Sources:
     """The benchmark."""
 
     name = "sources"
-    about = "the SQL source beside the Cosmos DB source: a backlog's rate, and commit to subscriber"
+    about = "the SQL source against the Cosmos DB source: a backlog's rate, and commit to subscriber"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         turns = await _compare(plan, live)

@@ -51,7 +51,7 @@ class Throughput:
     """Events a second, with links open and fresh ids."""
 
     name = "throughput"
-    about = "events a second, beside the article's handler, the bare SDK and the bare protocol"
+    about = "events a second, against the article's handler, the bare SDK and the bare protocol"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         results: Results = {}

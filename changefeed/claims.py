@@ -243,7 +243,7 @@ class Claims:
             f"the cursor of shard {claim.shard_id} of the consumer {self._consumer!r} is {to_text(found)} in the "
             f"database, and this reader stored {to_text(expected)} last. Somebody else has changed it, so events "
             "may be skipped or published twice. Find out who, set last_ulid in the claim's row to the position "
-            "from which to go on, and start the reader again.",
+            "from which to continue, and restart the reader.",
             expected=expected,
             found=found,
         )

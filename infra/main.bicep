@@ -138,7 +138,7 @@ param relayMessageFormat string = 'plain'
 @description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
 param relayCloudEventsSource string = ''
 
-@description('Settings of an outbox in SQL that the app reads beside the one in Cosmos DB: SQL, without a password, and optionally SQL_FEED, SQL_SHARDS and SQL_CLAIM_S (docs/sql.md#on-azure-functions). The database, and the rights of the app in it, are yours to create.')
+@description('Settings of an outbox in SQL that the app reads in addition to the one in Cosmos DB: SQL, without a password, and optionally SQL_FEED, SQL_SHARDS and SQL_CLAIM_S (docs/sql.md#on-azure-functions). The database, and the rights of the app in it, are yours to create.')
 param sqlOutbox object = {}
 
 @allowed([

@@ -21,7 +21,7 @@ _COMMANDS = {
     "down": ("local.stack.stopping", "stop the stack"),
     "send": ("local.sending.command", "commit an event to the running stack"),
     "watch": ("local.watching.command", "follow the events of the running stack"),
-    "demo": ("local.demo.command", "run the contact service on a stack of its own, and check what arrives"),
+    "demo": ("local.demo.command", "run the contact service on a separate stack, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
     "soak": ("local.soak.command", "relay many events: all arrive once, and memory does not grow"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),

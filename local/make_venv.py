@@ -205,7 +205,7 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted: run it again to go on.", file=sys.stderr)
+        print("Interrupted: run it again to continue.", file=sys.stderr)
         return 130
     (ROOT / ".venv/.installed").touch()
     print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)

@@ -15,6 +15,7 @@ from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import CosmosBatch, CosmosSource
 from relay.errors import UsageError
 from relay.pipeline import Relay
+from relay.ports import BatchT, Source
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -45,14 +46,7 @@ class SqlRelay:
 def assemble(settings: Settings) -> CosmosRelay:
     """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
     containers = Containers(settings)
-    return Relay(
-        CosmosSource(settings.event_type, containers),
-        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
-        StoredQuarantine(CosmosItems(containers)),
-        duplicate_window_s=settings.duplicate_window_s,
-        on_poison=settings.on_poison,
-        attempt_timeout_s=settings.attempt_timeout_s,
-    )
+    return _relay(settings, CosmosSource(settings.event_type, containers), CosmosItems(containers))
 
 
 def assemble_sql(settings: Settings) -> SqlRelay:
@@ -69,14 +63,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
 
     feed = _feed_of(settings)
     database = Database(feed)
-    relay: Relay[SqlBatch] = Relay(
-        SqlSource(settings.event_type, database.cursor),
-        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
-        StoredQuarantine(SqlItems(database)),
-        duplicate_window_s=settings.duplicate_window_s,
-        on_poison=settings.on_poison,
-        attempt_timeout_s=settings.attempt_timeout_s,
-    )
+    relay = _relay(settings, SqlSource(settings.event_type, database.cursor), SqlItems(database))
     worker = Worker(
         relay,
         feed,
@@ -85,6 +72,17 @@ def assemble_sql(settings: Settings) -> SqlRelay:
         poll_delay_s=settings.poll_delay_ms / 1000,
     )
     return SqlRelay(relay, worker)
+
+
+def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[BatchT]:
+    return Relay(
+        source,
+        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
+        StoredQuarantine(store),
+        duplicate_window_s=settings.duplicate_window_s,
+        on_poison=settings.on_poison,
+        attempt_timeout_s=settings.attempt_timeout_s,
+    )
 
 
 def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
@@ -136,7 +134,7 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
 
 
 async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Make in the SQL database what the relay needs there; `relay.sql.install` describes the arguments.
+    """Create the relay's objects in the SQL database; `relay.sql.install` describes the arguments.
 
     Raises:
         UsageError: The settings name no SQL database, or the event table cannot have a feed.
@@ -150,7 +148,7 @@ async def install(settings: Settings, *, keep: str, create_table: bool, roles: b
 
 
 async def check_outboxes(settings: Settings) -> list[Finding]:
-    """What `check` finds of each outbox that is set, with the rights of the caller; it changes nothing."""
+    """The findings of `check` for each configured outbox, with the rights of the caller; changes nothing."""
     checks = []
     if settings.cosmos is not None:
         from relay.cosmos.check import check
@@ -164,7 +162,7 @@ async def check_outboxes(settings: Settings) -> list[Finding]:
 
 
 async def scan_outboxes(settings: Settings) -> list[Scan]:
-    """What is wrong with the documents that the relay has not passed, in each outbox that is set."""
+    """Errors of the documents that the relay has not passed, in each configured outbox."""
     scans: list[Scan] = []
     if settings.cosmos is not None:
         from relay.cosmos.check import scan
@@ -184,7 +182,7 @@ def _feed_of(settings: Settings) -> SqlFeed:
 
 
 def _only_feed(settings: Settings) -> SqlFeed | None:
-    """The SQL outbox; None where the outbox is in Cosmos DB."""
+    """The SQL outbox; None if the outbox is in Cosmos DB."""
     if settings.cosmos is not None and settings.sql is not None:
         raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
     return settings.sql

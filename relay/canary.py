@@ -13,10 +13,10 @@ PREFIX = "smoke-"
 # The first bytes of a canary's id: an id of this kind is recognized although nothing else of the event is left.
 _MARK = b"smoke"
 
-# Long enough for a slow deployment, short enough that what is not deleted expires the same day.
+# Long enough for a slow deployment, short enough that an event that is not deleted expires the same day.
 TTL_S = 3600
 
-# What Newtonsoft.Json in the Functions host could parse as a date, and what only looks like one.
+# Strings that Newtonsoft.Json in the Functions host could parse as a date, and some that only look like one.
 DATES = {
     "sevenDigitsAndOffset": "2021-09-22T11:07:37.3022907+02:00",
     "sevenZeros": "2019-01-01T00:00:01.0000000Z",

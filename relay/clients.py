@@ -10,9 +10,9 @@ import logging
 import re
 import ssl
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from relay.errors import UsageError
@@ -50,15 +50,10 @@ class ConnectionString:
     counts, as in the SDKs.
 
     Attributes:
-        text: The whole string as it was given, with its secret: what the SDKs take.
+        text: The whole string, with its secret, for the SDKs.
     """
 
     text: str
-
-    @classmethod
-    def build(cls, parts: Mapping[str, str]) -> Self:
-        """A connection string of these parts, in this order."""
-        return cls(";".join(f"{name}={value}" for name, value in parts.items()))
 
     @property
     def parts(self) -> dict[str, str]:
@@ -67,7 +62,7 @@ class ConnectionString:
         return {name.strip(): value.strip() for name, _, value in named if value.strip()}
 
     def get(self, name: str) -> str | None:
-        """The value of a part; None where it is missing."""
+        """The value of a part; None if it is missing."""
         values = {given.lower(): value for given, value in self.parts.items()}
         return values.get(name.lower())
 
@@ -94,11 +89,6 @@ class ConnectionString:
         if "sharedaccesssignature" in map(str.lower, present):
             return f"it has both {key} and SharedAccessSignature"
         return None
-
-    def without(self, names: Iterable[str]) -> dict[str, str]:
-        """The other parts, for `build`."""
-        left_out = {name.lower() for name in names}
-        return {name: value for name, value in self.parts.items() if name.lower() not in left_out}
 
     @property
     def uses_emulator(self) -> bool:
@@ -128,7 +118,7 @@ def _is_base64(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which Microsoft Entra identity to use where there is no connection string.
+    """Which Microsoft Entra identity to use if there is no connection string.
 
     Attributes:
         managed: True for `__credential=managedidentity`; False lets DefaultAzureCredential find one.
@@ -223,7 +213,7 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
 
 
 def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
-    """What the administration client (7.15.0) needs for an emulator: it asks for https there too."""
+    """A transport for an emulator, for which the administration client (7.15.0) also asks for https."""
     from azure.core.pipeline.transport import AioHttpTransport
 
     class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
@@ -235,7 +225,7 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
 
 
 def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The address from `--servicebus-admin` or the environment; None where `SERVICEBUS` has it."""
+    """The address from `--servicebus-admin` or the environment; None if `SERVICEBUS` has it."""
     return given or environment.get(ADMIN_VARIABLE, "").strip() or None
 
 
@@ -270,10 +260,13 @@ def administration_connection(connection: Connection, address: str | None) -> Co
 
 def _at(host: str, scheme: str, connection_string: str) -> str:
     """The connection string with another endpoint."""
-    credentials = ConnectionString(connection_string).without(["Endpoint", "UseDevelopmentEmulator", "EntityPath"])
-    # The SDKs' only way to ask for a connection without TLS.
-    plain = {"UseDevelopmentEmulator": "true"} if scheme == "http" else {}
-    return ConnectionString.build({"Endpoint": f"sb://{host}", **credentials, **plain}).text
+    replaced = ("endpoint", "usedevelopmentemulator", "entitypath")
+    given = ConnectionString(connection_string).parts.items()
+    parts = {"Endpoint": f"sb://{host}", **{name: value for name, value in given if name.lower() not in replaced}}
+    if scheme == "http":
+        # The SDKs' only way to ask for a connection without TLS.
+        parts["UseDevelopmentEmulator"] = "true"
+    return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
 def quiet_libraries() -> None:
@@ -294,7 +287,7 @@ def quiet_libraries() -> None:
 
 
 def switch_off_sdk_tracing() -> None:
-    """Have the Azure SDKs trace nothing in this process. Call it after whatever switches their tracing on.
+    """Switch the Azure SDKs' tracing off in this process. Call it after anything that switches it on.
 
     The Functions worker does so together with telemetry, before it loads the app. azure-servicebus (7.15.0) then
     makes a span of each message, and gives the message a second `traceparent`, which is the one that the consumer

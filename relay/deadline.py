@@ -17,11 +17,11 @@ class Deadline:
 
     `functionTimeout` kills the worker process and with it every invocation that it runs, of other leases too; the
     host notices those only at their own time-outs (Azure/azure-functions-host, functionTimeout in host.json). An
-    attempt that ends by itself fails alone, and its next one goes on where it stopped.
+    attempt that ends before that fails alone, and its next one continues where it stopped.
 
     Attributes:
         ends: By `time.monotonic()`, in seconds.
-        lasts_s: What the attempt was given, in seconds: RELAY_ATTEMPT_TIMEOUT_S.
+        lasts_s: Duration of the attempt in seconds: RELAY_ATTEMPT_TIMEOUT_S.
     """
 
     ends: float
@@ -40,7 +40,7 @@ class Deadline:
         return min(left, at_most)
 
     def passed(self) -> RetryableError:
-        """The error of what was not done by then."""
+        """The error of work that was not done by then."""
         return RetryableError(
             f"not sent in this attempt, which has lasted RELAY_ATTEMPT_TIMEOUT_S ({self.lasts_s:g} s): "
             "the next attempt goes on from here"
@@ -49,7 +49,7 @@ class Deadline:
 
 @asynccontextmanager
 async def within(seconds: float, error: type[RelayError], what: str) -> AsyncIterator[None]:
-    """Bound a step of an attempt. Raises `error` where `what` takes longer than `seconds`."""
+    """Bound a step of an attempt. Raises `error` if `what` takes longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield

@@ -1,29 +1,11 @@
 """Every error of the relay.
 
 RelayError
-├── SettingsError         configuration: the settings are wrong; the app does not start until they are right
-├── SourceError           the source cannot be read; the retry policy repeats the attempt
-│   ├── ChangesError        what the trigger delivered is not a JSON array of documents
-│   ├── LeaseError          the leases, which old events are compared with, could not be read
-│   └── FeedError           the SQL feed, or its claims, could not be read or written
-├── QuarantineError       the quarantine could not be read or written; likewise
-├── StoreError            the store of the quarantine cannot be reached, or refuses; it ends as one of the others
-├── PublishError          some events of an invocation were not accepted; likewise
-├── AccountingError       the parts of an outcome do not add up to the events received; likewise
-├── OperationError        a command of `python -m relay` cannot do its work
-│   ├── UsageError          the arguments make no sense; nothing was done
-│   └── ServiceError        Cosmos DB or Service Bus cannot be reached, or refuses the command
-└── SendError             one send did not succeed
-    ├── RetryableError        the network, the service or its capacity: the next attempt may succeed
-    ├── StaleClearanceError   the event was compared with the lease too long ago
-    ├── LostOwnershipError    another process may have taken over the shard: this one publishes nothing more of it
-    ├── ConfigurationError    the entity or the credentials: nothing succeeds until somebody changes them
-    ├── NotTriedError         too many partition keys in a row failed, and the attempt ended early
-    ├── DefectError           an exception that nobody foresaw stops one partition key
-    ├── DoubtfulRefusalError  an event is refused, but it is not certain yet that its content is the cause
-    ├── RefusedAlikeError     many partition keys are refused alike, so the cause is not the content of one event
-    ├── BlockedError          RELAY_ON_POISON=block: the partition key waits for an operator
-    └── PoisonError           the content: this message can never be accepted, so it goes to quarantine
+├── SettingsError, PublishError, QuarantineError, StoreError, AccountingError
+├── SourceError     ── ChangesError, LeaseError, FeedError
+├── OperationError  ── UsageError, ServiceError
+└── SendError       ── RetryableError, StaleClearanceError, LostOwnershipError, ConfigurationError, NotTriedError,
+                       DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError, PoisonError
 
 Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
 one. Every other error blocks the partition key and is retried: an event that waits is late, but an event that is
@@ -37,7 +19,7 @@ from pathlib import Path
 
 
 class RelayError(Exception):
-    """The base of every error the relay raises by itself."""
+    """The base of the relay's own errors."""
 
 
 class SettingsError(RelayError):
@@ -50,7 +32,7 @@ class SettingsError(RelayError):
 
 
 class SourceError(RelayError):
-    """A batch of the source, or its checkpoint, cannot be read."""
+    """A batch of the source, or its checkpoint, cannot be read; the retry policy repeats the attempt."""
 
 
 class ChangesError(SourceError):
@@ -66,11 +48,11 @@ class FeedError(SourceError):
 
 
 class QuarantineError(RelayError):
-    """The quarantine could not be read, or a document could not be stored in it."""
+    """The quarantine could not be read, or a document not be stored in it; likewise."""
 
 
 class StoreError(RelayError):
-    """The store of the quarantine cannot be read or written; the message names it, and what to check."""
+    """The store of the quarantine, which it names, cannot be read or written; it ends as one of the others."""
 
 
 class PublishError(RelayError):
@@ -152,7 +134,7 @@ class PoisonError(SendError):
 
     Attributes:
         too_large: The message is refused for its size.
-        condition: The AMQP condition of the refusal; empty where a limit of the link excludes it beforehand.
+        condition: The AMQP condition of the refusal; empty if a limit of the link excludes it beforehand.
     """
 
     def __init__(self, message: str, *, condition: str, too_large: bool = False) -> None:
@@ -162,7 +144,7 @@ class PoisonError(SendError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and the first line of what it says; the SDKs' messages can be pages long."""
+    """An error's kind and the first line of its message; the SDKs' messages can be pages long."""
     said = str(error).strip()
     return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeGuard
 
-# MessageId, SessionId and PartitionKey hold 128 characters at most. The service is written in .NET, where a
+# MessageId, SessionId and PartitionKey have at most 128 characters. The service is written in .NET, where a
 # character is a UTF-16 unit: an emoji counts as two.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
 MAX_KEY_LENGTH = 128
@@ -68,7 +68,7 @@ class Event(NamedTuple):
         data: The payload, as stored.
         document: The whole document, as its source delivered it.
         position: The document's place among those it came with, from 0.
-        committed_at: When it was committed, in whole seconds since 1970; None where its source does not say.
+        committed_at: When it was committed, in whole seconds since 1970; None if its source does not say.
         expires_at: When its source deletes it, in seconds since 1970; None if never.
         sequence: The number its writer gave it within its entity; None without one.
         traceparent: The W3C trace context of the request behind it; None without one.
@@ -90,7 +90,7 @@ class Event(NamedTuple):
 
     @property
     def name(self) -> EventName:
-        """What identifies this event."""
+        """The identity of this event."""
         return self.partition_key, self.id
 
 
@@ -101,10 +101,10 @@ class Rejected:
     Attributes:
         document: The whole document, as its source delivered it.
         reason: The code under which it is quarantined.
-        detail: What was found, without the payload.
+        detail: The finding, without the payload.
         position: The document's place among those it came with, from 0.
-        partition_key: The key it would have been published under; None where it has none to be ordered by.
-        condition: The AMQP condition with which Service Bus refused it; None where somebody else did.
+        partition_key: The key it would have been published under; None if it has none to be ordered by.
+        condition: The AMQP condition with which Service Bus refused it; None if it was refused elsewhere.
         expires_at: When its source deletes it, in seconds since 1970; None if never.
     """
 
@@ -125,13 +125,13 @@ class Rejected:
 
     @property
     def id(self) -> str:
-        """The document's id, as far as it has one; half of a surrogate pair as `\\ud800`, which can be typed."""
+        """The document's id, if it has one; half of a surrogate pair as `\\ud800`, which can be typed."""
         identifier = str(self.document.get("id"))
         return identifier.encode(errors="backslashreplace").decode()
 
     @property
     def name(self) -> EventName | None:
-        """What identifies it among the events of its partition key; None where it has no key."""
+        """Its identity among the events of its partition key; None if it has no key."""
         return None if self.partition_key is None else (self.partition_key, self.id)
 
     def __str__(self) -> str:
@@ -145,12 +145,12 @@ def always_owned() -> bool:
 
 @dataclass(slots=True)
 class Received:
-    """What one attempt was given.
+    """The input of one attempt.
 
     Attributes:
         events: Events to publish, in commit order.
         rejected: Documents of the relayed type that can never become a message.
-        ignored: How many documents of other types there were.
+        ignored: Number of documents of other types.
         owned: Whether this process still owns them: asked before each send.
     """
 
@@ -161,7 +161,7 @@ class Received:
 
     @property
     def documents(self) -> int:
-        """How many documents came, of any type."""
+        """Number of documents received, of any type."""
         return len(self.events) + len(self.rejected) + self.ignored
 
 
@@ -171,7 +171,6 @@ def read_event(
     """Check a document of the relayed type, and take from it what a message needs.
 
     Args:
-        document: As its source delivered it.
         position: Its place among those it came with.
         committed_at: When it was committed, in seconds since 1970, where its source says so.
         expires_at: When its source deletes it, in seconds since 1970, if ever.

@@ -1,4 +1,4 @@
-"""What this process has seen of one destination: what was accepted, and what was refused when and with what.
+"""This process's record of one destination: accepted events, and refusals with time and condition.
 
 The ledger has what was accepted, so that a retried invocation sends only the rest.
 
@@ -32,12 +32,12 @@ class _Doubt:
     # Serial numbers of the first and the last refusal among all refusals.
     first: int
     last: int
-    # How many transfers had been accepted for the first time when the attempt of the first refusal began.
+    # Number of transfers accepted for the first time before the attempt of the first refusal began.
     fresh_before: int
 
 
 class Evidence:
-    """What was accepted and refused; one for each publisher."""
+    """Accepted and refused events; one for each publisher."""
 
     def __init__(self, window_s: float, clock: Callable[[], float] = time.time) -> None:
         """`window_s` is the topic's duplicate detection window, in seconds; `clock` gives seconds since 1970."""
@@ -61,7 +61,7 @@ class Evidence:
         if witness is not None:
             self._witness = witness, self._clock()
         if self._doubts and any(event.name in self._doubts for event in events):
-            # What is refused and then accepted shows that refusals come and go.
+            # An event that is refused and then accepted shows that refusals come and go.
             self._doubts.clear()
 
     def repeated(self) -> None:
@@ -71,7 +71,7 @@ class Evidence:
     def witness(self) -> Event | None:
         """An event that the topic certainly knows as a duplicate: its repeat reaches no subscriber.
 
-        None where none was accepted within half the window, which leaves the other half for clocks that differ and
+        None if none was accepted within half the window, which leaves the other half for clocks that differ and
         for a transfer that waits.
         """
         if self._witness is None:
@@ -85,13 +85,7 @@ class Evidence:
         return doubt is not None and self._accepted == doubt.accepted
 
     def refused(self, event: Event, refusal: PoisonError, fresh_before: int) -> History:
-        """Note the refusal of an event that was sent alone.
-
-        Args:
-            event: The event.
-            refusal: What Service Bus said.
-            fresh_before: What `fresh` was when the attempt began.
-        """
+        """Note the refusal of an event that was sent alone; `fresh_before` was `fresh` when the attempt began."""
         self._refusals += 1
         doubt = self._doubts.pop(event.name, None)
         if doubt is None or doubt.condition != refusal.condition:
@@ -117,7 +111,7 @@ class Evidence:
         return len(keys)
 
     def settled(self, name: EventName) -> None:
-        """Forget an event that is set aside: it says nothing of others any more."""
+        """Forget an event that is set aside: it is no longer evidence about others."""
         self._doubts.pop(name, None)
 
 

@@ -1,6 +1,6 @@
 """Keeps a process that was frozen, or has lost its lease, from sending old events behind newer ones.
 
-After a lease is lost, the invocation under way goes on, and a process that was stopped for hours resumes where it
+After a lease is lost, the current invocation continues, and a process that was stopped for hours resumes where it
 was: its events were published by the lease's next owner long ago. While they are younger than the duplicate
 detection window, the topic drops the copies. Older ones are compared with the lease: what its position has passed
 was accepted or quarantined by an invocation that succeeded, here or elsewhere, and is not sent again.
@@ -28,18 +28,18 @@ from relay.errors import LostOwnershipError, SourceError, StaleClearanceError
 from relay.events import Event, Received, Rejected, always_owned
 
 Settled = Callable[[Sequence[Event | Rejected]], Awaitable[frozenset[int]]]
-"""The positions of what the checkpoint has passed, as `ports.Source.settled`."""
+"""The positions of documents that the checkpoint has passed, as `ports.Source.settled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
-    """What may be sent, and until when.
+    """The events that may be sent, and until when.
 
     Attributes:
         given: Seconds since 1970 when the leases were compared, or the attempt began.
-        lasts_s: How long after that, or after its commit where that is later, an event may be sent.
+        lasts_s: Seconds after that, or after its commit if that is later, for which an event may be sent.
         passed: The positions of the documents that the checkpoint has passed.
-        owned: Whether this process still owns what it has read.
+        owned: Whether this process still owns the lease or shard that it has read.
     """
 
     given: float
@@ -48,7 +48,7 @@ class Clearance:
     owned: Callable[[], bool] = always_owned
 
     def check(self, event: Event) -> None:
-        """What has to hold for a send.
+        """The conditions of a send.
 
         Raises:
             StaleClearanceError: The time is over: the next attempt compares again.
@@ -65,7 +65,7 @@ class Clearance:
             )
 
     def check_ownership(self) -> None:
-        """Raises LostOwnershipError where another process may publish these events by now."""
+        """Raises LostOwnershipError if another process may publish these events by now."""
         if not self.owned():
             raise LostOwnershipError(
                 "not sent: the claim on the shard was not renewed in time, so another process may be publishing "
@@ -89,7 +89,7 @@ class Fence:
         self._settled = settled
 
     async def clear(self, received: Received, *, compare: bool = False) -> Clearance:
-        """Compare a batch with the checkpoint where one of its events is old, or where the caller asks for it.
+        """Compare a batch with the checkpoint if one of its events is old, or if the caller requests it.
 
         Raises:
             SourceError: The checkpoint cannot be read.
@@ -108,7 +108,7 @@ class Fence:
             return await self._settled(items)
 
     async def passed(self, set_aside: Sequence[Rejected], owned: Callable[[], bool]) -> frozenset[int]:
-        """The positions of what the checkpoint has passed among documents that are about to be set aside.
+        """The positions that the checkpoint has passed among documents that are about to be set aside.
 
         Raises:
             LostOwnershipError: Another process may own them by now.
@@ -122,5 +122,5 @@ class Fence:
 
 
 def _committed(event: Event) -> float:
-    """Seconds since 1970, 0 where the source does not say: then the event counts as old."""
+    """Seconds since 1970, 0 if the source does not say: then the event counts as old."""
     return event.committed_at or 0.0

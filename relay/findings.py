@@ -1,4 +1,4 @@
-"""What `check` reports: findings, each with a level and, where something is to be done, a remedy."""
+"""The report of `check`: findings, each with a level and, if something is to be done, a remedy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Finding:
 
     Attributes:
         level: How serious it is.
-        what: The setting, the resource it names, and what was found.
-        remedy: What to do; None where there is nothing to do.
+        what: The setting, the resource it names, and the finding.
+        remedy: The action to take; None if there is none.
         unavailable: A service could not be reached, or refused the credentials.
     """
 
@@ -56,11 +56,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found among the documents that the relay has not passed.
+    """The findings among the documents that the relay has not passed.
 
     Attributes:
-        findings: What `check` reports of it.
-        data: What it adds to the output of `--json`.
+        findings: Those that `check` reports.
+        data: Its members of the output of `--json`.
     """
 
     findings: list[Finding]

@@ -1,4 +1,4 @@
-"""What the quarantine holds back: parked partition keys, and orders to set an event aside.
+"""Parked partition keys, and orders to set an event aside: what the quarantine holds back.
 
 Both are items of the quarantine, with the partition key of the event:
 
@@ -9,7 +9,7 @@ Both are items of the quarantine, with the partition key of the event:
   event quarantined at its next attempt. An id may hold `/`, `?` and `#`, with which no item can be addressed by
   name, so the order's id is a digest of it.
 - The same with `"carriedOut": true` and the event's `place`: it is in quarantine, or was until an operator
-  released or discarded it. The relay writes this with the record of whatever it quarantines, so that the event is
+  released or discarded it. The relay writes this with each record in quarantine, so that the event is
   neither published nor quarantined again by a later attempt. It is removed once the checkpoint has passed the
   event.
 """
@@ -25,19 +25,23 @@ from typing import Any
 from relay.events import Event, EventName, Reason, Rejected
 from relay.place import Place
 
+PARKED_TYPE = "parkedKey"
+PARKED_ID = "parked"
+ORDER_TYPE = "setAsideOrder"
+ORDER_PREFIX = "set-aside:"
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order to set an event aside: an operator's, or the relay's own for what it has quarantined.
 
     It holds until the checkpoint has passed the event, also in other processes and after a restart. Once it is
-    carried out, the event is neither published nor quarantined again, whatever an operator makes of its record.
+    carried out, the event is neither published nor quarantined again, whatever an operator does with its record.
 
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
         place: The event's place in its feed; None for an operator's order that has not been carried out.
-        reason: The reason under which a sound event is set aside.
-        detail: What is said of that reason.
+        reason: The reason under which a sound event is set aside; `detail` is said of it.
     """
 
     carried_out: bool = False
@@ -58,10 +62,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What must not be published now.
+    """Events that must not be published now.
 
     Attributes:
-        parked: By parked partition key, the place of the event that parked it; None where that is not known.
+        parked: By parked partition key, the place of the event that parked it; None if that is unknown.
         orders: The orders to set an event aside, by its name.
     """
 
@@ -94,19 +98,13 @@ class Holds:
         return poison is None or not place.is_before(poison)
 
 
-PARKED_TYPE = "parkedKey"
-PARKED_ID = "parked"
-ORDER_TYPE = "setAsideOrder"
-ORDER_PREFIX = "set-aside:"
-
-
 def order_id(event_id: str) -> str:
     """The id of the order to set an event aside."""
     return ORDER_PREFIX + hashlib.sha256(event_id.encode(errors="surrogatepass")).hexdigest()
 
 
 def marker(partition_key: str, because: str, place: Place | None = None) -> dict[str, Any]:
-    """What makes a key parked; `because` is the id of the record that parked it, `place` that of its event."""
+    """The marker of a parked key; `because` is the id of the record that parked it, `place` that of its event."""
     known = {} if place is None else {"place": place.item()}
     return {
         **known,
@@ -119,7 +117,7 @@ def marker(partition_key: str, because: str, place: Place | None = None) -> dict
 
 
 def order(partition_key: str, event_id: str) -> dict[str, Any]:
-    """What asks for an event to be set aside."""
+    """The item that orders an event to be set aside."""
     return {
         "id": order_id(event_id),
         "partitionKey": partition_key,
@@ -130,7 +128,7 @@ def order(partition_key: str, event_id: str) -> dict[str, Any]:
 
 
 def carried_out(partition_key: str, item: Rejected) -> dict[str, Any]:
-    """What keeps a quarantined document from being published or quarantined again."""
+    """The item that keeps a quarantined document from being published or quarantined again."""
     return {**order(partition_key, item.id), "place": Place.of(item.document).item(), "carriedOut": True}
 
 
@@ -140,7 +138,7 @@ def is_pending(item: Mapping[str, Any]) -> bool:
 
 
 def read(items: Iterable[Mapping[str, Any]]) -> Holds:
-    """What parked keys and orders mean; items of other types are ignored.
+    """The parked keys and orders among items; items of other types are ignored.
 
     An order needs `partitionKey`, `eventId`, `carriedOut` and `place`; a marker the first and the last.
     """

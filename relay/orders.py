@@ -1,4 +1,4 @@
-"""What this process knows of parked keys and orders, and what it stores of them.
+"""The parked keys and orders that this process knows, and those that it stores.
 
 The quarantine is read when a process starts, whenever an attempt is repeated, where a document is invalid, and
 where an event is old enough for another process to have set it aside before this one got the lease. So pages of a
@@ -40,7 +40,7 @@ _VERSIONS = 100
 # Maximum number of documents of a key that are stored at a time.
 _PART = 100
 
-# Seconds after a failed reading during which the latest one counts, where the policy allows it.
+# Seconds after a failed reading during which the latest one counts, if the policy allows it.
 _PAUSE_S = 30.0
 
 # Seconds since its commit, by clocks that agree, before which a sound event cannot have been set aside by another
@@ -78,14 +78,14 @@ class Orders:
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
-        """What holds back documents of this batch.
+        """The holds on documents of this batch.
 
         Raises:
             QuarantineError: The quarantine could not be read, and has to be.
         """
         is_first = invocation_id not in self._begun
         tried_elsewhere = is_first and _may_have_been_tried(received)
-        # What is invalid may have been set aside elsewhere at once, and been discarded since.
+        # An invalid document may have been set aside elsewhere immediately, and been discarded since.
         invalid = is_first and bool(received.rejected)
         if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
@@ -93,7 +93,7 @@ class Orders:
         return self._known().about((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
-        """Quarantine what is set aside, and remember it. Raises QuarantineError.
+        """Quarantine the documents that are set aside, and remember them. Raises QuarantineError.
 
         Part by part, so that an attempt that is cut off here leaves less to the next one.
         """
@@ -170,7 +170,7 @@ class Orders:
                 if done:
                     await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
-            # They go on holding; somebody removes them later.
+            # They stay in force, and are removed later.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
         for name, place in done.items():

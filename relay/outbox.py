@@ -71,13 +71,13 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the relay is in one partition: a physical partition with its lease, or a shard with its claim.
+    """The relay's position in one partition: a physical partition with its lease, or a shard with its claim.
 
     Attributes:
         name: The lease token, or the shard.
-        owner: The host or process that holds it; None where none does.
-        position: The checkpoint or the cursor, as text; None where nothing is done yet.
-        place: Up to and including which `Committed.place` everything is done; None where nothing is.
+        owner: The host or process that holds it; None if none does.
+        position: The checkpoint or the cursor, as text; None if nothing is done yet.
+        place: Up to and including which `Committed.place` everything is done; None if nothing is.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Range:
         until: Its end.
         partition_key: Only events of this key.
         action: Only events with this `data.action`.
-        ids: Only events with these ids; all where it is empty.
+        ids: Only events with these ids; all if it is empty.
         shard: Only events of this shard of an SQL feed.
         cursor: Only events of an SQL feed behind this position, a ULID, instead of `since`.
     """
@@ -124,7 +124,7 @@ class Found:
 
     Attributes:
         type: The type of its document.
-        passed: Whether the relay has passed it; None where that is not known.
+        passed: Whether the relay has passed it; None if that is unknown.
     """
 
     type: object
@@ -133,12 +133,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What an SQL feed no longer has of a range.
+    """The part of a range that an SQL feed no longer has.
 
     Attributes:
         id: The id of the event, or the name of the shard.
         reason: ROW_MISSING or POSITIONS_DELETED.
-        detail: What is gone, and where it was.
+        detail: What is missing, and from where.
     """
 
     id: str
@@ -157,15 +157,15 @@ class Reading(Protocol):
     """The events of a range, read once. Both methods raise ServiceError.
 
     Attributes:
-        unread: How many were counted and still exist, but were not among the pages read so far.
-        gone: What the pages read so far lack; whoever reads may take it out.
+        unread: Number of events that were counted and still exist, but were not among the pages read so far.
+        gone: Missing parts of the pages read so far; the reader may remove them.
     """
 
     unread: int
     gone: list[Gone]
 
     async def count(self) -> int | None:
-        """How many there are; None where the outbox cannot count them. Asked once, before `pages`."""
+        """Number of events; None if the outbox cannot count them. Called once, before `pages`."""
 
     def pages(self) -> AsyncGenerator[list[Document], None]:
         """The documents, in commit order within each partition key."""
@@ -174,30 +174,30 @@ class Reading(Protocol):
 class Outbox(Protocol):
     """The events, and how far the relay is. Nothing is connected until the first call.
 
-    Every method raises ServiceError where the outbox cannot be read.
+    Every method raises ServiceError if the outbox cannot be read.
     """
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
         """The events that were committed since the last call, at most about `limit`, each partition's in order.
 
-        The first call begins where the outbox was told to: at the beginning, or at the relay's positions. An event
+        The first call begins at the configured start: at the beginning, or at the relay's positions. An event
         may come twice.
         """
 
     async def positions(self) -> Sequence[Position]:
-        """How far the relay is in each partition."""
+        """The relay's position in each partition."""
 
     async def partition_of(self, partition_key: str, /) -> str | None:
-        """The name of the position under which a key is now; None where there is none, or it is not known."""
+        """The name of the position under which a key is now; None if there is none, or it is unknown."""
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
         """The last events of a key in the order of the feed, oldest first; and whether there are older ones."""
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """The data of these events, as JSON text; what the outbox no longer has is missing."""
+        """The data of these events, as JSON text; events that the outbox no longer has are missing."""
 
     async def identity(self) -> str:
-        """What distinguishes this outbox from another one of the same name, such as a container made anew."""
+        """An identity that another outbox of the same name does not have, such as a recreated container."""
 
     async def in_range(self, chosen: Range, /) -> Reading:
         """The events of a range. Reading them gives positions to events of an SQL feed that have none."""
@@ -209,7 +209,7 @@ class Outbox(Protocol):
         """An event by its key and id; None if there is none."""
 
     async def passed(self, document: Document, /) -> bool:
-        """Whether the relay has passed a document that `in_range` gave; False also where that is not known.
+        """Whether the relay has passed a document that `in_range` gave; False also if that is unknown.
 
         The checkpoints are read once. They only advance, so an old reading is on the safe side.
         """
@@ -217,7 +217,7 @@ class Outbox(Protocol):
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         """The ids of the events of the same key behind this one that the relay has passed.
 
-        None of them where the event's document does not say where it was committed.
+        None of them if the event's document has no place.
         """
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Canary(Protocol):
         """
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
-        """Delete an event, within CLEAN_UP_S; returns what is left of it, None if nothing is."""
+        """Delete an event, within CLEAN_UP_S; returns its remains, None if there are none."""
 
 
 CLEAN_UP_S = 10.0

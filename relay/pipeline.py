@@ -18,7 +18,7 @@ from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import RelayTelemetry
 
-# Maximum seconds of storing what is set aside, after the time of the attempt. The rest of the margin is for the
+# Maximum seconds for storing documents that are set aside, after the attempt. The rest of the margin is for the
 # comparison with the checkpoint.
 _STORING_S = ATTEMPT_MARGIN_S / 2
 
@@ -26,11 +26,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Relay(Generic[BatchT]):
-    """Relays batches of a source; one for a process, used by its invocations concurrently.
-
-    Attributes:
-        telemetry: What its attempts report together.
-    """
+    """Relays batches of a source; one for a process, used by its invocations concurrently."""
 
     def __init__(
         self,
@@ -58,9 +54,9 @@ class Relay(Generic[BatchT]):
         again. So everything that is not accounted for here comes back.
 
         Args:
-            batch: What the source delivered; documents of another type are ignored, and counted.
+            batch: The documents from the source; those of another type are ignored, and counted.
             invocation_id: Stands in the log and in quarantine records.
-            retry_count: How many attempts at this batch have failed before.
+            retry_count: Number of failed attempts at this batch before.
 
         Returns:
             The outcome, once every domain event was accepted by Service Bus or stored in quarantine.

@@ -1,4 +1,4 @@
-"""Where a document is in its feed, as far as its source says so, and which version of it came."""
+"""The place of a document in its feed, if its source gives one, and the version that was delivered."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Place:
 
     Attributes:
         lsn: Cosmos DB: the `_lsn` of its transaction, which grows with each commit to a physical partition.
-        order: Cosmos DB: its place within that transaction; None where its writer gave it none.
+        order: Cosmos DB: its place within that transaction; None if its writer gave it none.
         ulid: SQL: its position in the feed of its shard, as text that sorts.
         shard: SQL: that shard.
-        version: Where the source says nothing of the place, the version of the document, by its content.
+        version: If the source gives no place, the version of the document, by its content.
     """
 
     lsn: int | None = None
@@ -52,7 +52,7 @@ class Place:
         return cls(**item) if isinstance(item, dict) and item else None
 
     def item(self) -> dict[str, int | str]:
-        """The members that are known, for an item of the quarantine."""
+        """The known members, for an item of the quarantine."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def document(self) -> dict[str, int | str]:
@@ -62,12 +62,12 @@ class Place:
 
     @property
     def number(self) -> int | None:
-        """The `_lsn`, or the position in the SQL feed as a number of 128 bits; None where there is neither."""
+        """The `_lsn`, or the position in the SQL feed as a number of 128 bits; None if there is neither."""
         return self.lsn if self.ulid is None else int.from_bytes(_ulid(self.ulid), "big")
 
     @property
     def in_feed(self) -> PlaceInFeed | None:
-        """This place as one that compares within its partition; None where the source does not say."""
+        """This place as one that compares within its partition; None if the source does not say."""
         if self.ulid is not None:
             return self.ulid, 0
         return None if self.lsn is None else (self.lsn, self.order or 0)
@@ -84,7 +84,7 @@ class Place:
 
 
 def ulid_time(text: str) -> int:
-    """The time in a position of an SQL feed, in whole seconds since 1970. Raises ValueError where it is none."""
+    """The time in a position of an SQL feed, in whole seconds since 1970. Raises ValueError if it is none."""
     from changefeed.ulid import milliseconds
 
     return milliseconds(_ulid(text)) // 1000

@@ -14,12 +14,7 @@ from relay.verdict import Ruling, Standing, Verdict, before_sending, blocked, ho
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A partition key that an invalid document holds up.
-
-    Attributes:
-        by: The first such document.
-        waiting: How many documents wait, with it.
-    """
+    """A partition key that an invalid document holds up: the first such, and how many documents wait, with it."""
 
     by: Rejected
     waiting: int
@@ -30,12 +25,12 @@ class Plan:
     """The verdicts on a batch, before anything is sent.
 
     Attributes:
-        policy: What follows a poisoned event.
+        policy: The treatment of events after a poisoned one.
         to_publish: Events by partition key, each list in commit order.
-        set_aside: What is to be quarantined, by partition key; None for documents without one.
+        set_aside: The documents to quarantine, by partition key; None for documents without one.
         blocked: The partition keys that wait for an order.
-        accepted: How many events Service Bus has accepted before.
-        superseded: How many documents the checkpoint has passed, or an earlier attempt has set aside.
+        accepted: Number of events that Service Bus had accepted before.
+        superseded: Number of documents that the checkpoint has passed, or an earlier attempt has set aside.
     """
 
     policy: OnPoison
@@ -55,12 +50,8 @@ def plan(
 ) -> Plan:
     """Give the verdict on each document of a batch.
 
-    Args:
-        received: What came.
-        policy: What follows a poisoned event.
-        holds: What operators and earlier attempts hold back.
-        passed: The positions of the documents that the checkpoint has passed.
-        accepted: Whether Service Bus has accepted an event from this process.
+    `passed` are the positions of the documents that the checkpoint has passed; `accepted` says whether Service Bus
+    has accepted an event from this process.
     """
     made = Plan(policy)
     if not (received.rejected or holds or passed):
@@ -102,7 +93,7 @@ def _enter(made: Plan, document: Event | Rejected, verdict: Verdict, detail: str
         made.set_aside.setdefault(key, []).append(_rejected(document, verdict, detail))
     elif key is not None and verdict.ruling is Ruling.WAIT:
         before = made.blocked.get(key)
-        # What blocks a key before anything is sent is invalid; events only wait behind it.
+        # Before anything is sent, only an invalid document blocks a key; events wait behind it.
         by = before.by if before is not None else _rejected(document, verdict, detail)
         made.blocked[key] = Blocked(by, before.waiting + 1 if before is not None else 1)
     elif key is not None and isinstance(document, Event):
@@ -115,7 +106,7 @@ def _rejected(document: Event | Rejected, verdict: Verdict, detail: str) -> Reje
     return Rejected.of(document, verdict.reason or Reason.SET_ASIDE, detail)
 
 
-# What is said of an event that is set aside for its predecessor's sake.
+# The detail of an event that is set aside because of its predecessor.
 _BEHIND = "an earlier event of its partition key is in quarantine"
 
 
@@ -124,7 +115,7 @@ def _position(document: Event | Rejected) -> int:
 
 
 def settle(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Outcome:
-    """Put together what was planned and what came of it. Raises AccountingError where it does not add up."""
+    """Combine the plan with the results. Raises AccountingError if they do not add up."""
     aside = list(made.set_aside.get(None, ()))
     failed: list[KeyFailure] = []
     by_key = {outcome.partition_key: outcome for outcome in outcomes}
@@ -134,7 +125,7 @@ def settle(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Ou
         outcome, planned = by_key.get(key) or KeyOutcome(key), made.set_aside.get(key, [])
         error, blocked_by, unsent = outcome.error, outcome.blocked_by, outcome.unsent
         if made.policy is OnPoison.PARK and error is not None:
-            # What is to be parked waits for what is still to be sent before it.
+            # Documents to park wait for the events that are still to be sent before them.
             unsent += len(planned)
             planned = []
         aside += planned

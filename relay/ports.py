@@ -1,4 +1,4 @@
-"""What the pipeline needs of the outside: a source of events, a publisher, and a quarantine.
+"""The ports of the pipeline: a source of events, a publisher, and a quarantine.
 
 Each has an adapter for Azure and one in memory for tests; `tests/contracts` holds what both must do.
 """
@@ -30,9 +30,9 @@ class Source(Protocol[BatchT]):
         """
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        """The positions of what the checkpoint has passed: each was published, or set aside, by some owner.
+        """The positions of documents that the checkpoint has passed: each was published or set aside by an owner.
 
-        An item of which that is not known is not among them.
+        An item for which that is unknown is not among them.
 
         Raises:
             SourceError: The checkpoint cannot be read.
@@ -65,7 +65,7 @@ class Publisher(Protocol):
             clearance: Until when they may be sent.
             deadline: When the attempt ends; None for the publisher's own limit.
             isolate: Find the one event that an error is about, although the error may pass.
-            rotate: How many attempts have failed before: each begins where the last one may have ended.
+            rotate: Number of failed attempts before this one: each starts where the last one may have ended.
 
         Returns:
             One outcome a partition key, in the order given, in which every event is counted once. A send that
@@ -76,24 +76,24 @@ class Publisher(Protocol):
         """Whether this publisher knows that the event was accepted before."""
 
     def settled(self, items: Iterable[Rejected], /) -> None:
-        """Note what is set aside without being sent: that it was refused says nothing of other events any more."""
+        """Record events set aside without being sent: their refusals are no longer evidence about others."""
 
     async def close(self) -> None:
         """Close every connection."""
 
 
 class Quarantine(Protocol):
-    """Where documents are kept that can never become messages, and what operators have ordered."""
+    """The store of documents that can never become messages, and of operators' orders."""
 
     async def holds(self) -> Holds:
-        """What must not be published now.
+        """Events that must not be published now.
 
         Raises:
             QuarantineError: It could not be read. Nothing was published; the next attempt asks again.
         """
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
-        """Store what was rejected; what is there already from an earlier attempt stays as it is.
+        """Store rejected documents; records from an earlier attempt stay unchanged.
 
         Args:
             rejected: The documents, in order of arrival.

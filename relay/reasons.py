@@ -1,4 +1,4 @@
-"""What a person has to know of each reason for quarantine, each error, and each state that may need somebody.
+"""The meaning of each reason for quarantine, each error, and each state that may need a person.
 
 One row each. The console shows the rows of what it sees, and `check` that of an event that would be quarantined; a
 test holds the tables of docs/message-contract.md and docs/runbook.md equal to them.
@@ -19,9 +19,9 @@ class Row:
     """One row; code is in backticks, as on the pages.
 
     Attributes:
-        meaning: What has happened, in a part of a sentence.
+        meaning: The event, in a part of a sentence.
         passes: Whether it may pass without anybody doing anything.
-        remedy: What an operator does, in sentences.
+        remedy: The operator's action, in sentences.
     """
 
     meaning: str
@@ -30,12 +30,14 @@ class Row:
 
 
 _CORRECT = "Have the service write a correct event with a new id, then `python -m relay quarantine discard ID`."
-_WAIT = "Wait: the next attempt sends the events again."
-_SERVICE = "Run `python -m relay check`, which names what is missing or refused."
+_OTHERWISE = "Otherwise have the service write another event with a new id, and discard this one."
 _UNPARK = (
     "Discard the event that parked the key, or correct what refused it; then "
     "`python -m relay quarantine release --all --partition-key KEY`."
 )
+_ADD = "`python -m relay quarantine add KEY ID`"
+_WAIT = "Wait: the next attempt sends the events again."
+_SERVICE = "Run `python -m relay check`, which names what is missing or refused."
 _DEFECT = "Roll back the relay, and report the log line."
 
 _ID = Row("the `id` is missing, not a string, empty, or longer than 128 UTF-16 units", False, _CORRECT)
@@ -53,33 +55,23 @@ QUARANTINE: Mapping[Reason, Row] = {
     Reason.PARTITION_KEY_TOO_LONG: _KEY,
     Reason.DATA_NOT_OBJECT: _DATA,
     Reason.ACTION_NOT_STRING: _DATA,
-    Reason.PROPERTY_NOT_UNICODE: Row(
-        "`id`, `partitionKey`, `action`, `createdAt` or `traceparent` has half of a surrogate pair",
-        False,
-        _CORRECT,
-    ),
-    Reason.PROPERTIES_TOO_LARGE: Row(
-        "`action`, `createdAt` and `traceparent` together exceed 15 000 bytes", False, _CORRECT
-    ),
+    Reason.PROPERTY_NOT_UNICODE: Row("a property has half of a surrogate pair", False, _CORRECT),
+    Reason.PROPERTIES_TOO_LARGE: Row("the properties together exceed 15 000 bytes", False, _CORRECT),
     Reason.MESSAGE_TOO_LARGE: Row(
         "the message exceeds what the topic takes",
         False,
         "If the topic takes it now, as after an upgrade to Premium, `python -m relay quarantine release --reason "
-        "message-too-large`. Otherwise have the service write a smaller one with a new id, and discard this one.",
+        f"message-too-large`. {_OTHERWISE}",
     ),
     Reason.MESSAGE_REFUSED: Row(
         "the service refused the message because of its content",
         False,
-        "If what refused it has changed, `python -m relay quarantine release --reason message-refused`. Otherwise "
-        "have the service write a correct event with a new id, and discard this one.",
+        "If what refused it has changed, `python -m relay quarantine release --reason message-refused`. "
+        f"{_OTHERWISE}",
     ),
-    Reason.KEY_PARKED: Row(
-        "the event itself is valid; its key is parked behind an earlier one (`RELAY_ON_POISON=park`)",
-        False,
-        _UNPARK,
-    ),
+    Reason.KEY_PARKED: Row("the event itself is valid; its key is parked behind an earlier one", False, _UNPARK),
     Reason.SET_ASIDE: Row(
-        "an operator ordered it with `python -m relay quarantine add KEY ID`",
+        f"an operator ordered it with {_ADD}",
         False,
         "When its cause is gone, `python -m relay quarantine release ID`. If the event is not needed, discard it.",
     ),
@@ -88,61 +80,49 @@ QUARANTINE: Mapping[Reason, Row] = {
 ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.RelayError: Row("the base of all others", False, _DEFECT),
     errors.SettingsError: Row(
-        "settings are missing or wrong, and the relay does not start",
+        "settings are missing or wrong",
         False,
-        "Correct the settings that the message names; `python -m relay check` validates them.",
+        "Correct those that the message names; then `python -m relay check`.",
     ),
     errors.SourceError: Row("a page of the outbox, or its checkpoint, cannot be read", True, _SERVICE),
     errors.ChangesError: Row(
-        "the trigger delivered something other than a JSON array of documents",
+        "the trigger delivered no JSON array of documents",
         False,
-        "Run `python -m relay check --scan`, which names the document, and correct or delete it.",
+        "Correct or delete what `python -m relay check --scan` names.",
     ),
-    errors.LeaseError: Row(
-        "the lease container cannot be read, so old events cannot be compared with it", True, _SERVICE
-    ),
+    errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
     errors.FeedError: Row("the SQL feed, or its claims, cannot be read or written", True, _SERVICE),
     errors.QuarantineError: Row("the quarantine cannot be read or written", True, _SERVICE),
     errors.StoreError: Row("the store of the quarantine cannot be reached, or refuses", True, _SERVICE),
     errors.PublishError: Row(
-        "some events were not accepted", True, "Look up the errors in the lines with the action `relay_failed`."
+        "some events were not accepted", True, "Look up the errors logged as `relay_failed`."
     ),
-    errors.AccountingError: Row(
-        "the parts of an outcome do not add up to the documents received: a defect of the relay", False, _DEFECT
-    ),
-    errors.OperationError: Row(
-        "a command of `python -m relay` cannot do its work", False, "Follow the message of the command."
-    ),
-    errors.UsageError: Row(
-        "the arguments make no sense; nothing was done", False, "Correct the command; `--help` describes it."
-    ),
+    errors.AccountingError: Row("an outcome does not add up: a defect of the relay", False, _DEFECT),
+    errors.OperationError: Row("a command cannot do its work", False, "Follow the message of the command."),
+    errors.UsageError: Row("the arguments make no sense; nothing was done", False, "Correct them: see `--help`."),
     errors.ServiceError: Row("a service cannot be reached, or refuses the command", True, _SERVICE),
     errors.SendError: Row("a send did not succeed", True, _WAIT),
     errors.RetryableError: Row(
-        "Service Bus is unavailable, throttled or full, or the network failed",
+        "Service Bus is unavailable, throttled or full",
         True,
-        "Wait, unless the topic is full or throttled: then make room, or raise its capacity.",
+        "Wait; make room in a full topic, or raise its capacity.",
     ),
-    errors.StaleClearanceError: Row(
-        "the attempt took so long that its events have to be compared with the leases again", True, _WAIT
-    ),
+    errors.StaleClearanceError: Row("the attempt took long; old events have to be compared again", True, _WAIT),
     errors.LostOwnershipError: Row(
-        "the claim on a shard was not renewed in time, and another process may publish its events",
+        "the claim on a shard was not renewed in time",
         True,
-        "Wait: the owner of the shard sends the events. If it repeats, give the worker more processor time.",
+        "Wait: the new owner of the shard sends the events. If it repeats, give the worker more processor time.",
     ),
     errors.ConfigurationError: Row(
         "the topic is missing or disabled, or the identity lacks the right to send", False, _SERVICE
     ),
     errors.NotTriedError: Row(
-        "too many partition keys in a row failed, and the attempt ended early",
-        True,
-        "Look up the error of the other keys: it is the cause.",
+        "too many partition keys in a row failed before", True, "Look up their error: it is the cause."
     ),
     errors.DefectError: Row(
-        "an exception that the relay does not foresee stops one partition key: a defect of the relay",
+        "a defect of the relay stops one partition key",
         False,
-        f"{_DEFECT} To let the key go on without the event, run `python -m relay quarantine add KEY ID`.",
+        f"{_DEFECT} To let the key go on without the event, {_ADD}.",
     ),
     errors.DoubtfulRefusalError: Row(
         "Service Bus refused an event, and it is not certain yet that its content is the cause",
@@ -150,26 +130,25 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
         "Wait: after three attempts the event goes to quarantine, or the message says what is lacking.",
     ),
     errors.RefusedAlikeError: Row(
-        "Service Bus refuses events of many partition keys alike, so the cause is not the content of one",
+        "events of many partition keys are refused alike, so the cause is not the content of one",
         True,
-        "See what has changed at the topic or in the settings. An event that has to be set aside all the same: "
-        "`python -m relay quarantine add KEY ID`.",
+        f"See what has changed at the topic or in the settings. To set an event aside all the same, {_ADD}.",
     ),
     errors.BlockedError: Row(
         "a poisoned event holds up its partition key (`RELAY_ON_POISON=block`)",
         False,
-        "Run `python -m relay quarantine add KEY ID`, and the key goes on without the event.",
+        f"To let the key go on without the event, {_ADD}.",
     ),
     errors.PoisonError: Row(
         "the content of one event can never be accepted: it is quarantined",
         False,
-        "Look up its reason for quarantine; `python -m relay quarantine list` shows it.",
+        "Look up its reason: `python -m relay quarantine list` shows it.",
     ),
 }
 
 
 class State(StrEnum):
-    """A state of the relay that may need somebody. The value is the name of its alert, where it has one."""
+    """A state of the relay that may need a person. The value is the name of its alert, if it has one."""
 
     TTL_HEADROOM = "ttl-headroom"
     FAILING = "failing"
@@ -183,28 +162,20 @@ STATES: Mapping[State, Row] = {
     State.TTL_HEADROOM: Row(
         "an event that is not published yet will soon be deleted by its time to live",
         False,
-        "Switch the time to live of the outbox container off, then look for what stops the relay.",
+        "Switch the container's time to live off, then look for what stops the relay.",
     ),
     State.FAILING: Row(
-        "attempts fail, and their events are sent again until the cause is fixed",
-        True,
-        "Look up the error in the log, and run `python -m relay check`.",
+        "attempts fail, and are repeated", True, "Look up the error in the log, and run `python -m relay check`."
     ),
     State.LAG: Row(
-        "events are published late",
-        True,
-        "Wait if the lag falls. Otherwise look for failed attempts and throttled requests, or add instances.",
+        "events are published late", True, "Wait if the lag falls. Otherwise look for failures, or add instances."
     ),
     State.QUARANTINE: Row(
         "events can never become messages; no consumer got them",
         False,
-        "Run `python -m relay quarantine list`, and do what the reason of each record asks for.",
+        "Do what the reason of each record in `python -m relay quarantine list` asks for.",
     ),
-    State.PARKED: Row(
-        "the events of the key go to quarantine, in order, until they are released",
-        False,
-        _UNPARK,
-    ),
+    State.PARKED: Row("the events of the key go to quarantine, in order, until they are released", False, _UNPARK),
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,

@@ -1,4 +1,4 @@
-"""What became of one attempt's events: of each partition key's, and of all documents that came."""
+"""The outcome of one attempt: for each partition key's events, and for all documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED_KEYS = 10
 
 @dataclass(slots=True)
 class KeyOutcome:
-    """What became of one partition key's events that were to be sent. Every one of them is counted exactly once.
+    """The outcome of one partition key's events that were to be sent. Every one of them is counted exactly once.
 
     Attributes:
         partition_key: Whose events they are.
@@ -25,8 +25,8 @@ class KeyOutcome:
         held_back: Events not tried, as an earlier one of the key is set aside.
         unsent: Events not accepted because of `error`.
         sends: Transfers the service accepted.
-        error: What stopped this partition key; None when it went through to its end.
-        blocked_by: The id of the event that `error` stopped at, where it is known to be that one alone.
+        error: The error that stopped this partition key; None if all its events went through.
+        blocked_by: The id of the event that `error` stopped at, if it is known to be that one alone.
     """
 
     partition_key: str
@@ -41,14 +41,7 @@ class KeyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A partition key that did not go through in an attempt.
-
-    Attributes:
-        partition_key: The key.
-        unsent: How many of its documents come again.
-        error: What stopped it.
-        blocked_by: The id of the event that it stopped at, where it is known to be that one alone.
-    """
+    """A partition key that did not go through in an attempt: as in `KeyOutcome`; `unsent` documents come again."""
 
     partition_key: str
     unsent: int
@@ -58,10 +51,10 @@ class KeyFailure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one attempt's documents. Every one of them is counted exactly once.
+    """The outcome of one attempt's documents. Every one of them is counted exactly once.
 
     Attributes:
-        documents: How many documents came.
+        documents: Number of documents received.
         ignored: Documents of another type.
         published: Events Service Bus accepted now.
         already_published: Events it had accepted in an earlier attempt.
@@ -71,7 +64,7 @@ class Outcome:
         partition_keys: Partition keys among the events that were to be sent.
         sends: Transfers accepted.
         failed: The partition keys that did not go through.
-        set_aside: What is to be quarantined, in the order in which it is to be released again.
+        set_aside: The documents to quarantine, in the order in which they are to be released again.
 
     Raises:
         AccountingError: The parts do not add up to what came: an attempt that succeeded would lose some.
@@ -101,7 +94,7 @@ class Outcome:
             )
 
     def without(self, passed: Set[int]) -> Outcome:
-        """This outcome, without setting aside what is at these positions: the checkpoint has passed it."""
+        """This outcome, without setting aside the documents at these positions: the checkpoint has passed them."""
         rest = [item for item in self.set_aside if item.position not in passed]
         superseded = self.superseded + len(self.set_aside) - len(rest)
         return replace(self, set_aside=rest, quarantined=by_reason(rest), superseded=superseded)
@@ -110,7 +103,7 @@ class Outcome:
     def blocking(self) -> list[KeyFailure]:
         """The keys that one event each holds up.
 
-        Where nothing is accepted and several keys fail, an error that may pass says nothing of the events.
+        If nothing is accepted and several keys fail, an error that may pass says nothing of the events.
         """
         named = [key for key in self.failed if key.blocked_by is not None]
         if self._accepted or len(self.failed) == 1:
@@ -122,13 +115,13 @@ class Outcome:
         return self.published + self.already_published
 
     def explain(self) -> str:
-        """What went and what did not, for which partition keys and why."""
+        """A description of events sent and not sent, with partition keys and reasons."""
         lines = [
             f"{self.unsent} event(s) of {len(self.failed)} partition key(s) were not accepted by Service Bus; "
             f"{self._accepted} event(s) of this invocation were. "
             "The retry policy sends the rest again."
         ]
-        # What was not tried explains nothing by itself.
+        # A key that was not tried explains nothing.
         explained = sorted(self.failed, key=lambda key: isinstance(key.error, NotTriedError))
         lines += [
             f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in explained[:_NAMED_KEYS]

@@ -28,7 +28,7 @@ MAX_SENDERS = 256
 # Default of RELAY_ATTEMPT_TIMEOUT_S.
 ATTEMPT_TIMEOUT_S = 480.0
 
-# What an attempt may take after that: comparing with the leases, and writing to quarantine.
+# Seconds that an attempt may take after that: comparing with the leases, and writing to quarantine.
 ATTEMPT_MARGIN_S = 60.0
 
 # With about 2.3 times as much for their messages, that leaves room in an instance of 512 MiB.
@@ -36,7 +36,7 @@ _MAX_BYTES = 64 * 1024**2
 
 
 class OnPoison(StrEnum):
-    """What becomes of a partition key's later events when one is set aside (RELAY_ON_POISON)."""
+    """The treatment of a partition key's later events when one is set aside (RELAY_ON_POISON)."""
 
     SKIP = "skip"
     PARK = "park"
@@ -45,13 +45,13 @@ class OnPoison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlFeed:
-    """Where an SQL outbox is, and how it is read.
+    """The address of an SQL outbox, and how it is read.
 
     Attributes:
         connection_string: A URL of PostgreSQL or a connection string of SQL Server. It may hold a password.
-        identity: Whose token to ask for where the URL of a server of Azure has no password.
+        identity: The identity whose token to use if the URL of a server of Azure has no password.
         feed: The event table, as it was given to setup_feed: `schema.Table`.
-        shards: How many shards there are: 0 to `shards` - 1.
+        shards: Number of shards: 0 to `shards` - 1.
         claim_s: After how many seconds without a sign of life a process has lost its shards.
         max_bytes: Size of the events that a process has in memory at a time, those of all its shards together.
     """
@@ -71,7 +71,7 @@ class SqlFeed:
 class Settings:
     """Everything that can be set. The names in the environment stand in `docs/settings.md`.
 
-    `cosmos` is None where the only outbox is in SQL, and `sql` where there is none in SQL.
+    `cosmos` is None if the only outbox is in SQL, and `sql` if there is none in SQL.
     """
 
     cosmos: Connection | None
@@ -101,7 +101,7 @@ class Settings:
 
         Args:
             environment: Names and values.
-            function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None where no host
+            function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None if no host
                 ends it.
 
         Raises:
@@ -213,7 +213,7 @@ class _Reader:
             return OnPoison.SKIP
 
     def sql(self) -> SqlFeed | None:
-        """The SQL outbox; None where there is none."""
+        """The SQL outbox; None if there is none."""
         feed = self.text("SQL_FEED", "outbox.domain_event")
         shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
         claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
@@ -257,7 +257,9 @@ class _Reader:
         if whole and host:
             self.problems.append(f"{name} and {address_name} are both set: keep one of them")
         elif whole:
-            self._check_connection_string(name, whole, parts, base64=scheme)
+            problem = ConnectionString(whole).problem(parts, base64=scheme)
+            if problem is not None:
+                self.problems.append(f"{name} is no connection string: {problem}")
             return Connection(connection_string=whole)
         elif host:
             self._check_address(address_name, host, scheme=scheme)
@@ -275,13 +277,8 @@ class _Reader:
             self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
         return Identity(managed=credential is not None, client_id=client_id)
 
-    def _check_connection_string(self, name: str, value: str, parts: tuple[str, ...], *, base64: bool) -> None:
-        problem = ConnectionString(value).problem(parts, base64=base64)
-        if problem is not None:
-            self.problems.append(f"{name} is no connection string: {problem}")
-
     def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
-        # What has other characters than an address is not shown: it may be a connection string with its key.
+        # A value with other characters than an address is not shown: it may be a connection string with its key.
         shown = f" is {value!r}" if ADDRESS.fullmatch(value) else " is no address"
         if scheme and not (is_address(value) and value.startswith(("https://", "http://"))):
             self.problems.append(f"{name}{shown}: set it as https://<account>.documents.azure.com:443/")
@@ -289,7 +286,7 @@ class _Reader:
             self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
-        """The CloudEvents source where that format is chosen, None for the plain one."""
+        """The CloudEvents source if that format is chosen, None for the plain one."""
         chosen = self._get("RELAY_MESSAGE_FORMAT") or "plain"
         source = self._get("RELAY_CLOUDEVENTS_SOURCE")
         if chosen not in ("plain", "cloudevents"):
@@ -347,7 +344,7 @@ _HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
 def _is_encoded_url(value: str) -> bool:
-    """Whether libpq can take a URL apart; what it says of another one shows parts of it, a password's too."""
+    """Whether libpq can parse a URL; its error message would show parts of it, even of a password."""
     found = _URL.fullmatch(value)
     try:
         sound = re.fullmatch(r"(?:[^\s%]|%[0-9A-Fa-f]{2})*", value) is not None and "\0" not in unquote(
@@ -363,11 +360,11 @@ _TIMESPAN = re.compile(r"(?:(?P<days>\d+)\.)?(?P<hours>\d+):(?P<minutes>\d+):(?P
 
 
 def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -> float | None:
-    """The host's functionTimeout in seconds; None where it is unlimited (-1), or not set.
+    """The host's functionTimeout in seconds; None if it is unlimited (-1), or not set.
 
     Args:
         app: The folder that has host.json.
-        environment: Where a setting may override it.
+        environment: The settings, one of which may override it.
             https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values
 
     Raises:

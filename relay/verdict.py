@@ -24,12 +24,16 @@ REFUSALS = 3
 # Partition keys refused with one condition from which on the cause may be something that they share.
 ALIKE = 3
 
+# Ends of a link with one transfer alone in flight, from which on that transfer is the cause, provided that the
+# service accepts others: a second one is no coincidence.
+ENDS_ALONE = 2
+
 # The attempt from which on a temporary error is traced to the one event that causes it: the third retry.
 _ISOLATE_FROM = 3
 
 
 class Ruling(StrEnum):
-    """What becomes of an event."""
+    """The verdict on an event."""
 
     PUBLISH = "publish"
     ACCEPTED = "accepted"
@@ -39,7 +43,7 @@ class Ruling(StrEnum):
 
 
 class Awaited(StrEnum):
-    """What an event waits for."""
+    """The reason that an event waits."""
 
     EVIDENCE = "evidence"
     ORDER = "an order"
@@ -48,12 +52,12 @@ class Awaited(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one event.
+    """The verdict on one event, with its reason.
 
     Attributes:
         ruling: That.
         reason: Why it is set aside.
-        awaited: What it waits for.
+        awaited: The reason that it waits.
         alike: Whether it waits because other partition keys are refused with the same condition.
     """
 
@@ -82,7 +86,7 @@ def set_aside(reason: Reason) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of one document before anything is sent.
+    """The facts about one document before anything is sent.
 
     Attributes:
         accepted: Service Bus has accepted it from this process.
@@ -129,10 +133,10 @@ def holds_back(verdict: Verdict, policy: OnPoison) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What this process has seen of a refused event and of its neighbours, at one destination.
+    """This process's record of a refused event and of its neighbours, at one destination.
 
     Attributes:
-        refusals: How often the event was refused; with nothing accepted in between, refusals count once.
+        refusals: Number of times the event was refused; with nothing accepted in between, refusals count once.
         alike: Partition keys refused with the same condition since the event was first refused, its own included.
         accepted: Transfers accepted since the attempt began in which it was first refused; repeats do not count.
     """
@@ -157,8 +161,8 @@ class Judge:
     """Gives the verdict on refused events during one attempt.
 
     Attributes:
-        policy: What follows a poisoned event.
-        needs_evidence: False where a refused event stays where it is, as in a release: then one refusal decides.
+        policy: The treatment of events after a poisoned one.
+        needs_evidence: False if a refused event stays where it is, as in a release: then one refusal decides.
     """
 
     policy: OnPoison = OnPoison.SKIP
@@ -177,7 +181,7 @@ class Judge:
 
 
 def error_of(verdict: Verdict, event: Event, refusal: PoisonError) -> SendError:
-    """What a verdict to wait means for the event's partition key; it names the remedy."""
+    """The error of the event's partition key for a verdict to wait; it names the remedy."""
     if verdict.awaited is Awaited.ORDER:
         return blocked(rejected(event, refusal))
     if verdict.alike:
@@ -204,7 +208,7 @@ def rejected(event: Event, refusal: PoisonError) -> Rejected:
 
 
 def blocked(poisoned: Rejected) -> BlockedError:
-    """What holds up the partition key of a poisoned event where RELAY_ON_POISON is `block`."""
+    """The error that holds up the partition key of a poisoned event if RELAY_ON_POISON is `block`."""
     return BlockedError(
         f"the event {poisoned.id!r} can never be published ({poisoned}), and RELAY_ON_POISON is 'block'. "
         "Set it aside with `python -m relay quarantine add KEY ID`, and its key goes on without it."

@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.nodeid.endswith(item.name):
             item._id = item.id.with_params(item.name.partition("[")[2].removesuffix("]"))
         if group is not None and hasattr(item.config, "workerinput"):
-            # What pytest-xdist sets itself has no effect since pytest 9.2.
+            # pytest-xdist's own setting has no effect since pytest 9.2.
             item._id = coerce_node_id(f"{item.nodeid}@{group.args[0]}")
     repeated = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:

@@ -13,11 +13,13 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import TOPIC, Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
+from relay.assembly import open_outbox, open_store
 from relay.cli.console import check_of
 from relay.clients import ADMIN_VARIABLE
 from relay.console.application import application
-from relay.console.observer import Observer, observer_of
+from relay.console.observer import Observer
 from relay.console.pages import ConsoleSettings
+from relay.console.ports import Sources
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.settings import Settings
@@ -33,15 +35,10 @@ def topic_of(stack: Stack) -> EmulatorTopic:
 
 def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = False) -> Observer:
     """The observer of a stack and its topic, which knows what the emulators know; `always` as of Observer."""
-    environment = _environment(stack)
-    return observer_of(
-        Settings.from_environment(environment),
-        environment,
-        from_beginning=True,
-        topic=topic,
-        hosts=FunctionsHosts(stack) if stack.source is Source.COSMOS else None,
-        always=always,
-    )
+    settings = Settings.from_environment(_environment(stack))
+    hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
+    outbox = open_outbox(settings, from_beginning=True)
+    return Observer(Sources(outbox, topic, open_store(settings), hosts), always=always)
 
 
 @asynccontextmanager

@@ -115,7 +115,7 @@ def already_runs(env_file: Path) -> str:
     where = "" if stack is None else f": process {stack.pid}" + (f", {stack.ready_url}" if stack.ready_url else "")
     return (
         f"A local stack runs already{where}. Stop it with `python -m local down{option(env_file)}`, or start "
-        "another beside it with `--port 0 --env-file .local/second.env --logs .local/second-logs`."
+        "another one with `--port 0 --env-file .local/second.env --logs .local/second-logs`."
     )
 
 

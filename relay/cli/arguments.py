@@ -7,12 +7,14 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.errors import UsageError
 from relay.settings import Settings
+from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")
 
@@ -23,11 +25,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors about numbers have an example."""
+    """A parser whose errors about values have an example."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.register("type", int, whole_number)
+
+    def add_duration(self, name: str, default: timedelta, text: str) -> None:
+        text = f"{text} (default: {format_duration(default)})"
+        self.add_argument(name, type=reported(parse_duration), default=default, metavar="DURATION", help=text)
 
 
 class Commands:
@@ -120,15 +126,13 @@ def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def whole_number(text: str) -> int:
-    """A whole number from 0. Raises argparse.ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number: write it as 3")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number above 0. Raises argparse.ArgumentTypeError."""
-    if not (text.isascii() and text.isdecimal()) or int(text) == 0:
+    if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
     return int(text)
 

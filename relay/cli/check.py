@@ -6,11 +6,10 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import Commands, reported
+from relay.cli.arguments import Commands
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
@@ -18,10 +17,8 @@ from relay.errors import SettingsError
 from relay.findings import Finding, Level, Scan
 from relay.servicebus.senders import differences
 from relay.settings import Settings
-from relay.times import parse_duration
 
-_MIN_WINDOW = timedelta(minutes=10)
-_MIN_TTL = timedelta(days=1)
+_DEFAULTS = Requirements()
 
 EXAMPLES = """\
 examples:
@@ -48,22 +45,10 @@ Reading the properties of the topic and its subscriptions requires the Manage ri
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
-    parser.add_argument(
-        "--min-window",
-        type=reported(parse_duration),
-        default=_MIN_WINDOW,
-        metavar="DURATION",
-        help="the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds (default: PT10M)",
-    )
-    parser.add_argument(
-        "--min-ttl",
-        type=reported(parse_duration),
-        default=_MIN_TTL,
-        metavar="DURATION",
-        help="warn where messages live for less than this (default: P1D)",
-    )
+    shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
+    parser.add_duration("--min-window", _DEFAULTS.min_window, shortest)
+    parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn where messages live for less than this")
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
@@ -81,22 +66,13 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Check the settings and, if they are valid, the resources that they name.
-
-    Raises:
-        UsageError: `--servicebus-admin` is no address.
-    """
+    """Check the settings and, if they are valid, the resources that they name."""
     try:
         settings = Settings.from_environment(environment)
     except SettingsError as error:
         return _result(ExitCode.USAGE, settings_findings(error))
-    found = await findings(
-        settings,
-        environment,
-        min_window=arguments.min_window,
-        min_ttl=arguments.min_ttl,
-        administration=arguments.servicebus_admin,
-    )
+    required = Requirements(arguments.min_window, arguments.min_ttl)
+    found = await findings(settings, environment, required, arguments.servicebus_admin)
     scans = await assembly.scan_outboxes(settings) if arguments.scan else []
     found += [finding for scan in scans for finding in scan.findings]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
@@ -106,32 +82,24 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
 async def findings(
     settings: Settings,
     environment: Mapping[str, str],
-    *,
-    min_window: timedelta = _MIN_WINDOW,
-    min_ttl: timedelta = _MIN_TTL,
+    required: Requirements = _DEFAULTS,
     administration: str | None = None,
 ) -> list[Finding]:
-    """What `check` finds with these settings, without a scan; the arguments are those of its options.
-
-    Raises:
-        UsageError: `administration` is no address.
-    """
+    """What `check` finds with these settings, without a scan; `administration` is the option."""
     address = administration_address(administration, environment)
     # All at once: each service may take its time to answer, or not to.
     outboxes, servicebus = await asyncio.gather(
         assembly.check_outboxes(settings), read_servicebus(settings, address)
     )
-    required = Requirements(min_window, timedelta(seconds=settings.duplicate_window_s), min_ttl)
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
         *outboxes,
-        *check_servicebus(servicebus, settings.servicebus_topic, required),
+        *check_servicebus(servicebus, settings, required),
     ]
 
 
 def settings_findings(error: SettingsError) -> list[Finding]:
-    """What `check` finds where the settings are wrong."""
     return [Finding(Level.ERROR, problem) for problem in error.problems]
 
 
@@ -148,7 +116,6 @@ def _senders(settings: Settings) -> Finding:
 
 
 def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> ExitCode:
-    """The exit code for these findings."""
     if any(finding.unavailable for finding in found):
         return ExitCode.SERVICE
     counted = {Level.ERROR}
@@ -161,7 +128,11 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
 
 def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) -> Result:
     counts = Counter(finding.level for finding in found)
-    lines = [line for finding in found for line in _lines(finding)]
+    lines = []
+    for finding in found:
+        lines.append(f"{finding.level:<8} {finding.what}")
+        if finding.remedy is not None:
+            lines.append(f"{'':<8} -> {finding.remedy}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
     data: dict[str, Any] = {
         "counts": {str(level): counts[level] for level in Level},
@@ -172,10 +143,3 @@ def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) ->
     for scan in scans:
         data |= scan.data
     return Result(code, data, lines)
-
-
-def _lines(finding: Finding) -> list[str]:
-    lines = [f"{finding.level:<8} {finding.what}"]
-    if finding.remedy is not None:
-        lines.append(f"{'':<8} -> {finding.remedy}")
-    return lines

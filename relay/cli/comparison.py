@@ -40,7 +40,6 @@ class Difference:
     remedy: str
 
     def data(self) -> dict[str, str]:
-        """For `--json`."""
         return {"path": self.path, "stored": self.stored, "arrived": self.arrived}
 
 
@@ -48,7 +47,21 @@ def compare(
     document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
 ) -> list[Difference]:
     """Every difference between a stored document and its message, according to the message contract."""
-    return [*_compare_properties(document, message, cloudevents_source), *_compare_body(document, message)]
+    expected = {
+        "message_id": document["id"],
+        "session_id": document["partitionKey"],
+        "partition_key": document["partitionKey"],
+        "subject": document["data"]["action"],
+        "content_type": CONTENT_TYPE,
+    }
+    arrived = {name: getattr(message, name) for name in expected}
+    own = _expected_properties(document, cloudevents_source)
+    properties = {_text(name): _text(value) for name, value in (message.application_properties or {}).items()}
+    return [
+        *differences(expected, arrived, "message", PROPERTY_REMEDY),
+        *differences(own, properties, "application_properties", PROPERTY_REMEDY),
+        *_compare_body(document, message),
+    ]
 
 
 def _compare_body(document: Mapping[str, Any], message: ServiceBusReceivedMessage) -> list[Difference]:
@@ -60,22 +73,9 @@ def _compare_body(document: Mapping[str, Any], message: ServiceBusReceivedMessag
     return differences(document["data"], arrived, "data")
 
 
-def _compare_properties(
-    document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
-) -> list[Difference]:
+def _expected_properties(document: Mapping[str, Any], cloudevents_source: str | None) -> dict[str, Any]:
     data = document["data"]
-    expected = {
-        "message_id": document["id"],
-        "session_id": document["partitionKey"],
-        "partition_key": document["partitionKey"],
-        "subject": data["action"],
-        "content_type": CONTENT_TYPE,
-    }
-    arrived = {name: getattr(message, name) for name in expected}
-    own = {
-        "type": document["type"],
-        "createdAt": data["createdAt"],
-    }
+    own = {"type": document["type"], "createdAt": data["createdAt"]}
     # Only Cosmos DB has the former, and an SQL outbox may have no column for the latter.
     named = (("cosmosTimestamp", "_ts"), ("traceparent", "traceparent"))
     own |= {name: document[member] for name, member in named if member in document}
@@ -89,11 +89,7 @@ def _compare_properties(
             "cloudEvents:time": data["createdAt"],
         }
         own |= {"cloudEvents:traceparent": document["traceparent"]} if "traceparent" in document else {}
-    properties = {_text(name): _text(value) for name, value in (message.application_properties or {}).items()}
-    return [
-        *differences(expected, arrived, "message", PROPERTY_REMEDY),
-        *differences(own, properties, "application_properties", PROPERTY_REMEDY),
-    ]
+    return own
 
 
 def differences(stored: Any, arrived: Any, path: str, remedy: str = BODY_REMEDY) -> list[Difference]:

@@ -35,7 +35,6 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
@@ -52,13 +51,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Serve the page until SIGINT or SIGTERM.
-
-    Raises:
-        SettingsError: CONSOLE_TRACE_URL or CONSOLE_SHOW_DATA is wrong.
-        UsageError: Jinja2 is missing, nothing can listen on the address, or both outboxes are set and none is
-            chosen.
-    """
+    """Serve the page until SIGINT or SIGTERM."""
     settings = Settings.from_environment(environment)
     if find_spec("jinja2") is None:
         raise UsageError(

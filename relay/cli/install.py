@@ -23,7 +23,6 @@ unlike every other command.
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("install", "create what the relay needs in an SQL database", EXAMPLES, run)
     parser.add_argument(
         "--create-table", action="store_true", help="also create the event table, if there is none"
@@ -44,12 +43,6 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Make what is missing.
-
-    Raises:
-        UsageError: There is no SQL outbox, or the event table cannot have a feed.
-        ServiceError: The database cannot be reached, or refuses.
-    """
     done = await assembly.install(
         Settings.from_environment(environment),
         keep=arguments.keep,

@@ -31,7 +31,6 @@ them. `python -m relay COMMAND --help` describes each command.
 
 
 def parser() -> Parser:
-    """The parser of the whole command line."""
     top = Parser(
         prog="python -m relay",
         description="Check and test an Outbox Relay, manage its quarantine, and publish events again.",

@@ -10,7 +10,7 @@ from typing import Any
 
 from relay import assembly
 from relay.cli.arguments import Commands, Parser, positive, with_one_outbox
-from relay.cli.records import SHORT_ID, Order, Parked, Records, open_records
+from relay.cli.records import SHORT_ID, Records, open_records
 from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
 from relay.cli.terminal import ExitCode, Result, Terminal, table
@@ -18,7 +18,7 @@ from relay.errors import UsageError
 from relay.events import Reason
 from relay.holds import ORDER_PREFIX
 from relay.outbox import Found, Outbox
-from relay.quarantine.items import Filter, RecordSummary
+from relay.quarantine.items import Filter, Item, RecordSummary
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
@@ -96,7 +96,6 @@ It has no effect on an event that the relay has already passed."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command, its commands and their options."""
     group = commands.group("quarantine", "manage documents that could not be published", EXAMPLES)
     summary = "list the quarantined documents, in order of arrival"
     listing = group.add("list", summary, LIST_EXAMPLES, _list, one_outbox=True)
@@ -163,40 +162,30 @@ async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], t
     data = {
         "total": total,
         "records": [summary.data() for summary in summaries],
-        "parked": [each.data() for each in parked],
-        "orders": [order.data() for order in orders],
+        "parked": [{name: item[name] for name in ("partitionKey", "since", "because")} for item in parked],
+        "orders": [
+            {name: item[name] for name in ("id", "partitionKey", "eventId", "orderedAt")} for item in orders
+        ],
     }
     return Result(ExitCode.OK, data, [*lines, f"{shown} in quarantine"])
 
 
 def _tables(
-    summaries: Sequence[RecordSummary], parked: Sequence[Parked], orders: Sequence[Order]
+    summaries: Sequence[RecordSummary], parked: Sequence[Item], orders: Sequence[Item]
 ) -> tuple[list[str], ...]:
+    records = [
+        (each.id[:SHORT_ID], _second(each.quarantined_at), each.reason, each.partition_key, each.document_id or "")
+        for each in summaries
+    ]
+    keys = [(each["partitionKey"], _second(each["since"]), each["because"][:SHORT_ID]) for each in parked]
+    pending = [
+        (each["id"][:_SHORT_ORDER], _second(each["orderedAt"]), each["partitionKey"], each["eventId"])
+        for each in orders
+    ]
     return (
-        table(
-            ("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"),
-            [
-                (
-                    each.id[:SHORT_ID],
-                    _second(each.quarantined_at),
-                    each.reason,
-                    each.partition_key,
-                    each.document_id or "",
-                )
-                for each in summaries
-            ],
-        ),
-        table(
-            ("PARKED KEY", "SINCE", "BECAUSE OF"),
-            [(each.partition_key, _second(each.since), each.because[:SHORT_ID]) for each in parked],
-        ),
-        table(
-            ("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"),
-            [
-                (each.id[:_SHORT_ORDER], _second(each.ordered_at), each.partition_key, each.event_id)
-                for each in orders
-            ],
-        ),
+        table(("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"), records),
+        table(("PARKED KEY", "SINCE", "BECAUSE OF"), keys),
+        table(("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"), pending),
     )
 
 
@@ -273,31 +262,31 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
             await records.withdraw(order)
         unparked, parked = await _unpark(chosen, records)
     data["discarded"] = [summary.id for summary in chosen]
-    data["withdrawn"] = [order.id for order in orders]
+    data["withdrawn"] = [order["id"] for order in orders]
     data["unparked"] = unparked
     lines = [f"discarded {len(chosen)}"] if chosen or not orders else []
-    lines += [f"withdrew the order {order.id[:_SHORT_ORDER]}" for order in orders]
+    lines += [f"withdrew the order {order['id'][:_SHORT_ORDER]}" for order in orders]
     lines += [f"partition key {key!r} is no longer parked" for key in unparked]
     lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
     lines += [f"{identifier} is not in quarantine" for identifier in missing]
     return Result(ExitCode.FINDINGS if missing else ExitCode.OK, {**data, "refused": False}, lines)
 
 
-async def _find_orders(beginnings: list[str], records: Records) -> tuple[list[Order], list[str]]:
+async def _find_orders(beginnings: list[str], records: Records) -> tuple[list[Item], list[str]]:
     """The pending orders whose ids begin so, and the beginnings that none has."""
     pending = await records.orders() if beginnings else []
-    found: dict[tuple[str, str], Order] = {}
+    found: dict[tuple[str, str], Item] = {}
     missing = []
     for beginning in beginnings:
-        matching = [order for order in pending if order.id.startswith(beginning)]
+        matching = [order for order in pending if order["id"].startswith(beginning)]
         if len(matching) > 1:
             raise UsageError(f"{len(matching)} orders have an id that begins with {beginning!r}: give more of it")
-        found |= {(order.partition_key, order.id): order for order in matching}
+        found |= {(order["partitionKey"], order["id"]): order for order in matching}
         missing += [] if matching else [beginning]
     return list(found.values()), missing
 
 
-def _confirmed(chosen: list[RecordSummary], orders: list[Order], terminal: Terminal) -> bool:
+def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Terminal) -> bool:
     for summary in chosen[:_LISTED_WHEN_ASKING]:
         document = "" if summary.document_id is None else f", document {summary.document_id!r}"
         terminal.note(
@@ -308,8 +297,8 @@ def _confirmed(chosen: list[RecordSummary], orders: list[Order], terminal: Termi
         terminal.note(f"and {len(chosen) - _LISTED_WHEN_ASKING} more")
     for order in orders:
         terminal.note(
-            f"{order.id[:_SHORT_ORDER]}  {_second(order.ordered_at)}  pending  "
-            f"partition key {order.partition_key!r}, document {order.event_id!r}"
+            f"{order['id'][:_SHORT_ORDER]}  {_second(order['orderedAt'])}  pending  "
+            f"partition key {order['partitionKey']!r}, document {order['eventId']!r}"
         )
     if not chosen:
         return terminal.confirm(f"Withdraw {len(orders)} order(s)?")
@@ -327,14 +316,10 @@ async def _remove(chosen: list[RecordSummary], records: Records, terminal: Termi
 
 async def _unpark(discarded: list[RecordSummary], records: Records) -> tuple[list[str], list[str]]:
     """Unpark the keys that have no record left; returns them, and those that are still parked."""
-    unparked: list[str] = []
-    parked: list[str] = []
-    if discarded:
-        keys = {summary.partition_key for summary in discarded}
-        for key in await records.parked():
-            if key in keys:
-                (unparked if await records.unpark(key) else parked).append(key)
-    return unparked, parked
+    keys = {summary.partition_key for summary in discarded}
+    parked = [key for key in await records.parked() if key in keys] if keys else []
+    unparked = [key for key in parked if await records.unpark(key)]
+    return unparked, [key for key in parked if key not in unparked]
 
 
 async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:

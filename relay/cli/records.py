@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from relay import assembly, holds
@@ -15,6 +15,7 @@ from relay.quarantine.items import (
     Create,
     Delete,
     Filter,
+    Item,
     ItemChanged,
     ItemExists,
     ItemNotFound,
@@ -30,55 +31,16 @@ from relay.settings import Settings
 SHORT_ID = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A pending order to set an event aside.
-
-    Attributes:
-        id: `set-aside:` and a digest of the event's id.
-        partition_key: The event's partition key.
-        event_id: The event's id.
-        ordered_at: ISO 8601 in UTC.
-    """
-
-    id: str
-    partition_key: str
-    event_id: str
-    ordered_at: str
-
-    def data(self) -> dict[str, str]:
-        """For `--json`, under the names of the item."""
-        names = ("id", "partitionKey", "eventId", "orderedAt")
-        return dict(zip(names, (self.id, self.partition_key, self.event_id, self.ordered_at), strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """A parked partition key.
-
-    Attributes:
-        partition_key: The key.
-        since: When it was parked: ISO 8601 in UTC.
-        because: The id of the record that parked it.
-    """
-
-    partition_key: str
-    since: str
-    because: str
-
-    def data(self) -> dict[str, str]:
-        """For `--json`, under the names of the item."""
-        return {"partitionKey": self.partition_key, "since": self.since, "because": self.because}
-
-
 class Records:
-    """The quarantine of an outbox. Every method raises StoreError where its store cannot be read or written."""
+    """The quarantine of an outbox; `relay/holds.py` describes the items of parked keys and orders.
+
+    Every method raises StoreError where the store cannot be read or written.
+    """
 
     def __init__(self, items: Items) -> None:
         self._items = items
 
     async def count(self, chosen: Filter) -> int:
-        """How many records there are."""
         return await self._items.count(chosen)
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
@@ -129,11 +91,10 @@ class Records:
                 with suppress(ItemNotFound):
                     await self._items.delete(item, summary.partition_key)
 
-    async def parked(self, partition_key: str | None = None) -> dict[str, Parked]:
-        """The parked keys by key, the longest parked first; only `partition_key` if it is given."""
-        rows = await self._items.of_type(holds.PARKED_TYPE, partition_key)
-        found = [Parked(row["partitionKey"], row["since"], row["because"]) for row in rows]
-        return {each.partition_key: each for each in sorted(found, key=lambda each: each.since)}
+    async def parked(self, partition_key: str | None = None) -> dict[str, Item]:
+        """The items of parked keys by key, the longest parked first; only `partition_key` if it is given."""
+        items = await self._items.of_type(holds.PARKED_TYPE, partition_key)
+        return {item["partitionKey"]: item for item in sorted(items, key=itemgetter("since"))}
 
     async def unpark(self, partition_key: str) -> bool:
         """Unpark a key that has no record left.
@@ -156,11 +117,10 @@ class Records:
             return False
         return True
 
-    async def orders(self, partition_key: str | None = None) -> list[Order]:
-        """The pending orders, the oldest first; only those of `partition_key` if it is given."""
-        rows = filter(holds.is_pending, await self._items.of_type(holds.ORDER_TYPE, partition_key))
-        found = [Order(row["id"], row["partitionKey"], row["eventId"], row["orderedAt"]) for row in rows]
-        return sorted(found, key=lambda order: order.ordered_at)
+    async def orders(self, partition_key: str | None = None) -> list[Item]:
+        """The items of pending orders, the oldest first; only those of `partition_key` if it is given."""
+        items = await self._items.of_type(holds.ORDER_TYPE, partition_key)
+        return sorted(filter(holds.is_pending, items), key=itemgetter("orderedAt"))
 
     async def order(self, partition_key: str, event_id: str) -> bool:
         """Write an order to set an event aside; returns False if it exists already.
@@ -181,10 +141,10 @@ class Records:
             await self._items.batch(partition_key, [Delete(order["id"]), Create(order)])
         return True
 
-    async def withdraw(self, order: Order) -> None:
+    async def withdraw(self, order: Item) -> None:
         """Remove an order, if it still exists."""
         with suppress(ItemNotFound):
-            await self._items.delete(order.id, order.partition_key)
+            await self._items.delete(order["id"], order["partitionKey"])
 
     async def _current(self, identifier: str, partition_key: str) -> Stored:
         """An item as the latest write left it. Raises ItemNotFound.

@@ -69,7 +69,6 @@ duplicate."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     parser = commands.add("replay", "publish events of the outbox again", EXAMPLES, run, one_outbox=True)
     when = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
     parser.add_argument(
@@ -106,13 +105,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Publish the events again, or count what a replay would publish.
-
-    Raises:
-        UsageError: The options contradict each other, or the state file belongs to another replay.
-        ServiceError: The outbox cannot be read, or the state file cannot be written.
-        StoreError: The parked keys cannot be read.
-    """
+    """Publish the events again, or count what a replay would publish."""
     settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
     chosen = _range(arguments, settings)
     async with AsyncExitStack() as stack:

@@ -82,21 +82,12 @@ class Invalid:
         return cls(rejected.id, key, str(rejected.reason), rejected.detail)
 
     def data(self) -> dict[str, str]:
-        """For the state file and for `--json`."""
         return {
             "id": self.id,
             "partitionKey": self.partition_key,
             "reason": self.reason,
             "detail": self.detail,
         }
-
-
-@dataclass(slots=True)
-class _Reached:
-    """How far a partition key was handled."""
-
-    lsn: int
-    ids: set[str]
 
 
 @dataclass(slots=True)
@@ -115,7 +106,7 @@ class ReplayState:
     published: int = 0
     invalid: dict[tuple[str, str], Invalid] = field(default_factory=dict)
     finished: bool = False
-    _reached: dict[str, _Reached] = field(default_factory=dict)
+    _reached: dict[str, tuple[int, set[str]]] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, identity: ReplayIdentity, file: Path | None) -> ReplayState:
@@ -152,23 +143,18 @@ class ReplayState:
                 "the change feed of this account has no _lsn, so progress cannot be stored: run without --state"
             )
         key, lsn = found
-        reached = self._reached.get(key)
-        return reached is not None and (
-            lsn < reached.lsn or (lsn == reached.lsn and document["id"] in reached.ids)
-        )
+        reached, ids = self._reached.get(key, (-1, set()))
+        return lsn < reached or (lsn == reached and document["id"] in ids)
 
     def advance(
         self, handled: Mapping[str, Sequence[Mapping[str, Any]]], published: int, invalid: Iterable[Invalid]
     ) -> None:
-        """Store a chunk that was sent.
+        """Store a chunk that was sent. Raises ServiceError: the file cannot be written.
 
         Args:
             handled: The documents accepted or refused, in commit order, by partition key.
             published: How many were accepted.
             invalid: Those that cannot be published.
-
-        Raises:
-            ServiceError: The file cannot be written.
         """
         new = [each for each in invalid if (each.partition_key, each.id) not in self.invalid]
         places = {}
@@ -201,11 +187,9 @@ class ReplayState:
             invalid = Invalid(each["id"], each["partitionKey"], each["reason"], each["detail"])
             self.invalid[invalid.partition_key, invalid.id] = invalid
         for key, place in line["places"].items():
-            reached = self._reached.get(key)
-            if reached is None or reached.lsn != place["lsn"]:
-                self._reached[key] = _Reached(place["lsn"], set(place["ids"]))
-            else:
-                reached.ids |= set(place["ids"])
+            reached, ids = self._reached.get(key, (-1, set()))
+            earlier = ids if reached == place["lsn"] else set()
+            self._reached[key] = place["lsn"], earlier | set(place["ids"])
 
     @classmethod
     def _load(cls, identity: ReplayIdentity, file: Path) -> ReplayState:
@@ -314,8 +298,9 @@ class Replay:
         self.counts.matched += len(documents)
         waiting = [document for document in documents if not self.state.covers(document)]
         self.counts.skipped += len(documents) - len(waiting)
-        ready = [document for document in waiting if not await self._is_left(document)]
-        events, invalid = self._validated(ready)
+        ready = [self.outbox.event_of(document) for document in waiting if not await self._is_left(document)]
+        events = [event for event in ready if isinstance(event, Event)]
+        invalid = [Invalid.of(event) for event in ready if not isinstance(event, Event)]
         invalid += [Invalid(each.id, "", each.reason, each.detail) for each in self.reading.gone]
         self.reading.gone = []
         self.counts.keys.update(event.partition_key for event in events)
@@ -342,17 +327,6 @@ class Replay:
             return False
         self.counts.ahead[str(key)] += 1
         return True
-
-    def _validated(self, documents: Iterable[Document]) -> tuple[list[Event], list[Invalid]]:
-        events: list[Event] = []
-        invalid: list[Invalid] = []
-        for document in documents:
-            event = self.outbox.event_of(document)
-            if isinstance(event, Event):
-                events.append(event)
-            else:
-                invalid.append(Invalid.of(event))
-        return events, invalid
 
 
 def new_id(identifier: str, run: str) -> str:

@@ -33,12 +33,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(_: argparse.Namespace, environment: Mapping[str, str], __: Terminal) -> Result:
-    """Work until SIGINT or SIGTERM.
-
-    Raises:
-        UsageError: There is no SQL outbox to read.
-        SettingsError: The connection string of Application Insights is malformed.
-    """
+    """Work until SIGINT or SIGTERM."""
     relay = assemble_sql(Settings.from_environment(environment))
     stop = stop_signal()
     try:
@@ -59,16 +54,10 @@ def _set_up_telemetry(environment: Mapping[str, str]) -> None:
 
         os.environ.setdefault("OTEL_SERVICE_NAME", "outbox-relay")
         try:
-            configure_azure_monitor(
-                # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
-                connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"]
-            )
+            # Of every logger, or of PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME, as in the Functions worker.
+            configure_azure_monitor(connection_string=environment["APPLICATIONINSIGHTS_CONNECTION_STRING"])
             # It has just switched it on.
             switch_off_sdk_tracing()
         except ValueError:
-            raise SettingsError(
-                [
-                    "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string: copy it from the portal, or "
-                    "leave it out"
-                ]
-            ) from None
+            problem = "is no connection string: copy it from the portal, or leave it out"
+            raise SettingsError([f"APPLICATIONINSIGHTS_CONNECTION_STRING {problem}"]) from None

@@ -39,7 +39,6 @@ class Sent:
 
     @property
     def accepted(self) -> list[Event]:
-        """The events Service Bus has accepted."""
         refused = {rejected.position for rejected in self.rejected}
         return [event for events in self.through.values() for event in events if event.position not in refused]
 
@@ -128,14 +127,12 @@ class OrderedSender:
         return ExitCode.SERVICE if self.gave_up or self._accepted == 0 else ExitCode.FINDINGS
 
     def failures_data(self) -> list[dict[str, object]]:
-        """The failures for `--json`."""
         return [
             {"partitionKey": key, "unsent": failure.unsent, "error": str(failure.error)}
             for key, failure in self.failures.items()
         ]
 
     def failure_lines(self) -> list[str]:
-        """The failures for people."""
         return [f"  {key!r}: {failure.unsent} not sent: {failure.error}" for key, failure in self.failures.items()]
 
 

@@ -88,7 +88,6 @@ class Session:
         return self._receiver
 
     async def close(self) -> None:
-        """Release the lock."""
         if self._receiver is not None:
             await self._receiver.close()
 

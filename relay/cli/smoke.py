@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from relay import assembly
 from relay.canary import ACTION, PREFIX, TTL_S, canary, canary_id
-from relay.cli.arguments import Commands, reported, with_one_outbox
+from relay.cli.arguments import Commands, with_one_outbox
 from relay.cli.comparison import Difference, compare
 from relay.cli.records import Records, open_records
 from relay.cli.session import Session, choose, open_session
@@ -25,7 +25,7 @@ from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import OnPoison, Settings
-from relay.times import format_duration, parse_duration
+from relay.times import format_duration
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -67,7 +67,6 @@ documents, if there is one."""
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command and its options."""
     summary = "send one event through the deployed app and compare what arrives"
     parser = commands.add("smoke", summary, EXAMPLES, run, one_outbox=True)
     parser.add_argument(
@@ -76,25 +75,16 @@ def add_to(commands: Commands) -> None:
         help="where to receive the event (default: the topic's only subscription, if the Manage right lets the "
         "command find it)",
     )
-    parser.add_argument(
-        "--timeout",
-        type=reported(parse_duration),
-        default=timedelta(minutes=1),
-        metavar="DURATION",
-        help=f"how long to wait, as PT2M, 2m or in seconds; at most {format_duration(_LONGEST)} (default: PT1M)",
+    longest = f"at most {format_duration(_LONGEST)}"
+    parser.add_duration(
+        "--timeout", timedelta(minutes=1), f"how long to wait, as PT2M, 2m or in seconds; {longest}"
     )
     parser.add_argument(
         "--oversized",
         action="store_true",
         help="afterwards write an event that is too large, and small ones behind it",
     )
-    parser.add_argument(
-        "--pause",
-        type=reported(parse_duration),
-        default=timedelta(minutes=1),
-        metavar="DURATION",
-        help=f"between the oversized event and the others; at most {format_duration(_LONGEST)} (default: PT1M)",
-    )
+    parser.add_duration("--pause", timedelta(minutes=1), f"between the oversized event and the others; {longest}")
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",
@@ -120,7 +110,6 @@ class Oversized:
 
     @property
     def ok(self) -> bool:
-        """Whether the test passed."""
         return self.reason == Reason.MESSAGE_TOO_LARGE and 0 < self.sent == self.arrived
 
 
@@ -148,18 +137,10 @@ class Smoke:
 
     @property
     def unaltered(self) -> bool:
-        """Whether the canary arrived unaltered."""
         return self.latency_s is not None and not self.differences
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Send a canary through the deployed app.
-
-    Raises:
-        UsageError: The subscription or the outbox cannot be used. Nothing was written.
-        ServiceError: The outbox or Service Bus cannot be reached, or refuses.
-        StoreError: The quarantine cannot be reached, or refuses.
-    """
     settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()

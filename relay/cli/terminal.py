@@ -82,7 +82,6 @@ class Progress:
             self._write(self._line(done))
 
     def finish(self, done: int) -> None:
-        """Show the last count."""
         self._write(self._line(done))
         self.end()
 
@@ -97,7 +96,6 @@ class Progress:
             self._write(shown)
 
     def end(self) -> None:
-        """End the line with the count, if one is shown."""
         if self._shown:
             self._shown = ""
             self.stream.write("\n")
@@ -115,80 +113,62 @@ class Progress:
         self.stream.flush()
 
 
+@dataclass(slots=True, kw_only=True)
 class Terminal:
     """Where a command writes its output, and where it reads answers."""
 
-    def __init__(
-        self,
-        *,
-        as_json: bool,
-        out: TextIO | None = None,
-        err: TextIO | None = None,
-        stdin: TextIO | None = None,
-    ) -> None:
-        self._as_json = as_json
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
-        self._in = stdin or sys.stdin
-        self._progress: Progress | None = None
+    as_json: bool
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    stdin: TextIO = field(default_factory=lambda: sys.stdin)
+    _progress: Progress | None = None
 
     def note(self, text: str) -> None:
-        """Write a remark to standard error."""
         self._end_progress()
-        print(text, file=self._err, flush=True)
+        print(text, file=self.err, flush=True)
 
     def progress(self, what: str, total: int | None) -> Progress:
         """Count a long operation on standard error."""
         self._end_progress()
-        self._progress = Progress(what, total, self._err)
+        self._progress = Progress(what, total, self.err)
         return self._progress
 
     def log_handler(self) -> logging.Handler:
-        """A handler that writes to standard error, never into the line of a count."""
-        return _LogHandler(self)
+        """A handler that writes to standard error, above the count of a long operation."""
+        terminal = self
 
-    def write_log(self, line: str) -> None:
-        """Write a line of the log to standard error, above the count of a long operation."""
-        with self._progress.interrupted() if self._progress else nullcontext():
-            print(line, file=self._err, flush=True)
+        class Handler(logging.StreamHandler[TextIO]):
+            def emit(self, record: logging.LogRecord) -> None:
+                with terminal._progress.interrupted() if terminal._progress else nullcontext():
+                    super().emit(record)
+
+        return Handler(self.err)
 
     def require_answers(self) -> None:
         """Raises UsageError: standard input is no terminal, so nobody can be asked."""
-        if not self._in.isatty():
+        if not self.stdin.isatty():
             raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
 
     def confirm(self, question: str) -> bool:
         """Ask on standard error; only a whole `yes` confirms."""
-        print(f"{question} Type yes to continue: ", end="", file=self._err, flush=True)
-        return self._in.readline().strip().lower() == "yes"
+        print(f"{question} Type yes to continue: ", end="", file=self.err, flush=True)
+        return self.stdin.readline().strip().lower() == "yes"
 
     def show(self, command: str, result: Result) -> None:
         """Print a result, as one JSON object or as lines."""
         self._end_progress()
-        if self._as_json:
+        if self.as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
-            print(json.dumps(whole, ensure_ascii=False, indent=2), file=self._out, flush=True)
+            print(json.dumps(whole, ensure_ascii=False, indent=2), file=self.out, flush=True)
         else:
             for line in result.lines:
-                print(line, file=self._out)
-            self._out.flush()
+                print(line, file=self.out)
+            self.out.flush()
 
     def _end_progress(self) -> None:
         if self._progress is not None:
             self._progress.end()
             self._progress = None
-
-
-class _LogHandler(logging.Handler):
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._terminal.write_log(self.format(record))
-        except Exception:  # noqa: BLE001 - as every handler of the standard library
-            self.handleError(record)
 
 
 def stop_signal() -> asyncio.Event:

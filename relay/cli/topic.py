@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -28,7 +29,6 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
 from relay.clients import (
-    Connection,
     administration_connection,
     servicebus_administration_client,
     servicebus_client,
@@ -53,74 +53,47 @@ _STANDARD_BATCH_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
-    """A topic's definition; None for a property that the service does not report."""
-
-    status: str | None
-    duplicate_detection: bool | None
-    window: timedelta | None
-    partitioned: bool | None
-    ttl: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionFacts:
-    """A subscription's definition; None for a property that the service does not report."""
-
-    name: str
-    status: str | None
-    requires_session: bool | None
-    dead_letters_expired: bool | None
-    ttl: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
 class ServiceBusFacts:
-    """What the management endpoint reports, and whether a link to the topic opens.
+    """What the management endpoint reports, and the largest batch in bytes that a link to the topic takes.
 
-    Attributes:
-        sending: The largest batch in bytes that the link to the topic takes.
+    A property that the service does not report is None.
     """
 
-    topic: TopicFacts | Gap
-    subscriptions: list[SubscriptionFacts] | Gap
+    topic: TopicProperties | Gap
+    subscriptions: list[SubscriptionProperties] | Gap
     sending: int | Gap
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What the topic must provide.
+    """The shortest acceptable duplicate detection window, and time to live of messages that is no warning."""
 
-    Attributes:
-        min_window: The shortest acceptable duplicate detection window.
-        configured_window: The window that the relay assumes: RELAY_DUPLICATE_WINDOW_S.
-        min_ttl: The shortest time to live of messages that is no warning.
-    """
-
-    min_window: timedelta
-    configured_window: timedelta
-    min_ttl: timedelta
+    min_window: timedelta = timedelta(minutes=10)
+    min_ttl: timedelta = timedelta(days=1)
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
     """The topic and its subscriptions as the management endpoint describes them, and whether a link opens.
 
-    Args:
-        settings: The app's settings.
-        administration: The address of the management endpoint, a URL or a connection string; None where
-            `SERVICEBUS` has it.
-
     Raises:
-        UsageError: `administration` is neither.
+        UsageError: `administration`, the address of that endpoint, is neither a URL nor a connection string.
     """
     connection = administration_connection(settings.servicebus, administration)
     name = settings.servicebus_topic
+
+    async def read_topic() -> TopicProperties:
+        async with servicebus_administration_client(connection) as client:
+            return await client.get_topic(name)
+
+    async def read_subscriptions() -> list[SubscriptionProperties]:
+        async with servicebus_administration_client(connection) as client:
+            return [each async for each in client.list_subscriptions(name)]
+
     sending = await _request(lambda: _open_link(settings), _link_gap)
-    topic = await _request(lambda: _read_topic(connection, name), _administration_gap)
+    topic = await _request(read_topic, _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
-    subscriptions = await _request(lambda: _read_subscriptions(connection, name), _administration_gap)
-    return ServiceBusFacts(topic, subscriptions, sending)
+    return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
 
 
 async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
@@ -138,41 +111,6 @@ async def _open_link(settings: Settings) -> int:
         client.get_topic_sender(settings.servicebus_topic) as sender,
     ):
         return (await sender.create_message_batch()).max_size_in_bytes
-
-
-async def _read_topic(connection: Connection, name: str) -> TopicFacts:
-    async with servicebus_administration_client(connection) as client:
-        properties: TopicProperties = await client.get_topic(name)
-    return TopicFacts(
-        status=_text(properties.status),
-        duplicate_detection=properties.requires_duplicate_detection,
-        window=_duration(properties.duplicate_detection_history_time_window),
-        partitioned=properties.enable_partitioning,
-        ttl=_duration(properties.default_message_time_to_live),
-    )
-
-
-async def _read_subscriptions(connection: Connection, topic: str) -> list[SubscriptionFacts]:
-    async with servicebus_administration_client(connection) as client:
-        return [_subscription_facts(properties) async for properties in client.list_subscriptions(topic)]
-
-
-def _subscription_facts(properties: SubscriptionProperties) -> SubscriptionFacts:
-    return SubscriptionFacts(
-        name=properties.name,
-        status=_text(properties.status),
-        requires_session=properties.requires_session,
-        dead_letters_expired=properties.dead_lettering_on_message_expiration,
-        ttl=_duration(properties.default_message_time_to_live),
-    )
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(getattr(value, "value", value))
-
-
-def _duration(value: timedelta | str | None) -> timedelta | None:
-    return parse_duration(value) if isinstance(value, str) else value
 
 
 def _administration_gap(error: Exception) -> Gap:
@@ -204,18 +142,18 @@ def _link_gap(error: Exception) -> Gap:
     return Gap(Why.UNREACHABLE, said)
 
 
-def check_servicebus(facts: ServiceBusFacts, topic: str, required: Requirements) -> Iterator[Finding]:
+def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requirements) -> Iterator[Finding]:
     """The findings about the link to the topic, the topic's properties, and its subscriptions."""
-    subject = f"SERVICEBUS_TOPIC '{topic}'"
+    subject = f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'"
     yield _sending(subject, facts.sending)
     if isinstance(facts.topic, Gap):
         other_namespace = facts.topic.why is Why.MISSING and not isinstance(facts.sending, Gap)
         yield _other_namespace(subject) if other_namespace else _unread(subject, facts.topic)
         return
     yield _status(subject, facts.topic.status, Level.ERROR)
-    yield _duplicate_detection(subject, facts.topic, required)
-    yield _partitioning(subject, facts.topic.partitioned, facts.sending)
-    yield from _ttl(subject, facts.topic.ttl, required)
+    yield _duplicate_detection(subject, facts.topic, settings, required.min_window)
+    yield _partitioning(subject, facts.topic.enable_partitioning, facts.sending)
+    yield from _ttl(subject, facts.topic.default_message_time_to_live, required)
     if isinstance(facts.subscriptions, Gap):
         yield _unread(f"the subscriptions of {subject}", facts.subscriptions)
         return
@@ -275,41 +213,52 @@ def _not_reported(subject: str, question: str) -> Finding:
     )
 
 
-def _status(subject: str, status: str | None, otherwise: Level) -> Finding:
+def _status(subject: str, status: Any, otherwise: Level) -> Finding:
     if status is None:
         return _not_reported(subject, "its status")
-    if status == "Active":
+    name = getattr(status, "value", status)
+    if name == "Active":
         return Finding(Level.OK, f"{subject} is active")
-    return Finding(otherwise, f"{subject} is {status}", "Set its status to Active.")
+    return Finding(otherwise, f"{subject} is {name}", "Set its status to Active.")
 
 
-def _duplicate_detection(subject: str, topic: TopicFacts, required: Requirements) -> Finding:
-    if topic.duplicate_detection is None:
+def _duration(value: timedelta | str | None) -> timedelta | None:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return parse_duration(value)
+        return None
+    return value
+
+
+def _duplicate_detection(subject: str, topic: TopicProperties, settings: Settings, minimum: timedelta) -> Finding:
+    if topic.requires_duplicate_detection is None:
         return _not_reported(subject, "whether it detects duplicates")
-    if not topic.duplicate_detection:
+    if not topic.requires_duplicate_detection:
         return Finding(
             Level.ERROR,
             f"{subject} does not detect duplicates: an event that is sent again is delivered again",
             "Create another topic with duplicate detection. It cannot be turned on later.",
         )
-    if topic.window is None:
+    window = _duration(topic.duplicate_detection_history_time_window)
+    if window is None:
         return _not_reported(subject, "its duplicate detection window")
-    window, minimum = format_duration(topic.window), format_duration(required.min_window)
-    if topic.window < required.min_window:
+    detects = f"{subject} detects duplicates within {format_duration(window)}"
+    configured = timedelta(seconds=settings.duplicate_window_s)
+    if window < minimum:
         return Finding(
             Level.ERROR,
-            f"{subject} detects duplicates within {window} only, not within {minimum}",
-            f"Set its duplicate detection history time window to at least {minimum}: longer than any outage "
-            "during which the app is restarted.",
+            f"{detects} only, not within {format_duration(minimum)}",
+            f"Set its duplicate detection history time window to at least {format_duration(minimum)}: longer than "
+            "any outage during which the app is restarted.",
         )
-    if topic.window < required.configured_window:
+    if window < configured:
         return Finding(
             Level.ERROR,
-            f"{subject} detects duplicates within {window}, but RELAY_DUPLICATE_WINDOW_S is "
-            f"{format_duration(required.configured_window)}: old events may be delivered twice",
-            f"Set RELAY_DUPLICATE_WINDOW_S to {topic.window.total_seconds():g}.",
+            f"{detects}, but RELAY_DUPLICATE_WINDOW_S is "
+            f"{format_duration(configured)}: old events may be delivered twice",
+            f"Set RELAY_DUPLICATE_WINDOW_S to {window.total_seconds():g}.",
         )
-    return Finding(Level.OK, f"{subject} detects duplicates within {window}")
+    return Finding(Level.OK, detects)
 
 
 def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | Gap) -> Finding:
@@ -335,7 +284,8 @@ def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | G
     )
 
 
-def _ttl(subject: str, ttl: timedelta | None, required: Requirements) -> Iterator[Finding]:
+def _ttl(subject: str, reported: timedelta | str | None, required: Requirements) -> Iterator[Finding]:
+    ttl = _duration(reported)
     if ttl is not None and ttl < required.min_ttl:
         yield Finding(
             Level.WARNING,
@@ -344,33 +294,29 @@ def _ttl(subject: str, ttl: timedelta | None, required: Requirements) -> Iterato
         )
 
 
-def _subscription(subscription: SubscriptionFacts, required: Requirements) -> Iterator[Finding]:
+def _subscription(subscription: SubscriptionProperties, required: Requirements) -> Iterator[Finding]:
     subject = f"subscription '{subscription.name}'"
     yield _status(subject, subscription.status, Level.WARNING)
-    yield _sessions(subject, subscription.requires_session)
-    yield _expiry(subject, subscription.dead_letters_expired)
-    yield from _ttl(subject, subscription.ttl, required)
-
-
-def _sessions(subject: str, required: bool | None) -> Finding:
-    if required is None:
-        return _not_reported(subject, "whether it requires sessions")
-    if required:
-        return Finding(Level.OK, f"{subject} requires sessions")
-    return Finding(
-        Level.ERROR,
-        f"{subject} does not require sessions: its consumers receive events out of order",
+    yield _switch(
+        subject,
+        subscription.requires_session,
+        "whether it requires sessions",
+        "requires sessions",
+        "does not require sessions: its consumers receive events out of order",
         "Delete it and create it again with sessions. They cannot be turned on later.",
     )
-
-
-def _expiry(subject: str, dead_letters: bool | None) -> Finding:
-    if dead_letters is None:
-        return _not_reported(subject, "whether it dead-letters expired messages")
-    if dead_letters:
-        return Finding(Level.OK, f"{subject} dead-letters expired messages")
-    return Finding(
-        Level.ERROR,
-        f"{subject} drops expired messages: events that a consumer is too late for are lost without a trace",
+    yield _switch(
+        subject,
+        subscription.dead_lettering_on_message_expiration,
+        "whether it dead-letters expired messages",
+        "dead-letters expired messages",
+        "drops expired messages: events that a consumer is too late for are lost without a trace",
         "Turn on dead-lettering on message expiration.",
     )
+    yield from _ttl(subject, subscription.default_message_time_to_live, required)
+
+
+def _switch(subject: str, state: bool | None, question: str, on: str, off: str, remedy: str) -> Finding:
+    if state is None:
+        return _not_reported(subject, question)
+    return Finding(Level.OK, f"{subject} {on}") if state else Finding(Level.ERROR, f"{subject} {off}", remedy)

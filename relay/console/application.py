@@ -125,15 +125,8 @@ class _Console:
         return await self.streams.serve(request, self.streams.events())
 
     def _page(self, partition_key: str = "", timeline: str = "") -> web.Response:
-        return _html(
-            self.pages.page(
-                self.view.latest,
-                partition_key=partition_key,
-                timeline=timeline,
-                checks=self.checks is not None,
-                check=self.checks.last if self.checks else None,
-            )
-        )
+        check = self.checks.last if self.checks else None
+        return _html(self.pages.page(self.view.latest, partition_key, timeline, self.checks is not None, check))
 
     async def _timeline_html(self, partition_key: str) -> str:
         return self.pages.fragment("timeline.html", timeline=await self._timeline(partition_key, _EVENTS_OF_KEY))

@@ -74,11 +74,11 @@ class Backlog:
         self._partitions.setdefault(partition, {})[event.name] = event
 
     def take(self, partition: str, place: PlaceInFeed) -> list[Waiting]:
-        """Take out what is at or before a place of a partition, in the order of the feed."""
-        found = [event for event in self.within(partition) if not event.place > place]
+        """Take out what is at or before a place of a partition."""
+        found = [event for event in self.within(partition) if event.place <= place]
         for event in found:
             del self._waiting[event.name], self._partitions[partition][event.name]
-        return sorted(found, key=lambda event: event.place)
+        return found
 
     def within(self, partition: str) -> Collection[Waiting]:
         """What waits in a partition, in no order."""

@@ -12,9 +12,9 @@ from relay.console.model import (
     Subscription,
     by_reason,
 )
-from relay.console.ports import Attempt, Hosts, Parts, Topic
+from relay.console.ports import Attempt, Parts, Sources
 from relay.events import Reason
-from relay.quarantine.items import Filter, Items
+from relay.quarantine.items import Filter
 
 _DEAD_LETTERS = "dead letters of "
 
@@ -35,10 +35,8 @@ class Counts:
         attempts: The current attempt of each partition that is retried.
     """
 
-    def __init__(self, items: Items, topic: Topic | None, hosts: Hosts | None, parts: Parts) -> None:
-        self._items = items
-        self._topic = topic
-        self._hosts = hosts
+    def __init__(self, sources: Sources, parts: Parts) -> None:
+        self._sources = sources
         self._parts = parts
         self.records = self.parked = 0
         self.groups: Sequence[QuarantineGroup] = ()
@@ -58,22 +56,21 @@ class Counts:
         again = self._round % _ROUNDS == 0
         async with self._parts.reading("quarantine by reason"):
             await self._read_quarantine(again)
-        if self._topic is not None:
-            await self._read_topic(self._topic, again)
-        if self._hosts is not None:
+        await self._read_topic(again)
+        if self._sources.hosts is not None:
             async with self._parts.reading("hosts"):
-                self.attempts = await self._hosts.attempts()
+                self.attempts = await self._sources.hosts.attempts()
 
     async def _read_quarantine(self, again: bool) -> None:
-        total = await self._items.count(Filter())
+        total = await self._sources.items.count(Filter())
         if again or total != self.records:
             self.groups = await self._read_groups(total)
         self.records = total
-        self.parked = len((await self._items.holds()).parked)
+        self.parked = len((await self._sources.items.holds()).parked)
 
     async def _read_groups(self, total: int) -> list[QuarantineGroup]:
         if total <= _RECORDS:
-            found = await self._items.summaries(Filter(), _RECORDS)
+            found = await self._sources.items.summaries(Filter(), _RECORDS)
             return [
                 QuarantineGroup(reason, len(records), tuple(map(QuarantineRecord.of, records[:EXAMPLES])))
                 for reason, records in by_reason(found)
@@ -81,21 +78,21 @@ class Counts:
         groups = []
         for reason in Reason:
             chosen = Filter(reason=reason)
-            if count := await self._items.count(chosen):
-                examples = await self._items.summaries(chosen, EXAMPLES)
+            if count := await self._sources.items.count(chosen):
+                examples = await self._sources.items.summaries(chosen, EXAMPLES)
                 groups.append(QuarantineGroup(reason, count, tuple(map(QuarantineRecord.of, examples))))
         return sorted(groups, key=lambda group: (-group.count, group.reason))
 
-    async def _read_topic(self, topic: Topic, again: bool) -> None:
+    async def _read_topic(self, again: bool) -> None:
         async with self._parts.reading("subscriptions"):
-            self.subscriptions = await topic.subscriptions()
+            self.subscriptions = await self._sources.topic.subscriptions()
         if again:
             self._peeked.clear()
         counts = {subscription.name: subscription.dead_lettered for subscription in self.subscriptions}
         for name, count in counts.items():
             if count != self._peeked.get(name):
                 async with self._parts.reading(_DEAD_LETTERS + name):
-                    self._dead_letters[name] = await topic.dead_letters(name) if count else ()
+                    self._dead_letters[name] = await self._sources.topic.dead_letters(name) if count else ()
                     self._peeked[name] = count
         self._dead_letters = {name: groups for name, groups in self._dead_letters.items() if name in counts}
         self._peeked = {name: count for name, count in self._peeked.items() if name in counts}

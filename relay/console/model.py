@@ -66,10 +66,8 @@ class Flow:
     Attributes:
         since: When the console began to read; totals count from the first event it read.
         committed: Events read in the outbox.
-        published: Those that the relay has passed and not set aside.
-        waiting: Those that it has not passed yet.
-        quarantined: Records in quarantine.
-        parked: Partition keys that are parked.
+        published, waiting: Those that the relay has passed and not set aside; those that it has not passed yet.
+        quarantined, parked: Records in quarantine; partition keys that are parked.
         committed_s, published_s: Events a second, over the last ten seconds.
         latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None where
             there was none.
@@ -93,7 +91,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineGroup:
-    """The records in quarantine of one reason; `examples` are the oldest of them, at most EXAMPLES."""
+    """The records in quarantine of one reason; `examples` are the oldest of them."""
 
     reason: str
     count: int
@@ -124,10 +122,7 @@ class QuarantineRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """The dead-lettered messages of one subscription and one reason, as far as they were peeked.
-
-    `examples` are the oldest of them, at most EXAMPLES.
-    """
+    """The dead letters of one subscription and reason, as far as they were peeked; `examples` are the oldest."""
 
     subscription: str
     reason: str
@@ -225,7 +220,6 @@ class Tracked:
     Attributes:
         event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
         published_at: When the topic accepted it, or when the console saw that the relay had passed it.
-        deliveries: At each subscription where it was seen.
         missing_before: How many sequence numbers are missing between the event before it and this one.
         data: The event's data as JSON text; None unless payloads are shown.
     """
@@ -260,13 +254,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What `python -m relay check` has found.
-
-    Attributes:
-        at: When it ended.
-        findings: Those that ask for something first.
-        problem: Why it could not be run; None if it was.
-    """
+    """What `python -m relay check` has found, the most serious first; `problem` if it could not be run."""
 
     at: float
     findings: Sequence[Finding]

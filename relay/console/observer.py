@@ -10,15 +10,12 @@ from dataclasses import replace
 from typing import Self
 
 from relay.assembly import open_outbox, open_store
-from relay.console.backlog import Quarantined
 from relay.console.counts import Counts
 from relay.console.model import Flow, Snapshot, Timeline
-from relay.console.ports import Hosts, Parts, Topic
+from relay.console.ports import Parts, Sources
 from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.timeline import read_timeline
-from relay.outbox import Outbox
-from relay.quarantine.items import Items
 from relay.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -45,22 +42,13 @@ class Observer:
     read after that. An event that was in quarantine is not counted as published when it is released.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        topic: Topic | None,
-        items: Items,
-        hosts: Hosts | None = None,
-        *,
-        always: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """What is read is closed with the observer. `always` has rates and latencies there from the start."""
-        self._outbox, self._topic, self._items, self._hosts = outbox, topic, items, hosts
+    def __init__(self, sources: Sources, *, always: bool = False, clock: Callable[[], float] = time.time) -> None:
+        """`always` has rates and latencies there from the start. The sources are closed with the observer."""
+        self._sources = sources
         self._clock = clock
         self._parts = Parts()
-        self._progress = Progress(outbox, topic, Quarantined(items), self._parts, clock)
-        self._counts = Counts(items, topic, hosts, self._parts)
+        self._progress = Progress(sources, self._parts, clock)
+        self._counts = Counts(sources, self._parts)
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since))
         self._changed = asyncio.Condition()
@@ -81,8 +69,7 @@ class Observer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        opened = [each for each in (self._outbox, self._topic, self._items, self._hosts) if each is not None]
-        await asyncio.gather(*(each.close() for each in opened), return_exceptions=True)
+        await self._sources.close()
 
     @property
     def latest(self) -> Snapshot:
@@ -107,9 +94,7 @@ class Observer:
             for (key, _), each in self._progress.latest.items()
             if key == partition_key and each.published_at is not None
         }
-        return await read_timeline(
-            self._outbox, self._items, self._topic, partition_key, limit, published_at, data=data
-        )
+        return await read_timeline(self._sources, partition_key, limit, published_at, data=data)
 
     async def look(self) -> Snapshot:
         await self.look_at_flow()
@@ -188,16 +173,8 @@ class Observer:
         )
 
 
-def observer_of(
-    settings: Settings,
-    environment: Mapping[str, str],
-    *,
-    from_beginning: bool,
-    hosts: Hosts | None = None,
-    topic: Topic | None = None,
-    always: bool = False,
-) -> Observer:
-    """An observer of the settings' outbox, and of their topic unless another is given. Nothing is connected yet.
+def observer_of(settings: Settings, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
+    """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
@@ -208,5 +185,4 @@ def observer_of(
         UsageError: The settings have both outboxes.
     """
     outbox = open_outbox(settings, from_beginning=from_beginning)
-    topic = topic or ServiceBusTopic(settings, environment)
-    return Observer(outbox, topic, open_store(settings), hosts, always=always)
+    return Observer(Sources(outbox, ServiceBusTopic(settings, environment), open_store(settings)))

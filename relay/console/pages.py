@@ -19,20 +19,8 @@ from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.reasons import QUARANTINE, STATES
 
-SECTIONS = (
-    "headline",
-    "committed",
-    "pipe_in",
-    "accepted",
-    "pipe_out",
-    "subscriptions",
-    "measures",
-    "problems",
-    "recent",
-    "partitions",
-    "quarantine",
-    "dead_letters",
-)
+_FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
+SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
 
 SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
@@ -43,19 +31,9 @@ with each `subscription`; with each reason in quarantine, as `group`; with each 
 _MOST_PARTITIONS = 64
 _MOST_GROUPS = 20
 
-_FILTERS = (
-    "clock",
-    "count",
-    "date",
-    "iso",
-    "key_path",
-    "milliseconds",
-    "rate",
-    "short",
-    "span",
-    "visible",
-    "written",
-)
+_NUMBERS = ("count", "milliseconds", "rate", "span")
+_TIMES = ("clock", "date", "iso", "written")
+_FILTERS = (*_NUMBERS, *_TIMES, "key_path", "short", "visible")
 
 _TRACE_ID = "{trace_id}"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -162,13 +140,7 @@ class Pages:
         return self._sections
 
     def page(
-        self,
-        snapshot: Snapshot,
-        *,
-        partition_key: str = "",
-        timeline: str = "",
-        checks: bool = False,
-        check: Checked | None = None,
+        self, snapshot: Snapshot, partition_key: str, timeline: str, checks: bool, check: Checked | None
     ) -> str:
         """The whole page, with the HTML of the open timeline and the last result of a check, if any."""
         return self.fragment(

@@ -16,6 +16,8 @@ from typing import Protocol
 from relay.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline
 from relay.errors import RelayError
 from relay.findings import Finding
+from relay.outbox import Outbox
+from relay.quarantine.items import Items
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,21 @@ class Hosts(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What an observer reads; no hosts where they cannot be asked, as in Azure."""
+
+    outbox: Outbox
+    topic: Topic
+    items: Items
+    hosts: Hosts | None = None
+
+    async def close(self) -> None:
+        """Close every connection, whatever another one's end raises."""
+        opened = [each for each in (self.outbox, self.topic, self.items, self.hosts) if each is not None]
+        await asyncio.gather(*(each.close() for each in opened), return_exceptions=True)
 
 
 class View(Protocol):

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from relay.console.backlog import Backlog, Quarantined, Waiting
 from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
-from relay.console.ports import Attempt, Parts, Topic
+from relay.console.ports import Attempt, Parts, Sources
 from relay.events import EventName
-from relay.outbox import Committed, Outbox, Position
+from relay.outbox import Committed, Position
 
 # Maximum number of events of one call, and of calls before the positions are read again.
 _PAGE = 1000
@@ -49,17 +49,9 @@ class Progress:
         committed, published: How many events were read, and how many of them were published.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        topic: Topic | None,
-        quarantine: Quarantined,
-        parts: Parts,
-        clock: Callable[[], float],
-    ) -> None:
-        self._outbox = outbox
-        self._topic = topic
-        self._quarantine = quarantine
+    def __init__(self, sources: Sources, parts: Parts, clock: Callable[[], float]) -> None:
+        self._outbox, self._topic = sources.outbox, sources.topic
+        self._quarantine = Quarantined(sources.items)
         self._parts = parts
         self._clock = clock
         self.backlog = Backlog()
@@ -121,17 +113,17 @@ class Progress:
         found = []
         for name in sorted(self._positions.keys() | self.backlog.partitions, key=_by_number):
             position = self._positions.get(name, Position(name, None, None, None))
-            oldest, attempt = self.backlog.oldest(name), attempts.get(name)
+            oldest, attempt = self.backlog.oldest(name), attempts.get(name, Attempt(1, None))
             found.append(
                 Partition(
                     name,
                     position.owner,
                     position.position,
-                    len(self.backlog.within(name)),
-                    0.0 if oldest is None else _age_s(oldest, now),
-                    self._moved_at.get(name),
-                    None if attempt is None or attempt.number < 2 else attempt.number,
-                    None if attempt is None else attempt.error,
+                    behind=len(self.backlog.within(name)),
+                    oldest_s=0.0 if oldest is None else _age_s(oldest, now),
+                    moved_at=self._moved_at.get(name),
+                    retry=attempt.number if attempt.number > 1 else None,
+                    error=attempt.error,
                 )
             )
         return found
@@ -236,11 +228,10 @@ class Progress:
         for partition_key, identifier in names:
             keys.setdefault(partition_key, []).append(identifier)
         found: dict[EventName, list[Delivery]] = {}
-        if self._topic is not None:
-            async with self._parts.reading("deliveries"):
-                for partition_key, ids in keys.items():
-                    for delivery in await self._topic.deliveries(partition_key, ids):
-                        found.setdefault((partition_key, delivery.message_id), []).append(delivery)
+        async with self._parts.reading("deliveries"):
+            for partition_key, ids in keys.items():
+                for delivery in await self._topic.deliveries(partition_key, ids):
+                    found.setdefault((partition_key, delivery.message_id), []).append(delivery)
         return found
 
     def _committed_at(self, event: Committed, now: float) -> float:

@@ -7,11 +7,11 @@ import binascii
 import errno
 import ipaddress
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
 from relay.errors import UsageError
@@ -92,9 +92,7 @@ def guarded(access: Access) -> Middleware:
     """
 
     @web.middleware
-    async def guard(
-        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         refused = access(request)
         if refused is not None:
             return refused

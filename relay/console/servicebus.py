@@ -135,19 +135,10 @@ def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLe
     """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
     enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
     identifier, reason = str(message.message_id), message.dead_letter_reason
-    letter = DeadLetter(
-        identifier,
-        message.session_id,
-        message.subject,
-        reason or "(no reason)",
-        message.dead_letter_error_description or "",
-        enqueued_at,
-    )
-    return letter, Delivery(
-        identifier,
-        subscription,
-        Arrival.DEAD_LETTERED,
-        accepted_at=enqueued_at,
-        deliveries=message.delivery_count,
-        reason=reason,
+    said = message.dead_letter_error_description or ""
+    return (
+        DeadLetter(identifier, message.session_id, message.subject, reason or "(no reason)", said, enqueued_at),
+        Delivery(
+            identifier, subscription, Arrival.DEAD_LETTERED, enqueued_at, None, message.delivery_count, reason
+        ),
     )

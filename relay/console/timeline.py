@@ -6,20 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from relay.console.model import (
-    Arrival,
-    Delivery,
-    Problem,
-    QuarantineRecord,
-    Stage,
-    Timeline,
-    Tracked,
-    accepted_at,
-)
-from relay.console.ports import Parts, Topic
+from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked, accepted_at
+from relay.console.ports import Parts, Sources
 from relay.holds import PARKED_TYPE
-from relay.outbox import Committed, Outbox, Position
-from relay.place import PlaceInFeed
+from relay.outbox import Committed, Position
 from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
@@ -57,14 +47,7 @@ class Known:
 
 
 async def read_timeline(
-    outbox: Outbox,
-    items: Items,
-    topic: Topic | None,
-    partition_key: str,
-    limit: int,
-    published_at: Mapping[str, float],
-    *,
-    data: bool,
+    sources: Sources, partition_key: str, limit: int, published_at: Mapping[str, float], *, data: bool
 ) -> Timeline:
     """The last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
 
@@ -74,23 +57,22 @@ async def read_timeline(
     # The events before the positions, and these before the quarantine: a record is stored before the position
     # passes its event.
     async with parts.reading("outbox"):
-        known.committed, known.more = await outbox.of_key(partition_key, limit)
+        known.committed, known.more = await sources.outbox.of_key(partition_key, limit)
     async with parts.reading("positions"):
-        known.positions = {each.name: each for each in await outbox.positions()}
-        known.partition = None if known.committed else await outbox.partition_of(partition_key)
+        known.positions = {each.name: each for each in await sources.outbox.positions()}
+        known.partition = None if known.committed else await sources.outbox.partition_of(partition_key)
     async with parts.reading("quarantine"):
-        known.records = await _records(items, known)
-        for marker in await items.of_type(PARKED_TYPE, partition_key):
+        known.records = await _records(sources.items, known)
+        for marker in await sources.items.of_type(PARKED_TYPE, partition_key):
             known.parked_since = marker["since"]
         known.judged = len(known.records) < _RECORDS
     ids = [event.id for event in known.committed]
-    if topic is not None:
-        async with parts.reading("topic"):
-            set_aside = [each.document_id for each in known.records if each.document_id]
-            known.deliveries = await topic.deliveries(partition_key, [*ids, *set_aside])
+    async with parts.reading("topic"):
+        set_aside = [each.document_id for each in known.records if each.document_id]
+        known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
     if data:
         async with parts.reading("data"):
-            known.data = await outbox.data(partition_key, ids)
+            known.data = await sources.outbox.data(partition_key, ids)
     known.problems = parts.problems
     if len(known.records) >= _RECORDS:
         text = (
@@ -125,15 +107,15 @@ def timeline(known: Known, limit: int) -> Timeline:
     ]
     there, more = {each.id for each in known.committed}, known.more
     gone = [
-        _Gone.of(_tracked(known, each, None, records.get(each), deliveries.get(each, ())), records.get(each))
+        _tracked(known, each, None, records.get(each), deliveries.get(each, ()))
         for each in {**records, **deliveries}
         if each not in there
     ]
-    for each in sorted(gone, key=lambda each: each.at or 0.0):
-        index = _index(events, each)
+    for each in sorted(gone, key=lambda each: _about(each) or 0.0):
+        index = _index(events, each, records.get(each.id))
         # Before the first of many, it is one of the older ones.
         if index or not known.more:
-            events.insert(index, each.tracked)
+            events.insert(index, each)
         else:
             more = True
     last = events[-1].event if events else None
@@ -145,21 +127,6 @@ def timeline(known: Known, limit: int) -> Timeline:
         known.partition if last is None else last.partition,
         tuple(known.problems),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """An event that the outbox does not have: its place, or about when it was there."""
-
-    tracked: Tracked
-    place: PlaceInFeed | None
-    at: float | None
-
-    @classmethod
-    def of(cls, tracked: Tracked, record: RecordSummary | None) -> _Gone:
-        if record is None:
-            return cls(tracked, None, tracked.published_at)
-        return cls(tracked, record.committed, datetime.fromisoformat(record.quarantined_at).timestamp())
 
 
 def _by_event(known: Known) -> dict[str, RecordSummary]:
@@ -190,15 +157,8 @@ def _tracked(
     published_at = accepted_at(deliveries)
     if published_at is None and stage is Stage.PUBLISHED:
         published_at = known.published_at.get(identifier)
-    return Tracked(
-        identifier,
-        stage,
-        event,
-        published_at,
-        quarantined,
-        tuple(deliveries),
-        data=known.data.get(identifier),
-    )
+    arrived, data = tuple(deliveries), known.data.get(identifier)
+    return Tracked(identifier, stage, event, published_at, quarantined, arrived, data=data)
 
 
 def _has_passed(known: Known, event: Committed | None) -> bool:
@@ -208,15 +168,23 @@ def _has_passed(known: Known, event: Committed | None) -> bool:
     return known.judged and event.place <= position.place
 
 
-def _index(events: Sequence[Tracked], gone: _Gone) -> int:
+def _about(gone: Tracked) -> float | None:
+    """About when an event that the outbox does not have was committed: when it was set aside or accepted."""
+    if gone.quarantined is None:
+        return gone.published_at
+    return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
+
+
+def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
     """Where it stands: behind everything that was committed before it."""
+    at, place = _about(gone), None if record is None else record.committed
     for index, each in enumerate(events):
         if each.event is None:
             continue
-        if gone.place is not None and type(gone.place[0]) is type(each.event.place[0]):
-            if each.event.place > gone.place:
+        if place is not None and type(place[0]) is type(each.event.place[0]):
+            if each.event.place > place:
                 return index
-        elif gone.at is None or each.event.committed_at > gone.at:
+        elif at is None or each.event.committed_at > at:
             return index
     return len(events)
 
@@ -226,14 +194,15 @@ def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
     found = []
     last, unknown = None, 0
     for each in events:
-        sequence = None if each.event is None else each.event.sequence
+        sequence, missing = None if each.event is None else each.event.sequence, 0
         if sequence is None:
             unknown += 1
-            found.append(each)
-            continue
-        missing = 0 if last is None else max(0, sequence - last - 1 - unknown)
+        elif last is None:
+            last, unknown = sequence, 0
+        else:
+            missing = max(0, sequence - last - 1 - unknown)
+            last, unknown = max(last, sequence), 0
         found.append(replace(each, missing_before=missing))
-        last, unknown = sequence if last is None else max(last, sequence), 0
     return found
 
 

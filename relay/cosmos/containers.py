@@ -52,6 +52,7 @@ class Containers:
 
     def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         """`call_timeout_s`: seconds after which a call without an answer is cut off."""
+        self.quarantine_name = settings.cosmos_quarantine_container
         self._settings = settings
         self._call_timeout_s = call_timeout_s
         self._opening = asyncio.Lock()
@@ -89,10 +90,6 @@ class Containers:
             finally:
                 shared.calls -= 1
                 self._close_if_unused(shared)
-
-    @property
-    def quarantine_name(self) -> str:
-        return self._settings.cosmos_quarantine_container
 
     async def positions(self) -> Positions:
         """How far the relay's own leases have come. Raises LeaseError."""

@@ -91,7 +91,7 @@ class Feed:
         if self._from_beginning:
             return [_Reader(each, None) for each in feed_ranges]
         rid = str((await self._container.read())["_rid"])
-        return [_Reader(each, _continuation(rid, each, _passed(positions, each))) for each in feed_ranges]
+        return [_Reader(each, _continuation(rid, each, positions)) for each in feed_ranges]
 
     async def _page(self, reader: _Reader, limit: int, positions: Positions) -> bool:
         """Read a page; returns False at the end of the feed."""
@@ -149,21 +149,15 @@ async def _partition(positions: Positions, feed_range: Mapping[str, Any], partit
     return f"{bounds['min'] or '0'}-{bounds['max']}"
 
 
-def _passed(positions: Positions, feed_range: Mapping[str, Any]) -> str | None:
-    """The ETag behind which the relay has not read in a range yet; None where it has read nothing there."""
-    leases = positions.within(feed_range)
-    if any(lease.continuation is None for lease in leases):
-        return None
-    return min(leases, key=lambda lease: lease.done).continuation if leases else None
-
-
-def _continuation(rid: str, feed_range: dict[str, Any], etag: str | None) -> str | None:
-    """The SDK's token for the documents behind an ETag; None, for all of them, without one.
+def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) -> str | None:
+    """The SDK's token for what the relay has not read in a range yet; None where it has read nothing there.
 
     It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
     """
-    if etag is None:
+    leases = positions.within(feed_range)
+    if not leases or any(lease.continuation is None for lease in leases):
         return None
+    etag = min(leases, key=lambda lease: lease.done).continuation
     bounds = feed_range["Range"]
     token = {
         "v": "v2",
@@ -198,7 +192,6 @@ class CosmosReading:
         self._counts: list[tuple[dict[str, Any], int]] = []
 
     async def count(self) -> int | None:
-        """By a query for each physical partition, or for that of the partition key."""
         with explaining(self._container.id):
             if self._range.partition_key is not None:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
@@ -208,7 +201,6 @@ class CosmosReading:
         return sum(count for _, count in self._counts)
 
     async def pages(self) -> AsyncGenerator[list[Document], None]:
-        """Of each physical partition, one after another."""
         for feed_range, count in self._counts:
             found = 0
             async with aclosing(self.pages_of(feed_range, count)) as pages:

@@ -12,21 +12,8 @@ from azure.core import MatchConditions
 from relay import holds
 from relay.cosmos.containers import Containers, explaining, parameters
 from relay.errors import StoreError
-from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
-from relay.quarantine.items import (
-    BatchFailed,
-    Create,
-    Delete,
-    Filter,
-    Item,
-    ItemChanged,
-    ItemExists,
-    ItemNotFound,
-    ItemTooLarge,
-    Operation,
-    RecordSummary,
-    Stored,
-)
+from relay.holds import Holds
+from relay.quarantine import items
 from relay.quarantine.record import RECORD_TYPE
 
 if TYPE_CHECKING:
@@ -40,11 +27,11 @@ _SUMMARY = (
 # What a status says of the items. The service refuses what is too large with 413, and what is nested more than 128
 # levels deep with 400.
 _REFUSALS: dict[int, type[StoreError]] = {
-    400: ItemTooLarge,
-    404: ItemNotFound,
-    409: ItemExists,
-    412: ItemChanged,
-    413: ItemTooLarge,
+    400: items.ItemTooLarge,
+    404: items.ItemNotFound,
+    409: items.ItemExists,
+    412: items.ItemChanged,
+    413: items.ItemTooLarge,
 }
 
 
@@ -55,14 +42,14 @@ class CosmosItems:
         """`containers` is the connection to use; it is closed with the store."""
         self._containers = containers
 
-    async def create(self, item: Item, /) -> None:
+    async def create(self, item: items.Item, /) -> None:
         async with self._container(400, 409, 413) as container:
             await container.create_item(dict(item))
 
-    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+    async def read(self, identifier: str, partition_key: str, /) -> items.Stored:
         async with self._container(404) as container:
             item = await container.read_item(identifier, partition_key=partition_key)
-        return Stored(item, item["_etag"])
+        return items.Stored(item, item["_etag"])
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         condition: dict[str, Any] = {}
@@ -75,7 +62,7 @@ class CosmosItems:
         async with self._container(404) as container:
             await container.patch_item(identifier, partition_key, _touching())
 
-    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
+    async def batch(self, partition_key: str, operations: Sequence[items.Operation], /) -> None:
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
         try:
@@ -85,35 +72,35 @@ class CosmosItems:
             cause = error.__cause__
             index = cause.error_index if isinstance(cause, CosmosBatchOperationError) else None
             # A 404 that names no operation is about the container.
-            if type(error) is StoreError or (index is None and isinstance(error, ItemNotFound)):
+            if type(error) is StoreError or (index is None and isinstance(error, items.ItemNotFound)):
                 raise
-            raise BatchFailed(index, error) from cause
+            raise items.BatchFailed(index, error) from cause
 
     async def holds(self) -> Holds:
         query = (
             "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
             "WHERE c.type IN (@parked, @order)"
         )
-        return holds.read(await self._rows(query, {"parked": PARKED_TYPE, "order": ORDER_TYPE}))
+        return holds.read(await self._rows(query, {"parked": holds.PARKED_TYPE, "order": holds.ORDER_TYPE}))
 
-    async def count(self, chosen: Filter, /) -> int:
+    async def count(self, chosen: items.Filter, /) -> int:
         where, values = clause(chosen)
         # The session token of an earlier read makes the count at least as recent.
         counts = await self._rows(f"SELECT VALUE COUNT(1) FROM c{where}", values, chosen.partition_key)
         return sum(map(int, counts))
 
-    async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
+    async def summaries(self, chosen: items.Filter, /, limit: int | None = None) -> list[items.RecordSummary]:
         where, values = clause(chosen)
         # Of one key, one physical partition is asked instead of all.
         rows = await self._rows(f"{_SUMMARY}{where} ORDER BY c.quarantinedAt", values, chosen.partition_key, limit)
-        return [RecordSummary.of(row) for row in rows]
+        return [items.RecordSummary.of(row) for row in rows]
 
-    async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        where, values = clause(Filter())
+    async def summaries_by_id(self, beginning: str, /) -> list[items.RecordSummary]:
+        where, values = clause(items.Filter())
         query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
-        return [RecordSummary.of(row) for row in await self._rows(query, values | {"id": beginning})]
+        return [items.RecordSummary.of(row) for row in await self._rows(query, values | {"id": beginning})]
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
+    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[items.Item]:
         return await self._rows("SELECT * FROM c WHERE c.type = @type", {"type": item_type}, partition_key)
 
     async def close(self) -> None:
@@ -157,7 +144,7 @@ class CosmosItems:
         return explaining(self._containers.quarantine_name, kind, "that it has the partition key /partitionKey")
 
 
-def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
+def clause(chosen: items.Filter) -> tuple[str, dict[str, str]]:
     """The WHERE clause for records, and the values of its parameters."""
     equal = {"type": RECORD_TYPE, "reason": chosen.reason, "partitionKey": chosen.partition_key}
     values = {name: value for name, value in equal.items() if value is not None}
@@ -168,10 +155,10 @@ def clause(chosen: Filter) -> tuple[str, dict[str, str]]:
     return " WHERE " + " AND ".join(conditions), values
 
 
-def _in_batch(operation: Operation) -> tuple[str, tuple[Any, ...]]:
-    if isinstance(operation, Create):
+def _in_batch(operation: items.Operation) -> tuple[str, tuple[Any, ...]]:
+    if isinstance(operation, items.Create):
         return "create", (dict(operation.item),)
-    if isinstance(operation, Delete):
+    if isinstance(operation, items.Delete):
         return "delete", (operation.id,)
     return "patch", (operation.id, _touching())
 

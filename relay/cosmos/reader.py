@@ -73,8 +73,7 @@ class CosmosOutbox:
 
         It takes a query of one partition for the times of `limit` events, in the order of `_ts`, which is always
         indexed; and the change feed of the key from the oldest of these times on, as queries have no `_lsn`: about
-        `limit` events, those of the five seconds before, and the other documents of the key that were changed
-        since.
+        `limit` events, those of five seconds before, and other documents of the key that were changed since.
         """
         partition = await self.partition_of(partition_key) or ""
         event_type = self._settings.event_type
@@ -184,9 +183,8 @@ class CosmosOutbox:
         name = self._settings.cosmos_lease_container
         known = None if self._own is None else self._own.keys
         with explaining(name):
-            return await read_positions(
-                await self._containers.open(name), container, own_only=own_only, keys=known
-            )
+            leases = await self._containers.open(name)
+            return await read_positions(leases, container, own_only=own_only, keys=known)
 
     async def _container(self) -> ContainerProxy:
         name = self._settings.cosmos_container

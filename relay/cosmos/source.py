@@ -15,6 +15,7 @@ import math
 from collections import UserDict
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import azure.functions as func
@@ -45,7 +46,19 @@ class ChangeBatch(func.DocumentList):
 
     def documents(self) -> list[Document | None]:
         """The documents, value for value. Raises ChangesError where the text is no JSON array of objects."""
-        return parse(self.text)
+        text = self.text
+        try:
+            documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ChangesError(
+                f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
+                "withheld. See which document it is with `python -m relay check --scan`."
+            ) from error
+        if not isinstance(documents, list):
+            documents = [documents]
+        if any(not isinstance(document, dict | None) for document in documents):
+            raise ChangesError(f"the trigger delivered {len(documents)} values that are not all JSON objects")
+        return documents
 
 
 CosmosBatch = ChangeBatch | Iterable[Document | None]
@@ -87,22 +100,6 @@ def _partition_key(item: Event | Rejected) -> Any:
         return NonePartitionKeyValue
     value = item.document["partitionKey"]
     return value if value is None or isinstance(value, str | int | float) else _UNUSABLE
-
-
-def parse(text: str) -> list[Document | None]:
-    """The documents in the text of a JSON array, value for value. Raises ChangesError."""
-    try:
-        documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise ChangesError(
-            f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
-            "withheld. See which document it is with `python -m relay check --scan`."
-        ) from error
-    if not isinstance(documents, list):
-        documents = [documents]
-    if any(not isinstance(document, dict | None) for document in documents):
-        raise ChangesError(f"the trigger delivered {len(documents)} values that are not all JSON objects")
-    return documents
 
 
 def _finite(digits: str) -> float:
@@ -181,10 +178,6 @@ def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
     for lsn, members in groupby(documents, lambda document: document.get("_lsn")):
         transaction = list(members)
         if lsn is not None and all(isinstance(document.get("order"), int) for document in transaction):
-            transaction.sort(key=_order)
+            transaction.sort(key=itemgetter("order"))
         ordered += transaction
     return ordered
-
-
-def _order(document: Document) -> Any:
-    return document["order"]

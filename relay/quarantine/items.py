@@ -1,4 +1,4 @@
-"""What quarantine needs of its store: a container of Cosmos DB, or a table of an SQL database.
+"""The port of quarantine's store: a container of Cosmos DB, or a table of an SQL database.
 
 An item is a JSON object with an `id`, a `partitionKey` and a `type`. Its id is unique within its partition key.
 Ids and keys are compared character by character. The types are `RECORD_TYPE` and `PART_TYPE` in
@@ -21,7 +21,7 @@ from relay.place import Place, PlaceInFeed
 Item = Mapping[str, Any]
 
 # A batch has at most this many operations, and its items this many bytes of JSON in ASCII: half of what Cosmos DB
-# takes, as its answer, which repeats the items, is limited too. A record by itself may be larger.
+# takes, as its answer, which repeats the items, is limited too. A single record may be larger.
 # https://learn.microsoft.com/azure/cosmos-db/transactional-batch#limitations
 BATCH_OPERATIONS = 100
 BATCH_BYTES = 1_000_000
@@ -101,11 +101,8 @@ class RecordSummary:
     Attributes:
         id: The record's id, not the document's.
         partition_key: The record's partition key: the document's, if that is a string.
-        reason: The code of the reason.
-        detail: The reason in words.
         quarantined_at: ISO 8601 in UTC, to the microsecond.
         position: Its place among the records of one invocation.
-        invocation_id: The invocation that quarantined it.
         document_id: The document's id; None if that is no string, or if the document is stored in parts.
         parts: The number of items that hold the document; 0 if the record itself holds it.
         committed: The document's place in its feed: its `_lsn`, and its `order` within the commit or 0; or its
@@ -157,12 +154,9 @@ class RecordSummary:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records: all, or those with a reason, a partition key, or both.
+    """Which records: all, or those with a reason, a key, and a `quarantinedAt` that is not before `since`.
 
-    Attributes:
-        reason: The code of the reason.
-        partition_key: The record's partition key.
-        since: Only records with a `quarantinedAt` that is not before this, in ISO 8601 as records have it.
+    `since` is in ISO 8601 as records have it.
     """
 
     reason: str | None = None
@@ -188,7 +182,7 @@ def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:
 
 
 class Items(Protocol):
-    """A store. Every method raises StoreError where the store cannot be read or written.
+    """A store. Every method raises StoreError if the store cannot be read or written.
 
     A method that writes never sees an old state. The others may be answered by a replica that has not seen the
     latest changes. What is promised is that `count`, of one partition key, is at least as recent as an earlier
@@ -202,17 +196,7 @@ class Items(Protocol):
         """Read an item. Raises ItemNotFound."""
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item.
-
-        Args:
-            identifier: Its id.
-            partition_key: Its partition key.
-            etag: Delete it only if this is still its ETag.
-
-        Raises:
-            ItemNotFound: There is no such item.
-            ItemChanged: It has another ETag.
-        """
+        """Delete an item; with an ETag, only if the item still has it. Raises ItemNotFound or ItemChanged."""
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         """Set the member `touchedAt` to the current time, which changes the ETag. Raises ItemNotFound."""
@@ -228,7 +212,7 @@ class Items(Protocol):
         """Every parked key and every order to set an event aside."""
 
     async def count(self, chosen: Filter, /) -> int:
-        """How many records there are."""
+        """Number of records."""
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
         """Records in the order of `quarantinedAt`, the oldest first, at most `limit`."""

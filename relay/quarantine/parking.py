@@ -41,13 +41,7 @@ class NotParked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParkedKey:
-    """One key's part of the quarantine.
-
-    Attributes:
-        items: The store of the quarantine.
-        partition_key: The key.
-        stored: Called with each newly stored record.
-    """
+    """One key's part of the quarantine; `stored` is called with each newly stored record."""
 
     items: Items
     partition_key: str
@@ -57,9 +51,9 @@ class ParkedKey:
         """Store records in order; those that an earlier attempt has stored stay as they are.
 
         Args:
-            records: The records, in order of arrival.
-            parks: Whether the first of them parks the key where it is not parked yet.
-            place: The place of the first one's document in its feed, where that is known.
+            records: In order of arrival.
+            parks: Whether the first of them parks the key, if it is not parked yet.
+            place: The place of the first one's document in its feed, if that is known.
 
         Raises:
             NotParked: The key is not parked, or no longer, and these records do not park it.
@@ -71,7 +65,7 @@ class ParkedKey:
             marker = None
 
     async def _store(self, records: Sequence[Record], marker: Record | None) -> None:
-        """All of them in one batch, with the marker where it has to be created; else each by itself."""
+        """All of them in one batch, with the marker if it has to be created; otherwise one by one."""
         refusal = await self._batch(records, marker)
         if refusal is None:
             for record in records:
@@ -87,7 +81,7 @@ class ParkedKey:
             await self._store([await in_parts(self.items, records[0])], marker)
 
     async def _batch(self, records: Sequence[Record], marker: Record | None) -> type[StoreError] | None:
-        """Returns None where it was stored; the refusal where a record is there already, or does not fit."""
+        """Returns None if it was stored; the refusal if a record exists already, or does not fit."""
         guard: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
         try:
             await self.items.batch(self.partition_key, [guard, *map(Create, records)])
@@ -106,12 +100,12 @@ class ParkedKey:
 
 
 def _divisible(records: Sequence[Record]) -> bool:
-    """Whether storing each record by itself, or in parts, can help."""
+    """Whether storing each record separately, or in parts, can help."""
     return len(records) > 1 or any("document" in record for record in records)
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Records as they fit into batches, in order; one that is too large has a batch of its own."""
+    """Records as they fit into batches, in order; one that is too large has its own batch."""
     chunk: list[Record] = []
     size = 0
     for record in records:

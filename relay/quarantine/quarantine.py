@@ -17,7 +17,7 @@ from relay.telemetry import instruments
 
 
 class StoredQuarantine:
-    """Writes quarantine records, and reads what is held back; `ports.Quarantine` says what of it is promised."""
+    """Writes quarantine records, and reads holds; `ports.Quarantine` describes its contract."""
 
     def __init__(self, items: Items) -> None:
         """`items` is the store, which is closed with the quarantine."""

@@ -28,7 +28,7 @@ from relay.quarantine.items import (
 RECORD_TYPE = "quarantinedEvent"
 PART_TYPE = "quarantinedEventPart"
 
-# Where a document has no string for a partition key, its record needs one all the same.
+# If a document has no string for a partition key, its record still needs one.
 NO_PARTITION_KEY = "(no partition key)"
 
 # A part's JSON text is stored as a JSON string, in which all but ASCII is escaped: a character takes 12 bytes at
@@ -44,7 +44,7 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     """The record of one document.
 
     Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
-    while a later version of the document gets a record of its own. `lsn` and `order`, its place within that
+    while a later version of the document gets its own record. `lsn` and `order`, its place within that
     commit, or `ulid`, its place in an SQL feed, give the order within its partition key where the document has
     them; `quarantinedAt` (UTC) and `position` (the document's place among those it came with) give the order of
     arrival.
@@ -74,13 +74,9 @@ def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
 
 
 async def create(items: Items, record: Mapping[str, Any]) -> bool:
-    """Store a record, in parts where it does not fit into one item.
+    """Store a record, in parts if it does not fit into one item. Raises StoreError.
 
-    Returns:
-        Whether it is new: False where an earlier attempt has written it.
-
-    Raises:
-        StoreError: The store cannot be written.
+    Returns False if an earlier attempt has written it.
     """
     try:
         await items.create(record)
@@ -94,11 +90,7 @@ async def create(items: Items, record: Mapping[str, Any]) -> bool:
 
 
 async def in_parts(items: Items, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the JSON text of a record's document into items beside it; returns the record without the document.
-
-    Raises:
-        StoreError: The store cannot be written.
-    """
+    """Write the JSON text of a record's document into items of its own; returns the record without it."""
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
     for number, part in enumerate(parts):
@@ -137,13 +129,9 @@ async def create_held(items: Items, record: Mapping[str, Any], partition_key: st
 
 
 async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> None:
-    """Put the order that holds the event of a record in the place of the one that may be there.
+    """Put the order that holds a document's event in the place of the one that may be there.
 
-    Args:
-        items: The store.
-        partition_key: That of the document.
-        item: The document.
-        first: What is done in the same batch before.
+    `first` is done in the same batch before.
 
     Raises:
         BatchFailed: `first` was refused.

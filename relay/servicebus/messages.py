@@ -29,15 +29,7 @@ CONTENT_TYPE = "application/json"
 
 
 class Message(NamedTuple):
-    """A Service Bus message by the contract above.
-
-    Attributes:
-        id: The message id.
-        partition_key: The session id, and the partition key.
-        subject: The subject.
-        body: UTF-8 JSON.
-        application_properties: Strings, and integers of at most 64 bits, by name.
-    """
+    """A Service Bus message by the contract above. Application properties are strings, and integers of 64 bits."""
 
     id: str
     partition_key: str

@@ -185,28 +185,21 @@ class SenderPool:
             grace_s = 0.0
             if (socket := _socket(link)) is not None:
                 socket.abort()
-        work = self._until_answered(link, sending, grace_s, began, accepted_late)
-        task = asyncio.create_task(work)
+
+        async def until_answered() -> None:
+            try:
+                await asyncio.wait({sending}, timeout=grace_s)
+            finally:
+                if not sending.done():
+                    sending.cancel()
+                elif not sending.cancelled() and sending.exception() is None:
+                    self.late.note(time.monotonic() - began)
+                    accepted_late()
+                self.give_up(link)
+
+        task = asyncio.create_task(until_answered())
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
-
-    async def _until_answered(
-        self,
-        link: ServiceBusSender,
-        sending: asyncio.Task[None],
-        grace_s: float,
-        began: float,
-        accepted_late: Callable[[], None],
-    ) -> None:
-        try:
-            await asyncio.wait({sending}, timeout=grace_s)
-        finally:
-            if not sending.done():
-                sending.cancel()
-            elif not sending.cancelled() and sending.exception() is None:
-                self.late.note(time.monotonic() - began)
-                accepted_late()
-            self.give_up(link)
 
     def judged(self, transfer: Transfer, error: Exception) -> SendError:
         """Classify what a send has raised; a transfer that ends its links again and again is refused."""

@@ -44,11 +44,9 @@ class ServiceBusPublisher:
         duplicate_window_s: float = 0.0,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
-        """
+        """Makes no connection.
+
         Args:
-            senders: Links to the topic.
-            message_of: The message contract.
-            ledger: What the topic has accepted from this process.
             send_timeout_s: One transfer, from the first try to the last, in seconds.
             attempt_timeout_s: One call of `publish` that is given no deadline, in seconds.
             duplicate_window_s: The topic's duplicate detection window, in seconds; 0 if nothing may be repeated.

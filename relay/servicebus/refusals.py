@@ -56,11 +56,7 @@ def classify(error: Exception) -> SendError:
     (Azure/azure-sdk-for-python issue 37916). The inner error distinguishes them: MessageException is the
     outcome of the transfer, AMQPLinkError the state of the link (azure-servicebus 7.15.0, `_pyamqp/error.py`).
 
-    Args:
-        error: What azure-servicebus, azure-identity or the event loop raised.
-
-    Returns:
-        An error that says what happened and what to do. Unknown errors are retryable.
+    Returns an error that says what happened and what to do. Unknown errors are retryable.
     """
     if isinstance(error, SendError):
         return error

@@ -118,15 +118,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the turns of a publisher share.
-
-    Attributes:
-        message_of: The message contract.
-        ledger: What the topic has accepted from this process.
-        evidence: What it has accepted and refused.
-        probe: Repeats what it has accepted.
-        actions: The attributes under which events are counted.
-    """
+    """What the turns of a publisher share: the message contract, and what is known of the topic."""
 
     message_of: Contract
     ledger: AcceptedLedger

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from relay.errors import RetryableError
 from relay.servicebus.transfers import Transfer
+from relay.verdict import ENDS_ALONE
 
 GRACE_S = 30.0
 """Seconds for which the link of a transfer that was given up is kept, so that a late acceptance is still noted."""
 
 # Maximum number of partition keys with a suspect.
 _KEYS_AT_MOST = 1_000
-# A second end of a link that carried nothing else is no coincidence, provided that the service accepts others.
-_ENDS_ALONE = 2
 
 
 class Late:
@@ -105,7 +104,7 @@ class Suspects:
         if busy:
             return False
         found.ends_alone += in_flight == 1
-        return found.ends_alone >= _ENDS_ALONE and self.accepted > found.accepted
+        return found.ends_alone >= ENDS_ALONE and self.accepted > found.accepted
 
     def clear(self, transfer: Transfer) -> None:
         """The service has answered this transfer, so it does not end links."""

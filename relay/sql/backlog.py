@@ -47,11 +47,7 @@ class Backlog:
     """The feed of the settings, which is set up. Its methods raise ChangefeedError."""
 
     def __init__(self, session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]) -> None:
-        """
-        Args:
-            now_ms: The server's clock, in milliseconds since 1970.
-            readable: The tables that this login may select from, such as `outbox`, `feed`, `state` and `claim`.
-        """
+        """`now_ms`: the server's clock, in milliseconds since 1970. `readable`: what may be selected from."""
         self._session = session
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"
@@ -61,8 +57,7 @@ class Backlog:
         self._shards = range(feed.shards)
 
     async def findings(self) -> list[Finding]:
-        """What `check` finds of the feed and its shards."""
-        found = await self._size() if "feed" in self._readable else []
+        found = [each async for each in self._size()] if "feed" in self._readable else []
         waiting: Mapping[int, Waiting] = {}
         if "outbox" in self._readable:
             waiting = await run_async(self._session, self._tables.waiting())
@@ -79,27 +74,27 @@ class Backlog:
             return found
         claims, living = await self._watch()
         cursors = {shard_id: claim.cursor for shard_id, claim in claims.items()}
-        found += await self._given_up(cursors) + await self._ahead(cursors)
+        found += [each async for each in self._positions(cursors)]
         return [*found, *self._owners(claims, living), await self._late(waiting, cursors)]
 
-    async def _size(self) -> list[Finding]:
+    async def _size(self) -> AsyncIterator[Finding]:
         """How large the feed is, unless it is empty, or that cannot be read with these rights."""
         ages = [await self._oldest_s(shard_id, START) for shard_id in self._shards]
         since_s = max((age_s for age_s in ages if age_s is not None), default=None)
         if since_s is None:
-            return []
+            return
         try:
             rows, size = await run_async(self._session, self._session.dialect.size(self._feed.feed))
         except DatabaseError as error:
             # SQL Server shows sizes to logins with VIEW DATABASE STATE only.
             if error.lost:
                 raise
-            return []
+            return
         growth = ""
         if since_s >= _GROWTH_FROM_S:
             growth = f", which is {size / _MIB * _DAY_S / since_s:.1f} MiB a day"
         said = f"has about {rows} positions of the last {_duration(since_s)} in {size / _MIB:.1f} MiB{growth}"
-        return [Finding.ok(f"the feed of {self._subject} {said}")]
+        yield Finding.ok(f"the feed of {self._subject} {said}")
 
     def _never_read(self, waiting: Mapping[int, Waiting]) -> Iterator[Finding]:
         outside = {shard_id: each.rows for shard_id, each in waiting.items() if shard_id not in self._shards}
@@ -133,41 +128,31 @@ class Backlog:
                 return claims, living
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
 
-    async def _given_up(self, cursors: Mapping[int, bytes]) -> list[Finding]:
-        if "feed" not in self._readable:
-            return []
-        outside = sorted(cursors.keys() - set(self._shards))
-        left = [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]
-        if not left:
-            return []
-        return [
-            Finding.error(
+    async def _positions(self, cursors: Mapping[int, bytes]) -> AsyncIterator[Finding]:
+        """About shards that are read no more, and about cursors that would skip events."""
+        outside = sorted(cursors.keys() - set(self._shards)) if "feed" in self._readable else []
+        if left := [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]:
+            yield Finding.error(
                 f"{self._subject} has events that are not published in {_shards(left)}, which a relay has read "
                 f"before: SQL_SHARDS is {self._feed.shards}, so nobody reads them any more",
                 "Set SQL_SHARDS to what it was, on every process of the relay, until they are published.",
             )
-        ]
-
-    async def _ahead(self, cursors: Mapping[int, bytes]) -> list[Finding]:
         if "state" not in self._readable:
-            return []
+            return
         last = await run_async(self._session, self._tables.last_positions())
         ahead = [each for each in self._shards if cursors.get(each, START) > last.get(each, START)]
         if "feed" in self._readable:
             # A feed may have been filled by hand: its last position counts too.
             on_feed = {each: await run_async(self._session, self._tables.last_position(each)) for each in ahead}
             ahead = [each for each in ahead if cursors[each] > on_feed[each]]
-        if not ahead:
-            return []
-        return [
-            Finding.error(
+        if ahead:
+            yield Finding.error(
                 f"the relay's cursor is ahead of the last position of {self._subject} in {_shards(ahead)}: every "
                 "read is refused. The database was restored in part, or the feed was set up again",
                 "Set last_ulid of these shards in the table of claims to the last position of the feed up to "
                 "which events were published, or to zeros to publish everything in the feed again; "
                 "docs/operators.md says how.",
             )
-        ]
 
     def _owners(self, claims: Mapping[int, Claim], living: Collection[int]) -> Iterator[Finding]:
         nobody = [each for each in self._shards if each not in claims or claims[each].owner is None]

@@ -104,7 +104,7 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
     try:
         with explaining(feed):
             rows = (await session.execute(catalog_of(feed.connection_string).columns(feed.feed))).rows
-        columns = {row[0]: row[1] for row in rows}
+        columns = {name: kind for name, kind, *_ in rows}
         if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
         yield SqlCanary(session, feed, columns)

@@ -1,7 +1,4 @@
-"""Checks an SQL outbox against what the relay's guarantees require, with the rights of this login.
-
-It changes nothing.
-"""
+"""Checks an SQL outbox, with the rights of this login, against what the relay's guarantees require."""
 
 from __future__ import annotations
 
@@ -86,8 +83,7 @@ class DatabaseCheck:
         self._rights: dict[str, Sequence[str] | None] = {}
 
     async def findings(self) -> list[Finding]:
-        """The findings about the database, the feed and its shards."""
-        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server)
+        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
         found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
         found += _server(isolation, snapshots)
         for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
@@ -97,7 +93,12 @@ class DatabaseCheck:
             return [*found, _NOT_INSTALLED]
         found.append(await self._version())
         if not self._exists("has_news"):
-            return [*found, self._not_set_up()]
+            missing = Finding.error(
+                f"{self._subject} is not set up, or this login may not see it",
+                "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters "
+                "of the catalog.",
+            )
+            return [*found, missing]
         found.append(Finding.ok(f"{self._subject} is set up"))
         found += [finding async for finding in self._events()]
         found += [self._reading(), self._quarantine()]
@@ -110,13 +111,6 @@ class DatabaseCheck:
 
     def _lacking(self, purpose: str, needed: Sequence[str]) -> list[str]:
         return [right for right in needed if right not in (self._rights[purpose] or ())]
-
-    def _not_set_up(self) -> Finding:
-        return Finding.error(
-            f"{self._subject} is not set up, or this login may not see it",
-            "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters of "
-            "the catalog.",
-        )
 
     async def _version(self) -> Finding:
         if self._lacking("migration", ("select",)):

@@ -114,7 +114,6 @@ class Database:
         return claim.cursor
 
     async def close(self) -> None:
-        """Close the shared session, if there is one."""
         async with self._turn:
             await self._close()
 

@@ -15,7 +15,7 @@ _TABLES = Path(__file__).parent / "tables"
 
 
 async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Make what is missing; what exists stays as it is, except how long positions are kept.
+    """Make what is missing, and return what was done, a line each; what exists stays as it is, but for `keep`.
 
     Args:
         feed: The database, and the event table.
@@ -23,9 +23,6 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         create_table: Whether to make the event table too.
         roles: Whether to make the roles of the feed.
         notify: Whether commits are to notify readers, on PostgreSQL.
-
-    Returns:
-        What was done, a line each.
 
     Raises:
         UsageError: The event table cannot have a feed.

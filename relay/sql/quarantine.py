@@ -24,21 +24,8 @@ from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay import holds
 from relay.errors import StoreError, first_line
-from relay.holds import ORDER_TYPE, PARKED_TYPE, Holds
-from relay.quarantine.items import (
-    BatchFailed,
-    Create,
-    Delete,
-    Filter,
-    Item,
-    ItemChanged,
-    ItemExists,
-    ItemNotFound,
-    Operation,
-    RecordSummary,
-    Stored,
-    Touch,
-)
+from relay.holds import Holds
+from relay.quarantine import items
 from relay.quarantine.record import RECORD_TYPE
 from relay.sql.database import FAILURES, Database
 
@@ -92,66 +79,67 @@ class SqlItems:
         """`database` is the connection to use; it is closed with the store."""
         self._database = database
 
-    async def create(self, item: Item, /) -> None:
+    async def create(self, item: items.Item, /) -> None:
         async with self._session() as session:
             try:
-                await _carry_out(session, item["partitionKey"], Create(item))
+                await _carry_out(session, item["partitionKey"], items.Create(item))
             except ChangefeedError as error:
                 # Whatever the database calls it: where the item is there, that is why.
                 if await _exists(session, item["partitionKey"], item["id"]):
                     raise _exists_already(item) from error
                 raise
 
-    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+    async def read(self, identifier: str, partition_key: str, /) -> items.Stored:
         rows = await self._rows(READ, *_place(identifier, partition_key))
         if not rows:
             raise _not_found(identifier)
         body, touched_at, etag = rows[0]
-        return Stored(item_of(body, touched_at), etag)
+        return items.Stored(item_of(body, touched_at), etag)
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         async with self._session() as session:
             if etag is None:
-                await _carry_out(session, partition_key, Delete(identifier))
+                await _carry_out(session, partition_key, items.Delete(identifier))
                 return
             place = _place(identifier, partition_key)
             done = await session.execute(Statement(DELETE_UNCHANGED, (*place, etag)))
             if done.changed == 0 and await _exists(session, partition_key, identifier):
-                raise ItemChanged(f"the item {identifier!r} has another ETag")
+                raise items.ItemChanged(f"the item {identifier!r} has another ETag")
             if done.changed == 0:
                 raise _not_found(identifier)
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         async with self._session() as session:
-            await _carry_out(session, partition_key, Touch(identifier))
+            await _carry_out(session, partition_key, items.Touch(identifier))
 
-    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
-        done: list[Operation] = []
+    async def batch(self, partition_key: str, operations: Sequence[items.Operation], /) -> None:
+        done: list[items.Operation] = []
         async with self._session() as session:
             try:
                 async with _transaction(session):
                     for operation in operations:
-                        if isinstance(operation, Create) and _creates(done, operation.item):
+                        if isinstance(operation, items.Create) and _creates(done, operation.item):
                             raise _exists_already(operation.item)
                         await _carry_out(session, partition_key, operation)
                         done.append(operation)
-            except (ItemExists, ItemNotFound) as error:
-                raise BatchFailed(len(done), error) from error
+            except (items.ItemExists, items.ItemNotFound) as error:
+                raise items.BatchFailed(len(done), error) from error
             except ChangefeedError as error:
-                for refused in operations[len(done) : len(done) + 1]:
-                    if isinstance(refused, Create) and await _exists(session, partition_key, refused.item["id"]):
-                        raise BatchFailed(len(done), _exists_already(refused.item)) from error
+                refused = operations[len(done)] if len(done) < len(operations) else None
+                if isinstance(refused, items.Create) and await _exists(session, partition_key, refused.item["id"]):
+                    raise items.BatchFailed(len(done), _exists_already(refused.item)) from error
                 raise
 
     async def holds(self) -> Holds:
-        return holds.read([json.loads(body) for (body,) in await self._rows(HOLDS, PARKED_TYPE, ORDER_TYPE)])
+        rows = await self._rows(HOLDS, holds.PARKED_TYPE, holds.ORDER_TYPE)
+        return holds.read([json.loads(body) for (body,) in rows])
 
-    async def count(self, chosen: Filter, /) -> int:
+    async def count(self, chosen: items.Filter, /) -> int:
         conditions, values = _records(chosen)
         ((found,),) = await self._rows(COUNT + conditions, *values)
         return int(found)
 
-    async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
+    async def summaries(self, chosen: items.Filter, /, limit: int | None = None) -> list[items.RecordSummary]:
         conditions, values = _records(chosen)
         if limit is None:
             rows = await self._rows(SUMMARIES + conditions + IN_ORDER, *values)
@@ -159,11 +147,11 @@ class SqlItems:
             rows = await self._rows(SUMMARIES + conditions + IN_ORDER + AT_MOST, *values, limit)
         return list(map(_summary_of, rows))
 
-    async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
+    async def summaries_by_id(self, beginning: str, /) -> list[items.RecordSummary]:
         rows = await self._rows(SUMMARIES + WITH_ID, RECORD_TYPE, ids_beginning(beginning))
         return list(map(_summary_of, rows))
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
+    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[items.Item]:
         if partition_key is None:
             rows = await self._rows(OF_TYPE, item_type)
         else:
@@ -207,14 +195,16 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
         raise
 
 
-async def _carry_out(session: AsyncSession, partition_key: str, operation: Operation) -> None:
-    """Raises ItemNotFound; a Create that is refused raises what the database makes of it, a ChangefeedError."""
-    if isinstance(operation, Create):
+async def _carry_out(session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
+    """Raises ItemNotFound; where a Create is refused, the ChangefeedError that the database makes of it."""
+    if isinstance(operation, items.Create):
         await session.execute(Statement(INSERT, values_of(operation.item)))
         return
     place = _place(operation.id, partition_key)
-    changes = (_new_etag(), datetime.now(UTC).isoformat())
-    statement = Statement(DELETE, place) if isinstance(operation, Delete) else Statement(TOUCH, changes + place)
+    if isinstance(operation, items.Delete):
+        statement = Statement(DELETE, place)
+    else:
+        statement = Statement(TOUCH, (_new_etag(), datetime.now(UTC).isoformat(), *place))
     if (await session.execute(statement)).changed == 0:
         raise _not_found(operation.id)
 
@@ -223,23 +213,23 @@ async def _exists(session: AsyncSession, partition_key: str, identifier: str) ->
     return bool((await session.execute(Statement(EXISTS, _place(identifier, partition_key)))).rows)
 
 
-def _creates(operations: Sequence[Operation], item: Item) -> bool:
-    return any(isinstance(each, Create) and each.item["id"] == item["id"] for each in operations)
+def _creates(operations: Sequence[items.Operation], item: items.Item) -> bool:
+    return any(isinstance(each, items.Create) and each.item["id"] == item["id"] for each in operations)
 
 
 def _place(identifier: str, partition_key: str) -> tuple[str, str]:
     return digest(partition_key), encode_id(identifier)
 
 
-def _exists_already(item: Item) -> ItemExists:
-    return ItemExists(f"the item {item['id']!r} is there already")
+def _exists_already(item: items.Item) -> items.ItemExists:
+    return items.ItemExists(f"the item {item['id']!r} is there already")
 
 
-def _not_found(identifier: str) -> ItemNotFound:
-    return ItemNotFound(f"there is no item {identifier!r}")
+def _not_found(identifier: str) -> items.ItemNotFound:
+    return items.ItemNotFound(f"there is no item {identifier!r}")
 
 
-def values_of(item: Item) -> list[Any]:
+def values_of(item: items.Item) -> list[Any]:
     """The parameters of INSERT."""
     # In ASCII: the database's encoding does not matter.
     body = json.dumps(dict(item))
@@ -253,36 +243,30 @@ def values_of(item: Item) -> list[Any]:
     return [digest(item["partitionKey"]), _new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
 
 
-def item_of(body: str, touched_at: str | None) -> Item:
+def item_of(body: str, touched_at: str | None) -> items.Item:
     item: dict[str, Any] = json.loads(body)
     return item if touched_at is None else {**item, "touchedAt": touched_at}
 
 
-def _summary_of(row: Row) -> RecordSummary:
-    """A row of SUMMARIES."""
+def _summary_of(row: Row) -> items.RecordSummary:
     named = zip(_SUMMARY.values(), row, strict=True)
-    return RecordSummary.of(
+    return items.RecordSummary.of(
         {name: decode(value) if isinstance(value, str) else value for name, value in named if value is not None}
     )
 
 
-def _records(chosen: Filter) -> tuple[str, list[object]]:
+def _records(chosen: items.Filter) -> tuple[str, list[object]]:
     """The conditions that follow COUNT or SUMMARIES, and the parameters of both."""
-    conditions, values = "", [RECORD_TYPE]
-    if chosen.reason is not None:
-        conditions += WITH_REASON
-        values.append(encode(chosen.reason))
-    if chosen.partition_key is not None:
-        conditions += WITH_KEY
-        values.append(digest(chosen.partition_key))
-    if chosen.since is not None:
-        conditions += SINCE
-        values.append(chosen.since)
-    return conditions, list(values)
+    conditions = {
+        WITH_REASON: None if chosen.reason is None else encode(chosen.reason),
+        WITH_KEY: None if chosen.partition_key is None else digest(chosen.partition_key),
+        SINCE: chosen.since,
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    return "".join(given), [RECORD_TYPE, *given.values()]
 
 
 def _new_etag() -> str:
-    """An ETag that no item has had."""
     return uuid4().hex
 
 

@@ -43,12 +43,9 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(slots=True)
 class _Shard:
-    """How far a shard was read.
+    """How far a shard was read: up to a position of the feed, and to the highest number of the outbox table.
 
-    Attributes:
-        cursor: The position of the last event of the feed.
-        number: The highest number seen in the outbox table.
-        seen: The numbers that were handed over, of those that are looked at again.
+    `seen` are the numbers that were handed over, of those that are looked at again.
     """
 
     cursor: bytes
@@ -134,7 +131,6 @@ class SqlOutbox:
         return await self._ask(self._tables.identity())
 
     async def in_range(self, chosen: Range, /) -> Reading:
-        """From the feed, as any reader does."""
         return SqlReading(self, self._settings, self._event_type, chosen, await self._read_cursors())
 
     def event_of(self, document: Document, /) -> Event | Rejected:
@@ -259,14 +255,13 @@ class SqlReading:
         for shard_id in shards:
             cursor = self._start
             while entries := await self._read(shard_id, cursor):
-                ended = milliseconds(entries[-1].ulid) >= self._range.until * 1000
+                cursor = entries[-1].ulid
                 within = [each for each in entries if self._is_within(each)]
                 documents = [document for each in within for document in self._documents(each, shard_id)]
                 if documents or self.gone:
                     yield documents
-                if ended:
+                if milliseconds(cursor) >= self._range.until * 1000:
                     break
-                cursor = entries[-1].ulid
             if self.gone:
                 yield []
 

@@ -96,9 +96,9 @@ class Shard:
     async def run(self) -> None:
         """Read and publish until told to stop, or until the shard has another owner."""
         with self._relay.telemetry.shard_ages.watched(self.claim.shard_id, self.age_s):
-            await self._run()
+            await self._run(self.claim.shard_id)
 
-    async def _run(self) -> None:
+    async def _run(self, shard_id: int) -> None:
         # The database is looked for often enough that a shard is read again soon after its return.
         pauses = _Pauses(max(_FIRST_PAUSE_S, self._settings.claim_s / 2))
         while self._goes_on():
@@ -106,17 +106,15 @@ class Shard:
                 await self._read(pauses)
             except (ClaimLostError, LostOwnershipError) as error:
                 self.ownership.end()
-                logger.warning("relay_shard_lost shard=%d: %s", self.claim.shard_id, first_line(error))
+                logger.warning("relay_shard_lost shard=%d: %s", shard_id, first_line(error))
             except CursorChangedError as error:
                 # Going on from there would skip events, or publish them again. The shard stands until the cursor
                 # is as it was: it reads the same page again, and nothing behind it gets a position.
-                logger.error("relay_cursor_changed shard=%d: %s", self.claim.shard_id, first_line(error))
+                logger.error("relay_cursor_changed shard=%d: %s", shard_id, first_line(error))
                 await self._pause(_LONGEST_PAUSE_S)
             except FAILURES as error:
                 logger.warning(
-                    "relay_feed_unavailable shard=%d: %s It is tried again.",
-                    self.claim.shard_id,
-                    first_line(error),
+                    "relay_feed_unavailable shard=%d: %s It is tried again.", shard_id, first_line(error)
                 )
                 await self._pause(pauses.next())
             except Exception as error:  # noqa: BLE001 - a defect stops one shard, and never the process
@@ -153,7 +151,6 @@ class Shard:
 
     async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
         """Read a page and attempt it once; returns whether to read at once, without a look before."""
-        pause_s = None
         async with self._memory.room(self._goes_on) as room:
             if room is None:
                 return True
@@ -177,13 +174,13 @@ class Shard:
                 self._attempts = _Attempts()
             # The page is not kept through the pause.
             del page
-        if pause_s is None and not full:
+        if pause_s is not None:
+            await self._pause(pause_s)
+            return True
+        if not full:
             # There is rarely more behind a short page, and a look costs less than an empty page.
             self._oldest_at = time.time()
-        if pause_s is None:
-            return full
-        await self._pause(pause_s)
-        return True
+        return full
 
     async def _store(self, consumer: AsyncConsumer, cursor: bytes) -> None:
         since = now()
@@ -279,13 +276,11 @@ class _Pauses:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The attempts at the page behind the cursor.
+    """The attempts at the page behind the cursor, with one `invocation_id`.
 
     Attributes:
-        invocation_id: Of all of them.
         retries: How many have failed.
         rows: How many rows the next one has, as the last one had; None before the first.
-        pauses: The waits between them.
     """
 
     invocation_id: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -73,12 +73,7 @@ class SqlSource:
         return received
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {_shard_of(item) for item in items}}
-        return frozenset(
-            item.position for item in items if from_text(item.document["_ulid"]) <= cursors[_shard_of(item)]
-        )
-
-
-def _shard_of(item: Event | Rejected) -> int:
-    shard_id: int = item.document["_shard"]
-    return shard_id
+        shards = {each.document["_shard"] for each in items}
+        cursors = {shard_id: await self._cursor(shard_id) for shard_id in shards}
+        passed = [each for each in items if from_text(each.document["_ulid"]) <= cursors[each.document["_shard"]]]
+        return frozenset(each.position for each in passed)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
@@ -59,16 +60,11 @@ class Decision:
 
 
 def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
-    """What this process does next.
+    """What this process does next; `dead` are the shards whose owner has shown no sign of life for too long.
 
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
     rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
     less than the share rounded up asks one with more than that. So in the end no two differ by more than one.
-
-    Args:
-        claims: The claims of all shards.
-        me: This process.
-        dead: The shards whose owner has shown no sign of life for too long.
     """
     alive = [claim for claim in claims if claim.owner is not None and claim.shard_id not in dead]
     held = Counter(claim.owner for claim in alive if claim.owner is not None)
@@ -114,22 +110,25 @@ class Worker:
     def __init__(
         self, relay: Relay[SqlBatch], settings: SqlFeed, connect: Connect, *, page_size: int, poll_delay_s: float
     ) -> None:
-        """
-        Args:
-            relay: Publishes the pages; it may be shared with other sources.
-            settings: The feed.
-            connect: Opens a session; it is called for every shard, and again when a session is lost.
-            page_size: Maximum number of events of one attempt, 1 to 1000.
-            poll_delay_s: Maximum seconds between looks at an idle shard.
+        """`connect` opens a session: it is called for every shard, and again when a session is lost.
+
+        `page_size` is the maximum number of events of one attempt, 1 to 1000, and `poll_delay_s` the maximum
+        seconds between looks at an idle shard.
         """
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._relay = relay
         self._settings = settings
         self._connect = connect
-        self._page_size = page_size
-        self._poll_delay_s = poll_delay_s
         self._memory = Memory(settings.max_bytes)
-        self._stored = Stored()
+        self._make_shard = partial(
+            Shard,
+            relay,
+            settings,
+            connect,
+            memory=self._memory,
+            stored=Stored(),
+            page_size=page_size,
+            poll_delay_s=poll_delay_s,
+        )
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -157,7 +156,6 @@ class Worker:
             await self._end()
 
     async def _round(self) -> None:
-        """Look at all claims once, and do what follows from them."""
         if self._session is None:
             self._session = BoundedSession(await self._connect(), self._settings.claim_s)
         consumer = AsyncConsumer(self._session, self._settings.feed, CONSUMER)
@@ -223,17 +221,7 @@ class Worker:
 
     def _begin(self, claim: Claim, began: tuple[float, float]) -> None:
         logger.info("relay_shard_claimed shard=%d epoch=%d", claim.shard_id, claim.epoch)
-        shard = Shard(
-            self._relay,
-            self._settings,
-            self._connect,
-            claim,
-            Ownership(self._settings.claim_s, began),
-            self._memory,
-            self._stored,
-            page_size=self._page_size,
-            poll_delay_s=self._poll_delay_s,
-        )
+        shard = self._make_shard(claim, Ownership(self._settings.claim_s, began))
         self._shards[claim.shard_id] = shard
         self._running[claim.shard_id] = asyncio.create_task(shard.run())
 

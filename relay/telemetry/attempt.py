@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from relay.errors import PublishError, QuarantineError, RelayError, described, first_line
 from relay.events import Event, Received
@@ -22,11 +23,10 @@ from relay.telemetry.gauges import Batch, Headroom, ShardAges
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
 MAX_LINKS = 10
 
-# How often an attempt without anything unusual is logged at INFO. Each such record is a row that costs money.
+# Seconds between INFO records of attempts without anything unusual. Each such record is a row that costs money.
 SUMMARY_EVERY_S = 60.0
 
-# https://www.w3.org/TR/trace-context/#traceparent-header: a later version may have more fields behind these.
-_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_PROPAGATOR = TraceContextTextMapPropagator()
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Attempt:
-    """What is known of an attempt so far. `invocation_id` is the host's, `retry_count` 0 in the first attempt."""
+    """The facts about an attempt so far. `invocation_id` is the host's, `retry_count` 0 in the first attempt."""
 
     invocation_id: str
     retry_count: int
@@ -63,7 +63,7 @@ class Attempt:
     outcome: Outcome | None = None
 
     def received(self, received: Received, accepted: Callable[[Event], bool]) -> None:
-        """Record what the source delivered; `accepted` says whether Service Bus has an event already."""
+        """Record the documents from the source; `accepted` says whether Service Bus has an event already."""
         self.documents = received.documents
         instruments.received(documents=self.documents, ignored=received.ignored, retried=self.retry_count > 0)
         self.batch = Batch(received.events, received.rejected, accepted)
@@ -207,7 +207,7 @@ def _explained(error: BaseException) -> str:
         return str(error)
     if isinstance(error, RelayError | OSError) or not isinstance(error, Exception):
         return first_line(error)
-    # What nobody foresaw may show an event's content.
+    # An unexpected error may show an event's content.
     return described(error)
 
 
@@ -217,12 +217,7 @@ def _unsent(keys: Sequence[KeyFailure]) -> str:
 
 
 class RelayTelemetry:
-    """What the attempts of one relay share. Another relay in the process has its own.
-
-    Attributes:
-        headroom: How much time the events on their way have left.
-        shard_ages: How old the oldest event is that the reader of each shard still has to publish.
-    """
+    """The state that the attempts of one relay share. Another relay in the process has its own."""
 
     def __init__(
         self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
@@ -279,14 +274,10 @@ def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanConte
 
 
 def parse(traceparent: str) -> SpanContext | None:
-    """The span context of a W3C traceparent; None where it is not valid."""
-    match = _TRACEPARENT.fullmatch(traceparent)
-    if match is None:
+    """The span context of a W3C traceparent; None if it is not valid."""
+    if traceparent != traceparent.strip():
+        # Only a header may have blanks around it.
         return None
-    version, trace_id, span_id, flags, rest = match.groups()
-    if version == "ff" or (version == "00" and rest):
-        return None
-    context = SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-    )
+    found = _PROPAGATOR.extract({"traceparent": traceparent}, Context())
+    context = get_current_span(found).get_span_context()
     return context if context.is_valid else None

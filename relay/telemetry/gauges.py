@@ -1,4 +1,4 @@
-"""What is reported whenever the exporter asks: how near the oldest events are to their end, and how late.
+"""Values reported when the exporter collects: the remaining time of the oldest events, and their age.
 
 An outage that comes near the time to live is the one way left to lose an event, so it is watched while the outage
 lasts: during each attempt, and between a failed attempt and the next one. Nothing is computed until the exporter
@@ -23,14 +23,14 @@ FORGOTTEN_AFTER_S = 300.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What one attempt works on. Compared by identity: two attempts may have the same documents."""
+    """The work of one attempt. Compared by identity: two attempts may have the same documents."""
 
     events: Sequence[Event]
     rejected: Sequence[Rejected]
     accepted: Callable[[Event], bool]
 
     def expiry(self) -> float | None:
-        """When the first of what is not accepted yet will be deleted, in seconds since 1970; None if never."""
+        """When the first event that is not accepted yet will be deleted, in seconds since 1970; None if never."""
         pending = (event.expires_at for event in self.events if not self.accepted(event))
         moments = chain(pending, (item.expires_at for item in self.rejected))
         return min((moment for moment in moments if moment is not None), default=None)
@@ -79,7 +79,7 @@ class Headroom:
                 self._failed[batch.identity] = _Failed(expiry, self._monotonic() + FORGOTTEN_AFTER_S)
 
     def least(self) -> float | None:
-        """Seconds until the first event on its way is deleted, negative once it is; None where there is none."""
+        """Seconds until the first event on its way is deleted, negative once it is; None if there is none."""
         now = self._monotonic()
         with self._lock:
             self._failed = {name: each for name, each in self._failed.items() if each.forgotten_at > now}
@@ -98,7 +98,7 @@ class ShardAges:
 
     @contextmanager
     def watched(self, shard_id: int, age_s: Callable[[], float]) -> Iterator[None]:
-        """Report this shard meanwhile; `age_s` returns the age in seconds, 0 where nothing is left."""
+        """Report this shard meanwhile; `age_s` returns the age in seconds, 0 if nothing is left."""
         with self._lock:
             self._watched[age_s] = shard_id
         try:

@@ -1,4 +1,4 @@
-"""What the relay measures: its OpenTelemetry instruments, each recorded where what it counts becomes true.
+"""The relay's OpenTelemetry instruments, each recorded where the counted fact is established.
 
 `docs/telemetry.md` describes each of them. Only the API is used: without an SDK every call here does nothing.
 Where the Functions worker has configured one, the instruments, which are created at import, start to count. No
@@ -79,10 +79,10 @@ _batch_events = _meter.create_histogram(
 )
 
 
-# What the gauges report, of every relay of the process. A relay that is no longer in use is no longer reported.
+# The gauges' values, of every relay of the process. A relay that is no longer in use is no longer reported.
 _headrooms: WeakSet[Headroom] = WeakSet()
 _shard_ages: WeakSet[ShardAges] = WeakSet()
-# The exporter collects in a thread of its own.
+# The exporter collects in its own thread.
 _observing = threading.Lock()
 
 
@@ -151,7 +151,7 @@ class BoundedActions:
 # attributes of its relay's actions.
 _Transfer = tuple[Sequence[Event], float, float, BoundedActions]
 
-# What is recorded here is recorded without a span: the SDK would take an example of every value from the span of
+# Values are recorded here without a span: the SDK would take an example of every value from the span of
 # its attempt, which costs as much again as the value.
 _WITHOUT_SPAN = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 
@@ -186,7 +186,7 @@ _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
 
 @contextmanager
 def counted_together() -> Iterator[None]:
-    """What this task and those that it starts publish is recorded at the end, however it ends."""
+    """Events that this task and those that it starts publish are recorded at the end, however it ends."""
     transfers: list[_Transfer] = []
     tally = _Tally(transfers)
     token = _tally.set(tally)

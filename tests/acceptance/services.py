@@ -128,7 +128,7 @@ class Services:
 
     @asynccontextmanager
     async def sender(self) -> AsyncIterator[ServiceBusSender]:
-        """A sender to the topic, on a connection of its own."""
+        """A sender to the topic, on its own connection."""
         async with (
             servicebus_client(self.settings.servicebus) as client,
             client.get_topic_sender(self.settings.servicebus_topic) as sender,

@@ -1,4 +1,4 @@
-"""Texts of others on the page: whatever ids, keys, reasons and data contain, it is shown and never obeyed."""
+"""Foreign text on the page: ids, keys, reasons and data are always shown and never executed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Transaction:
 
     Attributes:
         began: A tick of the test's clock, taken before the transaction began.
-        ended: A tick taken after its commit had returned; None where it was not committed for certain.
+        ended: A tick taken after its commit had returned; None if it was not committed for certain.
         outcome: How it ended; `unknown` where the connection was lost during the commit.
         events: In order of insertion.
     """
@@ -71,7 +71,7 @@ class Fault(NamedTuple):
 
 
 def faults(transactions: Iterable[Transaction], observations: Sequence[Observation]) -> list[Fault]:
-    """All breaches of the contract; empty where there is none."""
+    """All breaches of the contract; empty if there is none."""
     written = list(transactions)
     of_event = {event: transaction for transaction in written for event in transaction.events}
     found = [fault for observation in observations for fault in _of_reader(observation, written, of_event)]

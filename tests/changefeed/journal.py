@@ -27,7 +27,7 @@ _PAGES = 10_000
 
 
 class Unit:
-    """A transaction that goes on."""
+    """A transaction that continues."""
 
     def __init__(self, journal: Journal, writer: Writer) -> None:
         self._journal = journal

@@ -63,7 +63,7 @@ class Service:
         )
 
     def append(self, aggregate: str = "a", shard: int = 0) -> int:
-        """Insert one event in a transaction of its own; returns its change_id."""
+        """Insert one event in its own transaction; returns its change_id."""
         with self.connect() as connection:
             return append(connection, aggregate, shard)
 

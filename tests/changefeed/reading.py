@@ -12,7 +12,7 @@ from tests.changefeed.journal import Observer, Read
 
 
 def observer(session: Session, name: str = "reader") -> Observer:
-    """A reader with a session of its own."""
+    """A reader with its own session."""
     feed = Feed(session, TABLE)
     return Observer(name, lambda shard, cursor, size: as_read(shard, feed.read(shard, cursor, size)))
 

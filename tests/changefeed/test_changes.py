@@ -128,7 +128,7 @@ def test_a_reader_that_waits_asks_only_when_it_is_woken(swept: Service) -> None:
 
 
 def _statements_seen(service: Service, pid: int, seconds: float) -> int:
-    """How many different times a session was seen to begin a statement."""
+    """Number of different times at which a session began a statement."""
     ends, seen = time.monotonic() + seconds, set()
     while time.monotonic() < ends:
         seen.update(service.rows("select query_start from pg_stat_activity where pid = %s", pid))

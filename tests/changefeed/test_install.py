@@ -217,7 +217,7 @@ def test_the_feed_of_a_table_that_was_dropped_can_be_dropped(postgresql: Postgre
     assert postgresql.rows("select rolname from pg_roles where rolname like '%gone.event'") == []
 
 
-# A feed of an earlier version goes on after `install`: its events, its cursors and its readers' rights
+# A feed of an earlier version continues after `install`: its events, its cursors and its readers' rights
 
 
 _FIRST_VERSIONS = 3

@@ -38,7 +38,7 @@ _OUTBOX = (
     "values (%s, '2023-05-31 12:00:00Z', %s, %s)"
 )
 
-# Consumer code: the procedure's page, joined with the table. The join is a statement of its own: in one with
+# Consumer code: the procedure's page, joined with the table. The join is its own statement: in one with
 # read_feed it would not see what was committed since that statement began.
 _READ = 'select ulid, "AggregateID", "Version" from changefeed."read_feed:myservice.MyEvent"(0, %s, 100)'
 _JOIN = (

@@ -79,7 +79,7 @@ class Visits:
             self._connection.execute("analyze")
 
     def of(self, statement: str, *values: object) -> int:
-        """How many pages one execution visits."""
+        """Number of pages that one execution visits."""
         row = self._connection.execute(
             f"explain (analyze, buffers, format json) {statement}".encode(), values or None
         ).fetchone()

@@ -77,7 +77,7 @@ def keep_sweeping(service: Service, ended: threading.Event) -> None:
 
 
 def kill_sweepers(service: Service, written: threading.Event) -> int:
-    """Kill whoever is at work, until the writers are done; returns how often."""
+    """Kill the active sweeper, until the writers are done; returns the number of kills."""
     killed = 0
     while not written.is_set():
         until(lambda: service.sweeper() or written.is_set(), "a sweeper")

@@ -1,4 +1,4 @@
-"""Waiting for news: woken by a commit where commits notify, by looking again where they do not."""
+"""Waiting for news: woken by a commit if commits notify, else by polling."""
 
 from __future__ import annotations
 

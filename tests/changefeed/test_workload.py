@@ -39,7 +39,7 @@ def overlapping(transactions: list[Transaction]) -> int:
     return count
 
 
-# The checker sees each kind of fault, and none where there is none
+# The checker sees each kind of fault, and none if there is none
 
 
 A1, A2, B1, B2 = Event(0, "a", 1, 1), Event(0, "a", 2, 2), Event(0, "b", 1, 3), Event(0, "b", 2, 4)

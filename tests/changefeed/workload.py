@@ -70,7 +70,7 @@ class Workload:
 
 @dataclass(slots=True)
 class _Course:
-    """What goes on during a workload."""
+    """Activity during a workload."""
 
     plan: Workload
     backend: Backend

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
+from azure.servicebus.management import TopicProperties
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.topic import ServiceBusFacts, SubscriptionFacts, TopicFacts, read_servicebus
+from relay.cli.topic import ServiceBusFacts, read_servicebus
 from relay.findings import Gap, Why
 from relay.settings import Settings
+from relay.times import parse_duration
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Namespace
 
@@ -100,14 +102,15 @@ def sound_entities(folder: Path) -> Entities:
 async def test_the_topic_and_its_subscriptions_have_their_properties(servicebus: ServiceBus) -> None:
     facts = await servicebus.read()
 
-    assert isinstance(facts.topic, TopicFacts)
-    assert replace(facts.topic, partitioned=None, ttl=None) == TopicFacts(
-        "Active", True, timedelta(minutes=10), None, None
-    )
+    topic = facts.topic
+    assert isinstance(topic, TopicProperties)
     assert isinstance(facts.subscriptions, list)
-    assert [replace(found, ttl=None) for found in facts.subscriptions] == [
-        SubscriptionFacts("all", "Active", True, True, None)
-    ]
+    (subscription,) = facts.subscriptions
+    window = topic.duplicate_detection_history_time_window
+    assert (topic.status, topic.requires_duplicate_detection) == ("Active", True)
+    assert (parse_duration(window) if isinstance(window, str) else window) == timedelta(minutes=10)
+    assert (subscription.name, subscription.status, subscription.requires_session) == ("all", "Active", True)
+    assert subscription.dead_lettering_on_message_expiration is True
     assert facts.sending == 262_144
 
 

@@ -304,7 +304,7 @@ async def test_an_outbox_has_one_identity(harness: Harness) -> None:
 
 
 async def documents_of(outbox: Outbox, chosen: Range) -> list[dict[str, Any]]:
-    """The documents of a range, which are as many as were counted, where they were."""
+    """The documents of a range, as many as were counted, if they were."""
     reading = await outbox.in_range(chosen)
     count = await reading.count()
     found = [dict(document) async for page in reading.pages() for document in page]

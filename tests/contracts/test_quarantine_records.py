@@ -94,7 +94,7 @@ async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
 
     assert [await records.order("k", "e/1?"), await records.order("k", "e/1?")] == [True, False]
     (order,) = await records.orders("k")
-    assert (order.partition_key, order.event_id) == ("k", "e/1?")
+    assert (order["partitionKey"], order["eventId"]) == ("k", "e/1?")
     assert await records.orders("other") == []
     for _ in range(2):
         await records.withdraw(order)

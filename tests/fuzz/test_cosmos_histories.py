@@ -162,7 +162,7 @@ def document(item: str, key: str, value: Any) -> dict[str, Any]:
 
 
 def apply(items: dict[str, Any], operation: str, item: str, value: Any) -> bool:
-    """Do to the model of one partition what a batch's operation does; False where that is refused."""
+    """Do to the model of one partition what a batch's operation does; False if that is refused."""
     if (item in items) == (operation == "create") and operation != "upsert":
         return False
     if operation == "delete":

@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.source import CosmosBatch, parse
+from relay.cosmos.source import ChangeBatch, CosmosBatch
 from relay.errors import PublishError
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
@@ -86,7 +86,7 @@ async def handled(relay: Relay[CosmosBatch], topic: Topic, text: str) -> Outcome
     while True:
         faulty = topic.faulty
         try:
-            outcome = await relay.handle(parse(text), "fuzz", LASTING)
+            outcome = await relay.handle(ChangeBatch(text), "fuzz", LASTING)
         except PublishError as error:
             if "refused alike" in str(error) or "Nothing else was accepted" in str(error):
                 topic.accept_all()

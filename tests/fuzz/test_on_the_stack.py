@@ -23,7 +23,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.source import parse
+from relay.cosmos.source import ChangeBatch
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
@@ -83,7 +83,7 @@ class Services:
         quarantine = StoredQuarantine(CosmosItems(Containers(settings)))
         try:
             relay = Relay(NeverCheckpointed(settings.event_type), publisher, quarantine, duplicate_window_s=600)
-            outcome = await relay.handle(parse(text), "fuzz", LASTING)
+            outcome = await relay.handle(ChangeBatch(text), "fuzz", LASTING)
         finally:
             await quarantine.close()
         return outcome, self._accepted(), await self._records(name)

@@ -163,7 +163,6 @@ def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
 def test_every_documented_command_packs_the_same_files() -> None:
     for file in (
         "docs/deployment.md",
-        "infra/README.md",
         ".github/workflows/deploy.yml",
         ".github/workflows/release.yml",
     ):

@@ -53,7 +53,7 @@ PERMISSIONS = {
 
 
 def needed(job: Any) -> dict[str, str] | None:
-    """The least permissions of a job; None where the workflow's own suffice."""
+    """The least permissions of a job; None if the workflow's own suffice."""
     found: dict[str, str] = {}
     for step in job.get("steps", []):
         found |= PERMISSIONS.get(step.get("uses", "").partition("@")[0], {})

@@ -140,7 +140,7 @@ async def test_the_counts_of_an_sql_outbox_are_those_of_its_relay(
         ]
         async with working(settings), asyncio.timeout(20), asyncio.TaskGroup() as group:
             group.create_task(_commit(writer, written[20:]))
-            # It looks by itself, as somebody waits for what it sees.
+            # It polls on its own, because somebody waits for its events.
             while snapshot.flow.committed < 40 or snapshot.flow.waiting:
                 snapshot = await observer.changed(snapshot.number)
                 accepted = (await topic_counts(servicebus.admin_port))["accepted"]

@@ -13,6 +13,7 @@ from changefeed.statements import AsyncSession, Statement, run_async
 from changefeed.tables import Tables
 from relay.console.model import Stage
 from relay.console.observer import Observer
+from relay.console.ports import Sources
 from relay.errors import ServiceError
 from relay.events import Event
 from relay.outbox import Found
@@ -21,6 +22,7 @@ from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
 from relay.sql.rows import event_of
 from tests.support import sql_outbox
+from tests.support.console import InMemoryTopic
 from tests.support.outbox import event
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import TABLE, provisioned, sql_settings
@@ -46,7 +48,7 @@ async def test_events_without_a_position_are_shown_and_get_none(
     writer = sql_outbox.SqlOutbox(session)
     await writer.commit(event("a", "k"), event("b", "k"))
     outbox = SqlOutbox(settings, "domainEvent", from_beginning=True)
-    observer = Observer(outbox, None, SqlItems(Database(settings)))
+    observer = Observer(Sources(outbox, InMemoryTopic(), SqlItems(Database(settings))))
     async with observer:
         snapshot = await observer.look()
         assert (snapshot.flow.committed, snapshot.flow.waiting, snapshot.problems) == (2, 2, ())

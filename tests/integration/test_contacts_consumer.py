@@ -58,7 +58,7 @@ async def client(servicebus: ServiceBusServer) -> AsyncIterator[ServiceBusClient
 
 
 class Publisher:
-    """Publishes events as the relay would, each as a message of its own."""
+    """Publishes events as the relay would, each as its own message."""
 
     def __init__(self, client: ServiceBusClient) -> None:
         self._client = client

@@ -1,13 +1,17 @@
-"""The API conforms to its OpenAPI document: schemathesis generates requests and checks the responses."""
+"""The contacts API as a function app, and its requests and responses against its own document."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import azure.functions as func
 import httpx
 import pytest
 import schemathesis
@@ -20,6 +24,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.stores import open_contacts
+from tests.integration.conftest import ROOT
 
 # A request may be valid by the schema and name a version or a contact that does not exist.
 CHECKS = {
@@ -104,3 +109,48 @@ def test_each_generated_test_has_a_node_id_of_its_own(request: pytest.FixtureReq
     ids = [item.nodeid for item in request.session.items if item.path == request.path]
 
     assert len(ids) == len(set(ids))
+
+
+# The contact service's API as the Functions worker calls it, on the local Cosmos DB
+
+
+PERSON = {
+    "name": {"firstName": "John", "lastName": "Doe"},
+    "email": "johndoe@contoso.com",
+    "company": {"companyName": "Contoso"},
+}
+
+
+async def test_the_api_works_as_a_function_app(cosmos: CosmosServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSMOS", cosmos.connection_string)
+    monkeypatch.setattr("samples.contacts.api.app", create_app())
+    path = ROOT / "samples" / "contacts" / "functions_api" / "function_app.py"
+    spec = importlib.util.spec_from_file_location("function_app_of_the_api", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (function,) = module.app.get_functions()
+
+    async def call(method: str, path: str, body: Any = None, **headers: str) -> func.HttpResponse:
+        request = func.HttpRequest(
+            method=method,
+            url=f"https://contacts.example{path}",
+            headers={"content-type": "application/json", **headers},
+            body=b"" if body is None else json.dumps(body).encode(),
+        )
+        response: func.HttpResponse = await function.get_user_function()(request, SimpleNamespace())
+        return response
+
+    try:
+        made = await call("POST", "/contacts", PERSON)
+        location = made.headers["Location"]
+        changed = await call("PUT", f"{location}/email", {"email": "a@b"}, **{"If-Match": made.headers["ETag"]})
+        refused = await call("PUT", f"{location}/email", {"email": "c@d"}, **{"If-Match": made.headers["ETag"]})
+    finally:
+        await module.app.middleware.notify_shutdown()
+        module.app.startup_task_done = False
+
+    assert made.status_code == 201
+    assert (changed.status_code, json.loads(changed.get_body())["email"]) == (200, "a@b")
+    assert (refused.status_code, refused.mimetype) == (412, "application/problem+json")

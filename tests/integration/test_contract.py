@@ -1,7 +1,9 @@
-"""docs/contract/: documents of the library and the sample are as the schemas say, messages as AsyncAPI says."""
+"""The events of the library and of the sample on their way through the relay, as the contract says."""
 
 from __future__ import annotations
 
+import json
+import random
 from functools import partial
 from typing import Any
 
@@ -19,13 +21,12 @@ from tests.support.order_container import stored
 from tests.support.orders import Customer, Order
 from tests.support.orders import Name as CustomerName
 from tests.support.outbox import event
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import body, properties, received
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
 )
 
-pytestmark = BOTH_SENDERS
 # As tolerant as the relay is: these become messages without a property.
 TOLERATED = [
     event("e1", "k") | {"sequence": "7", "traceparent": 7, "order": None, "ttl": "soon"},
@@ -51,6 +52,7 @@ async def write(container: ContainerProxy) -> None:
     await contacts.delete(contact.id, lambda _: True)
 
 
+@BOTH_SENDERS
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
@@ -69,8 +71,7 @@ async def test_documents_and_messages_are_as_the_contract_says(
     await write(container)
     documents: list[dict[str, Any]] = await stored(container)
     outcome = await make_relay(**settings).handle([*documents, *TOLERATED], "i1")
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(outcome.published)
+    subscriber = await received(servicebus.connection_string, outcome.published)
 
     events = [document for document in documents if document["type"] == "domainEvent"]
     assert outcome.published == len(events) + len(TOLERATED) == 10
@@ -83,3 +84,29 @@ async def test_documents_and_messages_are_as_the_contract_says(
         for message in messages:
             check_message(message, name)
             assert message.session_id == message.partition_key
+
+
+# From the outbox library through the relay to a subscriber
+
+
+async def test_events_of_several_entities_arrive_in_the_order_raised(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, container: ContainerProxy
+) -> None:
+    async with UnitOfWork(container) as work:
+        one, two = (Order("tea", id=name, partition_key="p") for name in ("o1", "o2"))
+        for order in (two, one):
+            work.repository(Order).create(order)
+        for number in range(1, 5):
+            one.resize(number)
+            two.resize(number)
+        await work.commit()
+    documents = await stored(container)
+    random.Random(7).shuffle(documents)
+    await make_relay().handle(documents, "i1")
+
+    subscriber = await received(servicebus.connection_string, 10)
+    events = [json.loads(body(message)) for message in subscriber.messages["p"]]
+    assert [data["orderId"] for data in events] == ["o1", "o2"] * 5
+    assert [data["quantity"] for data in events] == [4, 4, 1, 1, 2, 2, 3, 3, 4, 4]
+    numbers = [properties(message)["sequence"] for message in subscriber.messages["p"]]
+    assert numbers == [number for number in range(1, 6) for _ in "12"]

@@ -1,8 +1,11 @@
-"""What a thousand events take at the wire, counted: these numbers are the same on every machine."""
+"""What work costs: sends, bytes and connections of many events, and the buffers of a pool."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import orjson
 import pytest
@@ -12,10 +15,17 @@ from bench.counted import count
 from bench.documents import TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
 from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.servicebus import encoding
+from relay.errors import RetryableError
+from relay.servicebus import encoding, messages
 from relay.servicebus.messages import Message
+from relay.servicebus.pool import SenderPool, _socket
+from relay.servicebus.transfers import alone
 from tests.integration.conftest import RelayMaker
+from tests.support.amqp_peer import Peer
+from tests.support.broker import topic_counts
+from tests.unit.relay.topics import event
 
 SENDERS = 8
 MOST_BESIDE_THE_BODY = 340
@@ -126,3 +136,39 @@ async def test_a_retry_of_what_was_accepted_sends_nothing(
     await relay.handle(documents, "i1")
 
     assert tap.work - before == Work()
+
+
+# What a pooled sender has handed to its socket, and the peer has not taken
+
+
+ENTITIES = Path(__file__).resolve().parents[2] / "infra" / "emulators" / "Config.json"
+
+
+def never_late() -> None:
+    pytest.fail("accepted after it was given up")
+
+
+async def test_what_is_left_in_the_buffer_of_a_transfer_that_is_given_up_never_leaves() -> None:
+    async with Peer(Entities.from_file(ENTITIES)) as peer:
+        client = peer.client()
+        pool = SenderPool(client, "domain-events", 1)
+        try:
+            async with pool.acquire() as sender:
+                await sender.limits(10)
+                assert sender._link is not None
+                transport = _socket(sender._link)
+                assert transport is not None
+                # Little goes to the kernel, the rest waits in asyncio's buffer.
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+                peer.stop_reading()
+
+                with pytest.raises(RetryableError):
+                    await sender.send(
+                        alone(event("a", size=250_000), messages.plain), 0.5, lambda: None, never_late
+                    )
+                peer.go_on_reading()
+        finally:
+            async with asyncio.timeout(20):
+                await pool.close()
+
+        assert (await topic_counts(peer.admin_port))["accepted"] == 0

@@ -1,6 +1,6 @@
 """The shell blocks of the documentation run as a newcomer pastes them, but for the ports.
 
-`tests/support/pages.py` says how a block names what it is run with. Each block is run by a shell of its own, in a
+`tests/support/pages.py` says how a block names what it is run with. Each block is run by its own shell, in a
 folder that looks like a fresh clone after `make setup`. The virtual environment is not activated there.
 """
 
@@ -74,7 +74,7 @@ def _is_free(port: int) -> bool:
 
 
 def with_ports(text: str, ports: dict[int, int]) -> str:
-    """The text with these ports in place of those of the page, also where `up` is started with its defaults."""
+    """The text with these ports instead of those of the page, also where `up` is started with its defaults."""
     named = _PORT.sub(lambda match: str(ports.get(int(match[0]), match[0])), text)
     options = " ".join(f"{option} {ports[port]}" for port, option in STACK_PORTS.items())
     return _UP.sub(rf"\g<0> {options}", named)

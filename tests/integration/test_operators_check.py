@@ -82,37 +82,6 @@ async def test_the_local_stack_passes_but_for_what_it_cannot_be(
     assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
 
 
-async def test_a_setting_that_says_more_than_the_topics_window_is_an_error(environment: dict[str, str]) -> None:
-    run = await relay_command(environment | {"RELAY_DUPLICATE_WINDOW_S": "600"}, "check", *WINDOW)
-
-    assert run.code == 1
-    assert "detects duplicates within PT5M, but RELAY_DUPLICATE_WINDOW_S is PT10M" in run.out
-    assert "-> Set RELAY_DUPLICATE_WINDOW_S to 300." in run.out
-
-
-async def test_warnings_count_when_it_is_strict(environment: dict[str, str]) -> None:
-    assert (await relay_command(environment, "check", *WINDOW, "--strict")).code == 1
-
-
-async def test_a_window_shorter_than_asked_for_is_an_error_with_its_remedy(environment: dict[str, str]) -> None:
-    run = await relay_command(environment, "check")
-
-    assert run.code == 1
-    assert (
-        "error    SERVICEBUS_TOPIC 'domain-events' detects duplicates within PT5M only, not within PT10M"
-        in run.out
-    )
-    assert "         -> Set its duplicate detection history time window to at least PT10M" in run.out
-    assert run.out.splitlines()[-1] == "17 ok, 4 warning, 0 unknown, 1 error"
-
-
-async def test_wrong_settings_are_all_reported_and_nothing_else_is_asked() -> None:
-    run = await relay_command({"RELAY_SENDER": "3"}, "check", "--json")
-
-    assert run.code == 2
-    assert [what.split()[0] for what in levels(run, "error")] == ["COSMOS", "SERVICEBUS", "RELAY_SENDER"]
-
-
 async def test_containers_that_are_not_there_or_not_right_are_found(
     environment: dict[str, str], account: CosmosClient
 ) -> None:
@@ -271,12 +240,6 @@ async def test_without_a_management_endpoint_the_properties_are_unknown(
     assert [(run.code, len(levels(run, "unknown"))) for run in (without, nobody, another)] == [(1, 1)] * 3
     for run in (without, nobody):
         assert "no management endpoint answers" in levels(run, "unknown")[0]
-
-
-async def test_an_address_that_is_none_is_exit_code_2(environment: dict[str, str]) -> None:
-    run = await relay_command(environment, "check", "--servicebus-admin", "ftp://x")
-
-    assert (run.code, "give a URL" in run.err) == (2, True)
 
 
 async def test_services_that_cannot_be_reached_are_exit_code_3_and_each_is_reported(

@@ -21,7 +21,7 @@ _OFTEN = 20
 
 @pytest.fixture
 async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
-    """The quarantine as another process sees it, with a session of its own."""
+    """The quarantine as another process sees it, with its own session."""
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         yield client.get_database_client(DATABASE).get_container_client("quarantine")
 

@@ -19,12 +19,12 @@ from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
-from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
+from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
 from tests.support.settling import settled
-from tests.support.subscriber import Subscriber, body, properties
+from tests.support.subscriber import body, properties, received
 
 
 @pytest.fixture
@@ -77,41 +77,6 @@ async def test_what_one_invocation_quarantines_is_listed_in_the_order_of_its_doc
     assert [record["documentId"] for record in run.json["records"]] == ["a-1", "a-2", "a-4", "a-5", "b-0", "b-1"]
 
 
-@pytest.mark.parametrize(
-    ("options", "shown", "total"),
-    [
-        (("--reason", "message-too-large"), ["m"], 1),
-        (("--partition-key", "k1"), ["z", "m"], 2),
-        (("--partition-key", "k1", "--reason", "message-refused"), ["z"], 1),
-        (("--limit", "2"), ["z", "a"], 3),
-        (("--limit", "1", "--partition-key", "k1"), ["z"], 2),
-        (("--partition-key", "nobody"), [], 0),
-    ],
-)
-async def test_list_can_be_narrowed(
-    environment: dict[str, str], options: tuple[str, ...], shown: list[str], total: int
-) -> None:
-    await put(environment, event("z", "k1"), event("a", "k2"))
-    await put(environment, event("m", "k1"), reason=Reason.MESSAGE_TOO_LARGE)
-
-    run = await relay_command(environment, "quarantine", "list", "--json", *options)
-
-    assert [record["documentId"] for record in run.json["records"]] == shown
-    assert run.json["total"] == total
-
-
-async def test_list_for_people_is_a_line_each_and_a_sum(environment: dict[str, str]) -> None:
-    await put(environment, event("k1-0", "k\x1b[2J1"), *events("k1", 2)[1:], event("last", "k1"))
-
-    run = await relay_command(environment, "quarantine", "list", "--limit", "2")
-
-    lines = run.out.splitlines()
-    assert lines[0].split() == ["RECORD", "QUARANTINED", "REASON", "PARTITION", "KEY", "DOCUMENT"]
-    assert lines[1].endswith(r"Z  message-refused  k\x1b[2J1      k1-0")
-    assert lines[2].endswith("Z  message-refused  k1             k1-1")
-    assert lines[3:] == ["", "2 of 3 in quarantine"]
-
-
 async def test_show_gives_the_whole_document_by_the_beginning_of_an_id(environment: dict[str, str]) -> None:
     document = event("e1", "k", text="ü\u2028", big=2**80, empty={})
     await put(environment, document)
@@ -137,16 +102,6 @@ async def test_show_puts_a_document_in_parts_together(environment: dict[str, str
     assert run.json["record"]["document"] == huge
 
 
-async def test_an_id_that_is_not_there_or_not_one_is_reported(environment: dict[str, str]) -> None:
-    await put(environment, *events("k", 40))
-
-    nowhere = await relay_command(environment, "quarantine", "show", "nowhere")
-    ambiguous = await relay_command(environment, "quarantine", "release", "")
-
-    assert (nowhere.code, nowhere.out) == (1, "nowhere is not in quarantine\n")
-    assert (ambiguous.code, "40 records have an id that begins with ''" in ambiguous.err) == (2, True)
-
-
 async def test_release_publishes_in_order_of_arrival_and_removes_what_was_accepted(
     environment: dict[str, str], servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
@@ -157,8 +112,7 @@ async def test_release_publishes_in_order_of_arrival_and_removes_what_was_accept
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (run.code, len(run.json["released"]), run.json["stillInvalid"]) == (0, 120, [])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(120)
+    subscriber = await received(servicebus.connection_string, 120)
     assert subscriber.ids() == {
         key: [f"{99 - number:03}-{key}" for number in range(40)] for key in ("k1", "k2", "k3")
     }
@@ -175,51 +129,11 @@ async def test_a_released_message_is_what_the_app_would_have_sent(
 
     await relay_command(environment, "quarantine", "release", "--all")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(1)
+    subscriber = await received(servicebus.connection_string, 1)
     message = subscriber.messages["köy"][0]
     assert json.loads(body(message)) == document["data"]
     assert (message.message_id, message.subject) == ("e1", "ContactNameUpdatedEvent")
     assert set(properties(message)) == {"type", "cosmosTimestamp", "createdAt"}
-
-
-async def test_what_is_still_invalid_stays_with_its_reason_of_now_and_holds_up_nobody(
-    environment: dict[str, str], servicebus: ServiceBusServer, quarantine: ContainerProxy
-) -> None:
-    first, second, third, fourth, fifth = events("k", 5)
-    second["data"] = None
-    third["data"]["text"] = "x" * 300_000
-    fourth["type"] = "contact"
-    await put(environment, first, second, third, fourth, fifth)
-
-    run = await relay_command(environment, "quarantine", "release", "--all", "--json")
-
-    assert run.code == 1
-    assert {item["reason"] for item in run.json["stillInvalid"]} == {
-        *("data-not-object", "message-too-large", "type-differs")
-    }
-    assert await left(quarantine) == ["k-1", "k-2", "k-3"]
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2)
-    assert subscriber.ids() == {"k": ["k-0", "k-4"]}
-
-
-async def test_only_what_was_chosen_is_released(
-    environment: dict[str, str], servicebus: ServiceBusServer, quarantine: ContainerProxy
-) -> None:
-    await put(environment, event("a", "k1"), event("b", "k2"))
-    await put(environment, event("c", "k1"), reason=Reason.MESSAGE_TOO_LARGE)
-    listed = (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
-
-    by_id = await relay_command(environment, "quarantine", "release", listed[1]["id"][:12], "nowhere", "--json")
-    assert (by_id.code, by_id.json["missing"], await left(quarantine)) == (1, ["nowhere"], ["a", "c"])
-
-    by_reason = await relay_command(environment, "quarantine", "release", "--reason", "message-too-large")
-    assert (by_reason.code, await left(quarantine)) == (0, ["a"])
-
-    by_key = await relay_command(environment, "quarantine", "release", "--all", "--partition-key", "k2")
-    assert (by_key.code, await left(quarantine)) == (0, ["a"])
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 2
 
 
 async def test_a_partition_key_stops_at_its_first_event_that_fails_and_the_others_go_on(
@@ -241,8 +155,7 @@ async def test_a_partition_key_stops_at_its_first_event_that_fails_and_the_other
     again = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (again.code, len(again.json["released"])) == (0, 40)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(80)
+    subscriber = await received(servicebus.connection_string, 80)
     await subscriber.receive_rest()
     assert subscriber.ids() == {key: [f"{key}-{number:02}" for number in range(40)] for key in ("bad", "good")}
     assert await left(quarantine) == []
@@ -274,8 +187,7 @@ async def test_a_release_cut_off_before_the_removal_can_be_repeated(
     run = await relay_command(environment, "quarantine", "release", "--all")
 
     assert (run.code, await left(quarantine)) == (0, [])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(6)
+    subscriber = await received(servicebus.connection_string, 6)
     await subscriber.receive_rest()
     assert subscriber.ids() == {"k": [f"k-{number}" for number in range(6)]}
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 4
@@ -302,82 +214,6 @@ async def test_a_document_in_parts_is_released_whole_and_its_parts_go_too(
     assert [item async for item in quarantined(quarantine)] == []
 
 
-async def test_of_two_records_with_one_message_id_the_first_goes_out_and_the_other_is_kept(
-    environment: dict[str, str], quarantine: ContainerProxy
-) -> None:
-    first, second = event("e1", "k", version=1), event("e1", "k", version=2)
-    await put(environment, first, second)
-
-    run = await relay_command(environment, "quarantine", "release", "--all", "--json")
-
-    assert (run.code, [item["reason"] for item in run.json["stillInvalid"]]) == (1, ["id-repeated"])
-    (record,) = [item async for item in quarantined(quarantine)]
-    assert record["document"]["data"]["version"] == 2
-
-
-async def test_a_topic_that_refuses_everything_is_exit_code_3_and_nothing_is_removed(
-    environment: dict[str, str], servicebus: ServiceBusServer, quarantine: ContainerProxy
-) -> None:
-    await put(environment, *(event(f"e{number}", f"k{number % 2}") for number in range(60)))
-    await set_topic_status(servicebus.admin_port, "SendDisabled")
-    patient = environment | {"RELAY_SEND_TIMEOUT_S": "20"}
-
-    run = await relay_command(patient, "quarantine", "release", "--all", "--json")
-
-    assert (run.code, len(run.json["notSent"])) == (3, 60)
-    assert "Set the topic's status to Active" in run.json["failures"][0]["error"]
-    assert len(await left(quarantine)) == 60
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("release",),
-        ("release", "--partition-key", "k"),
-        ("release", "abc", "--all"),
-        ("discard",),
-        ("discard", "abc", "--reason", "id-empty"),
-    ],
-)
-async def test_a_choice_that_makes_no_sense_is_exit_code_2(
-    environment: dict[str, str], words: tuple[str, ...]
-) -> None:
-    run = await relay_command(environment, "quarantine", *words)
-
-    assert (run.code, run.out) == (2, "")
-    assert run.err.startswith("error: ")
-
-
-async def test_discard_asks_and_only_yes_discards(environment: dict[str, str], quarantine: ContainerProxy) -> None:
-    await put(environment, *events("k", 12))
-
-    no = await relay_command(environment, "quarantine", "discard", "--all", "--json", typed="no\n")
-
-    assert "Discard 12 record(s) for good? Type yes to continue: " in no.err
-    assert "document 'k-0'" in no.err
-    assert "and 2 more" in no.err
-    assert (no.code, no.json["discarded"], no.json["refused"]) == (1, [], True)
-    assert len(await left(quarantine)) == 12
-
-    yes = await relay_command(environment, "quarantine", "discard", "--all", "--json", typed="yes\n")
-
-    assert (yes.code, len(yes.json["discarded"])) == (0, 12)
-    assert await left(quarantine) == []
-
-
-async def test_discard_where_nobody_can_be_asked_is_refused_without_yes(
-    environment: dict[str, str], quarantine: ContainerProxy
-) -> None:
-    await put(environment, event("a", "k"), reason=Reason.ID_EMPTY)
-    await put(environment, event("b", "k"))
-
-    refused = await relay_command(environment, "quarantine", "discard", "--all")
-    assert (refused.code, "add --yes" in refused.err, await left(quarantine)) == (2, True, ["a", "b"])
-
-    run = await relay_command(environment, "quarantine", "discard", "--reason", "id-empty", "--yes")
-    assert (run.code, run.out, await left(quarantine)) == (0, "discarded 1\n", ["b"])
-
-
 async def test_discard_removes_the_parts_too(environment: dict[str, str], quarantine: ContainerProxy) -> None:
     await put(environment, event("e1", "a", text="é" * 950_000), event("e2", "a"))
 
@@ -397,19 +233,6 @@ async def test_whatever_a_document_is_made_of_it_can_be_quarantined_and_shown(
     (record,) = (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
     shown = await relay_command(environment, "quarantine", "show", record["id"], "--json")
     assert shown.json["record"]["document"] == huge
-
-
-async def test_a_record_half_removed_by_somebody_else_is_removed_all_the_same(
-    environment: dict[str, str], quarantine: ContainerProxy
-) -> None:
-    await put(environment, event("e1", "a", text="é" * 950_000))
-    (part, *_) = [item async for item in quarantined(quarantine) if item["type"] == "quarantinedEventPart"]
-    await quarantine.delete_item(part["id"], partition_key="a")
-
-    run = await relay_command(environment, "quarantine", "discard", "--all", "--yes")
-
-    assert run.code == 0
-    assert [item async for item in quarantined(quarantine)] == []
 
 
 async def test_a_quarantine_that_cannot_be_reached_is_exit_code_3(

@@ -21,7 +21,6 @@ from relay.cli.replay_run import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
-from relay.holds import marker
 from relay.outbox import Range
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
@@ -129,44 +128,6 @@ async def test_events_are_published_in_commit_order_though_their_second_is_the_s
     assert await received(servicebus, 240) == ids
 
 
-async def test_the_range_holds_its_beginning_and_not_its_end(
-    environment: dict[str, str], data: ContainerProxy, clock: ManualClock, servicebus: ServiceBusServer
-) -> None:
-    for at in (START - 1, START, START + 59, START + 60, START + 3600):
-        clock.now = float(at)
-        await commit(data, new(f"at{at - START}", "k"))
-
-    run = await relay_command(environment, "replay", "--from", str(START), "--to", str(START + 60), "--json")
-
-    assert (run.json["from"], run.json["to"]) == ("2026-02-09T11:00:00Z", "2026-02-09T11:01:00Z")
-    assert await received(servicebus, 2) == {"k": ["at0", "at59"]}
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--partition-key", "a"), {"a": ["a1", "a2"]}),
-        (("--action", "Moved"), {"a": ["a2"], "b": ["b2"]}),
-        (("--partition-key", "b", "--action", "Moved"), {"b": ["b2"]}),
-    ],
-)
-async def test_a_partition_key_and_an_action_narrow_it(
-    environment: dict[str, str],
-    data: ContainerProxy,
-    servicebus: ServiceBusServer,
-    options: tuple[str, ...],
-    expected: dict[str, list[str]],
-) -> None:
-    for key in ("a", "b"):
-        await commit(data, new(f"{key}1", key), new(f"{key}2", key, "Moved"))
-
-    run = await relay_command(environment, "replay", *HOUR, *options, "--json")
-
-    count = sum(len(ids) for ids in expected.values())
-    assert (run.code, run.json["matched"]) == (0, count)
-    assert await received(servicebus, count) == expected
-
-
 async def test_with_their_own_ids_only_gaps_are_filled(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:
@@ -203,37 +164,6 @@ async def test_as_new_everything_arrives_again_with_its_own_id_beside_the_new_on
     assert properties(first)["cloudEvents:id"] == first.message_id
     assert "originalId" not in properties(subscriber.messages["k"][0])
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
-
-
-async def test_two_runs_as_new_are_two_deliveries(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer
-) -> None:
-    await commit(data, new("e1", "k"))
-
-    for _ in range(2):
-        assert (await relay_command(environment, "replay", *HOUR, "--as-new")).code == 0
-
-    assert len(set((await received(servicebus, 2))["k"])) == 2
-
-
-async def test_a_dry_run_counts_and_lists_and_sends_nothing(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
-) -> None:
-    await fill(data, keys=3, transactions=1, size=4)
-    await commit(data, new("m", "k1", "Moved"), {"id": "c", "partitionKey": "k1", "type": "contact", "data": {}})
-    state = tmp_path / "replay.state"
-
-    run = await relay_command(environment, "replay", *HOUR, "--dry-run", "--state", str(state), "--json")
-    for_people = await relay_command(environment, "replay", *HOUR, "--dry-run")
-
-    assert run.code == 0
-    assert run.json["dryRun"] is True
-    assert run.json["actions"] == {"Named": 12, "Moved": 1}
-    assert run.json["partitionKeys"] == {"k1": 5, "k0": 4, "k2": 4}
-    assert for_people.out.startswith("13 event(s) of 3 partition key(s) would be published; nothing was sent.\n")
-    assert "       5  partition key 'k1'" in for_people.out
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
-    assert not state.exists()
 
 
 class Killed(BaseException):
@@ -321,22 +251,6 @@ async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     assert run.json["skipped"] >= 500
     arrived = await received(servicebus, 2376)
     assert {key: [identifier.partition(":")[0] for identifier in its] for key, its in arrived.items()} == ids
-
-
-async def test_a_replay_that_is_finished_is_not_done_again(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
-) -> None:
-    await commit(data, new("e1", "k"))
-    words = ("replay", *HOUR, "--as-new", "--state", str(tmp_path / "replay.state"))
-    await relay_command(environment, *words)
-
-    run = await relay_command(environment, *words)
-
-    assert (run.code, run.out) == (
-        0,
-        "An earlier run has finished this replay: 1 event(s) published, nothing left to do.\n",
-    )
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
 
 
 async def test_a_key_that_fails_stops_there_the_others_go_on_and_the_rest_follows_later(
@@ -490,36 +404,6 @@ async def test_reading_ends_when_everything_counted_has_come(
     assert len(seen) <= 6
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--from", "2026-02-09T12:00Z", "--to", "2026-02-09T11:00Z"),
-        ("--from", "1770634800", "--to", "2026-02-09T11:00Z"),
-    ],
-    ids=["reversed", "empty"],
-)
-async def test_a_range_without_anything_in_it_is_exit_code_2(
-    environment: dict[str, str], words: tuple[str, ...]
-) -> None:
-    run = await relay_command(environment, "replay", *words)
-
-    assert (run.code, "is empty: --from must be before --to" in run.err) == (2, True)
-
-
-async def test_the_state_file_of_another_replay_is_exit_code_2(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
-) -> None:
-    await commit(data, new("e1", "k"))
-    state = str(tmp_path / "replay.state")
-    await relay_command(environment, "replay", *HOUR, "--state", state)
-
-    run = await relay_command(environment, "replay", *HOUR, "--as-new", "--state", state, "--json")
-
-    assert run.code == 2
-    assert "belongs to another replay, which differs in as_new" in run.json["error"]
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 1
-
-
 async def test_an_outbox_that_cannot_be_reached_is_exit_code_3(
     environment: dict[str, str], cosmos: CosmosServer
 ) -> None:
@@ -599,71 +483,6 @@ async def test_what_the_relay_has_not_passed_is_left_to_it(
     assert run.code == 1
     assert (run.json["matched"], run.json["published"], run.json["ahead"]) == (6, 3, {"k": 3})
     assert await received(servicebus, 6) == {"k": ["e1", "e2", "e3", "e4", "e5", "e6"]}
-
-
-async def test_a_dry_run_tells_what_is_left_to_the_relay(
-    environment: dict[str, str], data: ContainerProxy, trigger: TriggerLeases
-) -> None:
-    await lagging(data, trigger)
-
-    run = await relay_command(environment, "replay", *HOUR, "--dry-run")
-
-    assert run.code == 1
-    assert "3 event(s) of 1 partition key(s) would be published" in run.out
-    assert "3 event(s) of 1 partition key(s) were left to the relay" in run.out
-
-
-async def test_forced_it_overtakes_the_relay(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, trigger: TriggerLeases
-) -> None:
-    await lagging(data, trigger)
-
-    run = await relay_command(environment, "replay", *HOUR, "--force", "--json")
-
-    assert (run.code, run.json["published"], run.json["ahead"]) == (0, 6, {})
-    assert await received(servicebus, 6) == {"k": ["e1", "e2", "e3", "e4", "e5", "e6"]}
-
-
-async def test_what_is_parked_is_left_to_its_release(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, quarantine: ContainerProxy
-) -> None:
-    await commit(data, new("e1", "parked"), new("e2", "parked"))
-    await commit(data, new("f1", "other"))
-    await quarantine.create_item(marker("parked", "the record of e1"))
-
-    run = await relay_command(environment, "replay", *HOUR, "--json")
-    for_people = await relay_command(environment, "replay", *HOUR, "--dry-run")
-    forced = await relay_command(environment, "replay", *HOUR, "--force", "--json")
-
-    assert (run.code, run.json["published"], run.json["parked"]) == (1, 1, {"parked": 2})
-    assert "2 event(s) of 1 parked partition key(s) were left" in for_people.out
-    assert (forced.code, forced.json["published"]) == (0, 3)
-
-
-async def test_where_there_are_no_leases_nothing_is_published_unless_forced(
-    environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, trigger: TriggerLeases
-) -> None:
-    await remove_leases(trigger)
-    await commit(data, new("e1", "k"))
-
-    run = await relay_command(environment, "replay", *HOUR, "--json")
-
-    assert (run.code, run.json["published"], run.json["ahead"]) == (1, 0, {"k": 1})
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
-
-
-async def test_a_replay_with_a_state_file_goes_on_once_the_relay_has_caught_up(
-    environment: dict[str, str], data: ContainerProxy, tmp_path: Path, trigger: TriggerLeases
-) -> None:
-    await lagging(data, trigger)
-    again = ("replay", *HOUR, "--state", str(tmp_path / "state"), "--json")
-
-    early = await relay_command(environment, *again)
-    await trigger.pass_all()
-    late = await relay_command(environment, *again)
-
-    assert (early.code, early.json["published"]) == (1, 3)
-    assert (late.code, late.json["published"], late.json["skipped"]) == (0, 6, 3)
 
 
 async def test_the_events_of_one_commit_go_in_their_own_order_wherever_the_feed_cuts_them(

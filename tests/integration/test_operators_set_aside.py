@@ -14,9 +14,9 @@ from tests.support.broker import refuse
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
-# What the service answers to properties that are too long: it asks to try again, for ever.
+# What the service answers to properties that are too long: it asks to try again, forever.
 RETRY = "amqp:internal-error"
 
 
@@ -48,65 +48,8 @@ async def test_a_blocking_event_is_set_aside_at_its_next_attempt_and_its_key_goe
     assert [(each["partitionKey"], each["eventId"]) for each in pending.json["orders"]] == [("k", "k-1")]
     assert outcome.quarantined == {"set-aside": 1}
     assert (after.json["orders"], [each["reason"] for each in after.json["records"]]) == ([], ["set-aside"])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2)
+    subscriber = await received(servicebus.connection_string, 2)
     assert subscriber.ids() == {"k": ["k-0", "k-2"]}
-
-
-async def test_an_event_that_is_not_in_the_outbox_is_ordered_only_by_force(environment: dict[str, str]) -> None:
-    run = await relay_command(environment, "quarantine", "add", "k", "nothing", "--yes", "--json")
-    forced = await relay_command(environment, "quarantine", "add", "k", "nothing", "--yes", "--force", "--json")
-    for_people = await relay_command(environment, "quarantine", "add", "k", "none", "--yes")
-
-    assert (run.code, run.json["ordered"], run.json["found"]) == (1, False, False)
-    assert (forced.code, forced.json["ordered"]) == (0, True)
-    assert "The outbox has no document 'none' with the partition key 'k'" in for_people.out
-
-
-async def test_a_document_of_another_type_is_ordered_only_by_force(
-    environment: dict[str, str], trigger: TriggerLeases
-) -> None:
-    await committed(trigger, {"id": "c", "partitionKey": "k", "type": "contact"})
-
-    run = await relay_command(environment, "quarantine", "add", "k", "c", "--yes")
-
-    assert run.code == 1
-    assert "is of the type 'contact', not 'domainEvent'" in run.out
-
-
-async def test_it_says_whether_the_relay_has_passed_the_event(
-    environment: dict[str, str], trigger: TriggerLeases
-) -> None:
-    await committed(trigger, event("early", "k"))
-    unknown = await relay_command(environment, "quarantine", "add", "k", "early", "--yes", "--json")
-    await trigger.pass_all()
-    await committed(trigger, event("late", "k"))
-
-    passed = await relay_command(environment, "quarantine", "add", "k", "early", "--yes", "--json")
-    for_people = await relay_command(environment, "quarantine", "add", "k", "early", "--yes")
-    waiting = await relay_command(environment, "quarantine", "add", "k", "late", "--yes", "--json")
-
-    assert [run.json["passed"] for run in (unknown, passed, waiting)] == [None, True, False]
-    assert "The relay has already passed this event" in for_people.out
-    assert "already ordered" in for_people.out
-
-
-async def test_it_asks_and_only_yes_orders(environment: dict[str, str], trigger: TriggerLeases) -> None:
-    await committed(trigger, event("e", "k"))
-
-    no = await relay_command(environment, "quarantine", "add", "k", "e", "--json", typed="no\n")
-    yes = await relay_command(environment, "quarantine", "add", "k", "e", "--json", typed="yes\n")
-
-    assert (no.code, no.json["ordered"]) == (1, False)
-    assert "Set the event 'e' of partition key 'k' aside?" in no.err
-    assert (yes.code, yes.json["ordered"]) == (0, True)
-
-
-async def test_where_nobody_can_be_asked_it_is_refused(environment: dict[str, str]) -> None:
-    run = await relay_command(environment, "quarantine", "add", "k", "e")
-
-    assert run.code == 2
-    assert "add --yes" in run.err
 
 
 async def test_an_order_is_withdrawn_by_discard(
@@ -127,18 +70,6 @@ async def test_an_order_is_withdrawn_by_discard(
     assert (refused.code, refused.json["withdrawn"]) == (1, [])
     assert (run.code, run.json["withdrawn"], run.json["missing"]) == (1, [first], ["set-aside:zz"])
     assert [order["id"] for order in left.json["orders"]] == [second]
-
-
-async def test_discarding_every_record_keeps_the_orders(
-    environment: dict[str, str], trigger: TriggerLeases
-) -> None:
-    await committed(trigger, event("e", "k"))
-    await relay_command(environment, "quarantine", "add", "k", "e", "--yes")
-
-    await relay_command(environment, "quarantine", "discard", "--all", "--yes")
-
-    listed = await relay_command(environment, "quarantine", "list")
-    assert listed.out.splitlines()[-3].split()[-2:] == ["k", "e"]
 
 
 async def test_the_command_runs_as_a_process(environment: dict[str, str], trigger: TriggerLeases) -> None:

@@ -24,7 +24,7 @@ BUDGETS_WITH_TELEMETRY = {"100x1": 2080, "10x10": 1120, "1x100": 1030, "1x1": 82
 
 
 def counted(*options: str) -> dict[str, float]:
-    """The numbers of a process of its own, which has no other telemetry and is not traced."""
+    """The numbers of a separate process, which has no other telemetry and is not traced."""
     command = [sys.executable, "-m", "tests.support.own_cost", "opcodes", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ def environment(sql: SqlDeployment, servicebus: ServiceBusServer) -> dict[str, s
 
 @pytest.fixture
 async def relaying(sql: SqlDeployment, environment: dict[str, str]) -> AsyncIterator[None]:
-    """A deployment as it should be, with the relay at work."""
+    """A deployment as it should be, with a running relay."""
     sql.create()
     async with working(Settings.from_environment(environment)):
         yield

@@ -1,4 +1,4 @@
-"""`python -m relay install` and `python -m relay run`, as processes of their own."""
+"""`python -m relay install` and `python -m relay run`, as separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL can hold and Python cannot: nothing of it stops a shard, and nothing is altered."""
+"""Values that PostgreSQL can hold and Python cannot: none stops a shard, and none is altered."""
 
 from __future__ import annotations
 

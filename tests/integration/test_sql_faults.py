@@ -1,4 +1,4 @@
-"""What a database does to the workers of an SQL outbox, and that every shard goes on when it is over."""
+"""What a database does to the workers of an SQL outbox, and that every shard continues when it is over."""
 
 from __future__ import annotations
 
@@ -41,11 +41,17 @@ _SHARDS = 4
 class Work:
     """A worker in this process, and what it has published."""
 
-    def __init__(self, url: str, session: AsyncSession, connect_with: Connect | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        session: AsyncSession,
+        connect_with: Connect | None = None,
+        topic: InMemoryPublisher | None = None,
+    ) -> None:
         settings = sql_settings(url, shards=_SHARDS, claim_s=_CLAIM_S)
         self.session = session
         self.outbox = SqlOutbox(session)
-        self.topic = InMemoryPublisher()
+        self.topic = topic or InMemoryPublisher()
         self.quarantine = InMemoryQuarantine()
         self.database = Database(settings)
         relay: Relay[Any] = Relay(
@@ -347,9 +353,7 @@ async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_asid
     outbox_database: str, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await connect_async(outbox_database)
-    work = Work(outbox_database, session)
-    work.topic = Defective()
-    work.worker._relay._publisher = work.topic
+    work = Work(outbox_database, session, topic=Defective())
     stack.push_async_callback(work.end)
     documents = [event("before-0", "k0"), event("bad", "a key"), event("after-0", "k0")]
     await work.outbox.commit_each(documents)
@@ -415,7 +419,7 @@ async def test_claims_are_renewed_where_one_of_them_cannot_be(outbox_database: s
     await work.session.execute(
         Statement(f'update changefeed."claim:{TABLE}" set stored_at = stored_at where shard_id = 0')
     )
-    # The lock of one claim holds up the renewal of it, but neither for ever nor that of the others.
+    # The lock of one claim holds up the renewal of it, but neither forever nor that of the others.
     await asyncio.sleep(1.5 * _CLAIM_S)
     await work.session.execute(Statement("rollback"))
 

@@ -1,4 +1,4 @@
-"""What all shards of a process hold together: bounded in bytes, and never so that a shard waits for ever."""
+"""The events in all shards of a process together: bounded in bytes, without making a shard wait forever."""
 
 from __future__ import annotations
 

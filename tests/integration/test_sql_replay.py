@@ -15,13 +15,13 @@ from relay.events import Event
 from relay.outbox import Range
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
-from tests.support.broker import refuse, stop_refusing, topic_counts
+from tests.support.broker import topic_counts
 from tests.support.operators import Run, relay_command
-from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
-from tests.support.subscriber import Subscriber, properties
+from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment
+from tests.support.subscriber import Subscriber
 
 HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
-BEFORE, WITHIN, AFTER = "2026-02-09T10:00:00Z", "2026-02-09T11:00:00Z", "2026-02-09T11:30:00Z"
+BEFORE, WITHIN = "2026-02-09T10:00:00Z", "2026-02-09T11:00:00Z"
 
 
 @pytest.fixture
@@ -84,35 +84,14 @@ async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(
     assert await received(servicebus, 60) == ids
 
 
-async def test_the_range_holds_its_beginning_and_not_its_end(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
-) -> None:
-    for identifier, hint in (
-        ("early", "2026-02-09T10:29:59.999Z"),
-        ("first", "2026-02-09T10:30:00Z"),
-        ("last", "2026-02-09T11:29:59.999Z"),
-        ("late", AFTER),
-    ):
-        sql.named(identifier, hint=hint)
-        sql.read()
-    sql.pass_all()
-
-    run = await replay(environment, *HOUR, "--json")
-
-    assert (run.json["from"], run.json["to"]) == ("2026-02-09T10:30:00Z", "2026-02-09T11:30:00Z")
-    assert await received(servicebus, 2) == {"k": ["first", "last"]}
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--partition-key", "a"), {"a": ["a1", "a2"]}),
-        (("--action", "Moved"), {"a": ["a2"], "b": ["b2"]}),
         (("--id", "b2", "--id", "a1"), {"a": ["a1"], "b": ["b2"]}),
         (("--shard", "1"), {"b": ["b1", "b2"]}),
     ],
 )
-async def test_key_action_ids_and_shard_narrow_it(
+async def test_ids_and_a_shard_narrow_it(
     environment: dict[str, str],
     sql: SqlDeployment,
     servicebus: ServiceBusServer,
@@ -191,37 +170,6 @@ async def test_events_that_the_relay_has_not_passed_are_left_to_it(
     assert await received(servicebus, 2) == {"k": ["e1", "e2"]}
 
 
-async def test_where_the_relay_has_claimed_nothing_everything_is_left_to_it_unless_forced(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
-) -> None:
-    sql.named("e1", hint=WITHIN)
-
-    left = await replay(environment, *HOUR, "--json")
-    forced = await replay(environment, *HOUR, "--json", "--force")
-
-    assert (left.code, left.json["ahead"], left.json["published"]) == (1, {"k": 1}, 0)
-    assert (forced.code, forced.json["published"]) == (0, 1)
-    assert await received(servicebus, 1) == {"k": ["e1"]}
-
-
-async def test_a_dry_run_counts_and_sends_nothing(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
-) -> None:
-    sql.named("e1", "e2", hint=WITHIN)
-    sql.write(("m", "other", {"action": "Moved"}), ("bad", "k", "no object"), hint=WITHIN)
-    sql.pass_all()
-    state = tmp_path / "state"
-
-    run = await replay(environment, *HOUR, "--dry-run", "--json", "--state", str(state))
-
-    assert (run.code, run.json["dryRun"]) == (1, True)
-    assert run.json["actions"] == {"Named": 2, "Moved": 1}
-    assert run.json["partitionKeys"] == {"k": 2, "other": 1}
-    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("bad", "data-not-object")]
-    assert (await topic_counts(servicebus.admin_port))["accepted"] == 0
-    assert not state.exists()
-
-
 async def test_events_whose_row_is_gone_are_reported_and_those_of_smoke_tests_are_not(
     environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
@@ -275,39 +223,6 @@ async def test_events_of_another_type_are_left_out(
 
     assert (await replay(environment, *HOUR, "--json")).json["matched"] == 1
     assert await received(servicebus, 1) == {"k": ["e1"]}
-
-
-async def test_events_of_a_parked_key_are_left_to_a_release(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
-) -> None:
-    sql.write(("bad", "k", "no object"), ("e1", "k", {"action": "Named"}), hint=WITHIN)
-    sql.named("o1", key="other", hint=WITHIN)
-    async with working(Settings.from_environment(environment | {"RELAY_ON_POISON": "park"})):
-        await sql.until_passed()
-
-    run = await replay(environment, *HOUR, "--as-new", "--json")
-
-    assert (run.code, run.json["parked"], run.json["published"]) == (1, {"k": 2}, 1)
-    assert [len(ids) for ids in (await received(servicebus, 2)).values()] == [2]
-
-
-async def test_as_new_everything_arrives_again_with_its_own_id_beside_the_new_one(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
-) -> None:
-    sql.named("e1")
-    async with working(Settings.from_environment(environment)):
-        subscriber = Subscriber(servicebus.connection_string)
-        await subscriber.receive(1)
-        await sql.until_passed()
-
-    run = await replay(environment, "--from-cursor", "0" * 26, "--as-new", "--json")
-
-    again = Subscriber(servicebus.connection_string)
-    await again.receive(1)
-    (message,) = again.messages["k"]
-    assert message.message_id == f"e1:replay:{run.json['run']}"
-    assert properties(message)["originalId"] == "e1"
-    assert "cosmosTimestamp" not in properties(message)
 
 
 class Killed(BaseException):
@@ -368,21 +283,6 @@ async def test_a_state_file_belongs_to_one_feed(
 
     assert (by_id.code, "differs in ids" in by_id.err) == (2, True)
     assert (set_up_again.code, "differs in container" in set_up_again.err) == (2, True)
-
-
-async def test_a_refused_event_holds_up_nobody(
-    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
-) -> None:
-    sql.named("e1", "e2", "e3", hint=WITHIN)
-    sql.pass_all()
-    await refuse(servicebus.admin_port, "e2", "com.microsoft:argument-error")
-
-    run = await replay(environment, *HOUR, "--json")
-    await stop_refusing(servicebus.admin_port)
-
-    assert (run.code, run.json["published"]) == (1, 2)
-    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("e2", "message-refused")]
-    assert await received(servicebus, 2) == {"k": ["e1", "e3"]}
 
 
 async def test_a_database_that_is_away_is_an_error_of_the_service(environment: dict[str, str]) -> None:

@@ -131,7 +131,7 @@ async def test_what_is_old_and_was_read_by_every_consumer_goes_and_nothing_else(
         await site.consumer("slow", 0, await site.position("recent-1"))
         await until(lambda: _has(site, ["recent-1"]))
 
-        # The relay goes on, a cursor from before is refused, and the events themselves are all there.
+        # The relay continues, a cursor from before is refused, and the events themselves are all there.
         await site.put("new", ago="0 s")
         await until(lambda: _published(site, 6))
         with pytest.raises(CursorPrunedError):

@@ -127,7 +127,7 @@ class Site:
         )
 
     async def move_cursor(self, cursor: bytes) -> None:
-        """What nobody but the shard's reader should do."""
+        """An action reserved for the shard's reader."""
         await self.session.execute(
             Statement(f'update changefeed."claim:{TABLE}" set last_ulid = ?', (UUID(bytes=cursor),))
         )

@@ -33,7 +33,7 @@ from tests.support.sql_outbox import TABLE, sql_settings
 _WITHIN_S = 30.0
 _ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(10)
 
-# Each is what Python does not have, what psycopg reads in a way of its own, or at the bounds of its type.
+# Each is what Python does not have, what psycopg reads in its own way, or at the bounds of its type.
 _VALUES = r"""
 time '24:00'
 time '00:00'

@@ -194,7 +194,7 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("source", ["cosmos", "sql"])
 async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path, source: str) -> None:
-    """And its console shows what the checker counts: in a browser too, where there is one."""
+    """And its console shows what the checker counts: in a browser too, if there is one."""
     process = await start(
         tmp_path,
         *("demo", "--source", source, "--hosts", "2", "--kill-host", "--console"),

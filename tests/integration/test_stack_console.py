@@ -175,7 +175,7 @@ async def test_a_killed_host_is_replaced_and_the_next_one_goes_on(page: Page) ->
         assert killed.ended
         assert [host.name for host in page.stack.hosts] == ["functions-2"]
         assert not watching.done()
-        # A host that ends by itself still ends the stack.
+        # A host that ends on its own still ends the stack.
         page.stack.kill_host()
         with pytest.raises(Exception, match="functions-2 ended unexpectedly"):
             await asyncio.wait_for(watching, _WITHIN_S)

@@ -79,7 +79,7 @@ class RemoveStatement(Operator):  # type: ignore[misc]  # the library is untyped
 
 
 class CatchNothing(Operator):  # type: ignore[misc]  # the library is untyped
-    """Names an exception that nothing raises, in place of each that is caught; cosmic-ray's own fails on `a.B`."""
+    """Names an exception that nothing raises, instead of each that is caught; cosmic-ray's own fails on `a.B`."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
         for caught in _caught(node):
@@ -155,7 +155,7 @@ def _one_line(lines: list[str]) -> str:
 
 
 def _meaning(text: str) -> str | None:
-    """What a module does, to recognize equal mutants; None where it is no module."""
+    """What a module does, to recognize equal mutants; None if it is no module."""
     try:
         return ast.dump(_Meaning().visit(ast.parse(text)))
     except SyntaxError:

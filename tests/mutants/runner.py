@@ -80,7 +80,7 @@ class Workbench:
         self._tries += 1
         try:
             path.write_text(mutant.text)
-            # A time of its own, so that no cached bytecode is taken for the mutant's.
+            # A separate time, so that no cached bytecode is taken for the mutant's.
             os.utime(path, (self._tries, self._tries))
             return self._run(tests, limit_s, bytecode=False)[0]
         finally:

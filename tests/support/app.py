@@ -21,10 +21,10 @@ from deployed import app, relay_changes  # noqa
 
 
 def copy_app(folder: Path, *without: str) -> Path:
-    """The app in a folder of its own.
+    """The app in its own folder.
 
     Args:
-        folder: Where it is put; it must not exist.
+        folder: The copy's folder; it must not exist.
         without: Names of functions of `tests.support.weakened`: the safeguards to take out.
     """
     folder.mkdir()

@@ -50,5 +50,5 @@ async def inject(port: int, **fault: Any) -> int:
 
 
 async def edges(port: int) -> dict[str, int]:
-    """How often each edge was met since the broker started."""
+    """Number of times each edge was met since the broker started."""
     return dict((await admin(port, "GET", "edges"))["edges"])

@@ -34,7 +34,7 @@ class Shown:
 async def last_shown(address: str) -> Shown | None:
     """Keep the page of a console open until the console ends, and return what it showed last.
 
-    None where there is no browser.
+    None if there is no browser.
     """
     try:
         from playwright.async_api import async_playwright

@@ -92,7 +92,7 @@ def delivered(event: Committed, subscription: str = "all", **changes: Any) -> De
 
 
 def tracked(event: Committed, stage: Stage = Stage.PUBLISHED, **changes: Any) -> Tracked:
-    """An event at this stage, accepted after 36 ms where it is published."""
+    """An event at this stage, accepted after 36 ms if it is published."""
     at = event.committed_at + 0.036 if stage is Stage.PUBLISHED else None
     return replace(Tracked(event.id, stage, event, at), **changes)
 

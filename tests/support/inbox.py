@@ -102,7 +102,7 @@ async def broker(folder: Path, *, edges: int | None = None, **properties: Any) -
 
 
 async def _keep_alive(client: Any) -> None:
-    """In place of the SDK's own, which wakes up once a second, so that every close takes up to a second."""
+    """Instead of the SDK's own, which wakes up once a second, so that every close takes up to a second."""
     while client._connection and not client._shutdown:
         await asyncio.sleep(0.02)
 

@@ -55,7 +55,7 @@ async def relay_command(environment: Mapping[str, str], *words: str, typed: str 
 
 @contextlib.asynccontextmanager
 async def relay_process(environment: Mapping[str, str], *words: str) -> Any:
-    """`python -m relay` as a process of its own, with nothing else in its environment."""
+    """`python -m relay` as its own process, with nothing else in its environment."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "relay", *words),

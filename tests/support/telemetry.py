@@ -86,7 +86,7 @@ class Metrics:
         return list(point.explicit_bounds)
 
     def gauge(self, name: str) -> float | None:
-        """A gauge's one value, None where it reported none."""
+        """A gauge's one value, None if it reported none."""
         points = self._points.get(name, [])
         assert len(points) <= 1
         return points[0].value if points else None

@@ -1,4 +1,4 @@
-"""An event loop whose time passes at once where nothing is to be done: for tests that open no sockets."""
+"""An event loop whose time passes at once if nothing is to be done: for tests that open no sockets."""
 
 from __future__ import annotations
 

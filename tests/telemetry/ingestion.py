@@ -28,7 +28,7 @@ class Delivery:
 
 
 class Ingestion:
-    """Answers as the service does, `status` to every delivery; a port of its own on 127.0.0.1.
+    """Answers as the service does, `status` to every delivery; its own port on 127.0.0.1.
 
     Deliveries are POST /v2.1/track with a JSON list of envelopes, which may be compressed. The answer for
     live metrics is that nobody is watching.

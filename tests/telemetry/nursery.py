@@ -34,7 +34,7 @@ _PLUG_INS = ("opentelemetry_instrumentor", "opentelemetry_resource_detector")
 class Nursery:
     """Forks workers until it is closed, which ends those that are left.
 
-    With `libraries=False` it has imported nothing: its workers start as cold as a process of their own.
+    With `libraries=False` it has imported nothing: its workers start as cold as a separate process.
     """
 
     def __init__(self, *, libraries: bool = True) -> None:

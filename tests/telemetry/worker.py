@@ -1,4 +1,4 @@
-"""The function app in a process of its own, with the exporter configured as the Python worker configures it.
+"""The function app in its own process, with the exporter configured as the Python worker configures it.
 
 Reads one command a line from standard input, as JSON, and answers each with a line of JSON:
 

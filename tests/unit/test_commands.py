@@ -1,4 +1,4 @@
-"""The command lines beside the relay's: versions, help, and what they say of wrong values."""
+"""The command lines other than the relay's: versions, help, and errors for wrong values."""
 
 from __future__ import annotations
 

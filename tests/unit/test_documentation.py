@@ -48,7 +48,7 @@ def links(text: str) -> Iterator[tuple[str, str]]:
 
 
 def broken_links(page: Path) -> list[str]:
-    """What the links of `page` name and nobody finds."""
+    """The targets of `page`'s links that do not exist."""
     broken = []
     for path, anchor in links(page.read_text(encoding="utf-8")):
         target = (page.parent / path).resolve() if path else page
@@ -82,7 +82,7 @@ def missing(place: str) -> bool:
 
 
 def wrong(block: Block) -> str | None:
-    """What is wrong with how a block says where it is run; None for nothing."""
+    """The error in a block's comment on how it is run; None if there is none."""
     if block.language in _OTHER_SHELLS:
         return f"{block.place}: write {SHELL} for {block.language}"
     if block.language != SHELL:

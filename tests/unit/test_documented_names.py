@@ -16,6 +16,7 @@ import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
+from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
@@ -93,6 +94,14 @@ def test_every_path_on_a_page_exists() -> None:
             assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
 
 
+def test_the_architecture_page_has_every_module_of_the_core() -> None:
+    [layout] = re.findall(r"^## Layout\n(.*)", page("docs/architecture.md"), re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| (`relay/[^|]*) \|", layout, re.MULTILINE)
+    named = {name.removeprefix("relay/") for cell in cells for name in re.findall(r"`([\w/]+\.py)`", cell)}
+
+    assert named == {path.name for path in (ROOT / "relay").glob("*.py") if not path.name.startswith("__")}
+
+
 def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     chosen = parser.add_subparsers(dest="command", required=True)
@@ -161,6 +170,17 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
                 assert named <= options(subcommand), f"{path.name}: {text}"
                 if words and not words[0].startswith("-") and name != "bench":
                     assert subcommand is not programs[name], f"{path.name}: {text}"
+
+
+def test_every_option_and_exit_code_of_the_relay_is_documented(
+    programs: dict[str, argparse.ArgumentParser],
+) -> None:
+    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console"))
+    named = {option.removeprefix("--") for option in options(programs["relay"])} - {"-h"}
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", page("docs/operators.md"), re.MULTILINE)
+
+    assert {name for name in named if not re.search(rf"--{name}\b", pages)} == set()
+    assert dict(rows) == dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
 
 
 def test_every_target_of_make_exists() -> None:

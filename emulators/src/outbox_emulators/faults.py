@@ -53,7 +53,7 @@ def _nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class Fault(Generic[P]):
-    """An injected fault. `until_ms` is a moment of the clock of its `Faults`, None where time does not end it.
+    """An injected fault. `until_ms` is a moment of the clock of its `Faults`, None if time does not end it.
 
     `undo` is called when the fault ends.
     """

@@ -1,4 +1,4 @@
-"""Readiness and shutdown of an emulator that runs as a process of its own."""
+"""Readiness and shutdown of an emulator that runs as its own process."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def parse_duration(text: str) -> int:
 class Reader:
     """An object of the document and where it stands in it. Names are matched without regard to case.
 
-    `done` notes the names nobody asked for.
+    `done` records the names that were never requested.
     """
 
     def __init__(self, value: Any, path: str, problems: Problems) -> None:
@@ -116,7 +116,7 @@ class Reader:
     def choice(self, name: str, choices: type[C], default: None) -> C | None: ...
 
     def choice(self, name: str, choices: type[C], default: C | None) -> C | None:
-        """Read one of several strings; without a default it is required, and None where it is wrong."""
+        """Read one of several strings; without a default it is required, and None if it is wrong."""
         value = self.string(name, required=default is None)
         if not value:
             return default

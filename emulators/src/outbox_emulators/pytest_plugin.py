@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def emulators_seed(pytestconfig: pytest.Config) -> int | None:
-    """The seed that `--emulators-seed` sets; None where it is off."""
+    """The seed that `--emulators-seed` sets; None if it is off."""
     text = pytestconfig.getoption("--emulators-seed")
     if text == "off":
         return None
@@ -54,7 +54,7 @@ def emulators_seed(pytestconfig: pytest.Config) -> int | None:
 
 @pytest.fixture(scope="session")
 def emulators_loop() -> Iterator[BackgroundLoop]:
-    """The event loop, on a thread of its own, on which the emulators run."""
+    """The event loop, on its own thread, on which the emulators run."""
     from outbox_emulators.testing import background_loop
 
     with background_loop() as loop:

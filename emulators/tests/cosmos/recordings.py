@@ -183,7 +183,7 @@ def numbers_in(reply: Any) -> Iterator[tuple[int, int]]:
 
 
 def json_object(body: bytes | None) -> dict[str, Any]:
-    """A request's body; empty where it is no JSON object."""
+    """A request's body; empty if it is no JSON object."""
     try:
         value = json.loads(body or b"null")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The account behind a mapped port or under another name: clients go on where they can reach it."""
+"""The account behind a mapped port or under another name: clients stay where they can reach it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from emulators.tests.cosmos.replay import Replay
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import ManualClock, RawClient
 
-# What asks for documents that no exchange shows, or goes on behind a page that was not recorded; one batch with a
+# Requests for documents that no exchange shows, or behind a page that was not recorded; one batch with a
 # read that found nothing new, which the recorded emulator answered with 200, and the service does with 207; what
 # the recorded emulator refused, and the service takes: raw control characters, an id with a slash, GROUP BY; and a
 # replacement of what is not there with another key in the body, which the service answers with 404.

@@ -1,4 +1,4 @@
-"""Functions hosts as processes of their own."""
+"""Functions hosts as separate processes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m emulators.tests.integration.recovery_times
 
-Takes three minutes; its figures are in emulators/docs/recovery.md.
+Takes three minutes; its figures are in emulators/docs/functions-host.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def relay(documents: func.DocumentList) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fault, and what the real trigger's host took; None where it was not measured."""
+    """A fault, and what the real trigger's host took; None if it was not measured."""
 
     name: str
     fault: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Cosmos DB goes away and comes back while a host is at work."""
+"""Cosmos DB goes away and comes back while a host is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m outbox_emulators functions`, as a process of its own."""
+"""`python -m outbox_emulators functions`, as its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Physical partitions split or merged under the host: what took their place is read on from where they were."""
+"""Physical partitions split or merged under the host: their replacements are read from their positions."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_a_lease_of_a_partition_that_nothing_has_replaced_is_given_up(roun
 async def test_a_partition_that_is_gone_for_a_moment_has_a_lease_by_range_afterwards(
     rounds: Rounds, faults: FaultClient
 ) -> None:
-    """To the real processor one partition in place of another is a merge, even if it is the same one."""
+    """To the real processor one partition instead of another is a merge, even if it is the same one."""
     await rounds.start()
 
     await faults.add("gone", "read-feed", count=40)

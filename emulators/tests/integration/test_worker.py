@@ -96,7 +96,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "function_app.py").write_text(SCRIPT)
     (folder / "beside.py").write_text(f"OUT = {str(tmp_path / 'out')!r}\n")
-    # The app of an earlier test in this process had a module of that name, and perhaps a decoding of its own.
+    # The app of an earlier test in this process had a module of that name, and perhaps its own decoding.
     monkeypatch.delitem(sys.modules, "beside", raising=False)
     monkeypatch.setattr(CosmosDBTriggerConverter, "decode", DECODE)
     return folder

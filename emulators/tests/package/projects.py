@@ -1,4 +1,4 @@
-"""Projects of users, in which pytest runs as a process of its own."""
+"""Projects of users, in which pytest runs as its own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 SLOW = pytest.mark.timeout(240)
 _TIMEOUT_S = 200
 
-# Plugins that take a second to load, where they are installed.
+# Plugins that take a second to load, if they are installed.
 _UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest")
 # As the entry point does where the distribution is installed.
 PLUGIN = ("-p", "outbox_emulators.pytest_plugin", *(word for name in _UNUSED for word in ("-p", f"no:{name}")))

@@ -51,7 +51,7 @@ def tests_of(suite: str) -> Path:
 
 
 async def run(suite: str, arguments: list[str]) -> int:
-    """Run a suite against an emulator of its own; returns pytest's exit code. Raises NotAvailable."""
+    """Run a suite against its own emulator; returns pytest's exit code. Raises NotAvailable."""
     tests = tests_of(suite)
     if suite == "cosmos":
         async with CosmosServer(edges=None) as cosmos:

@@ -16,7 +16,7 @@ START_MS = 1_700_000_000_000
 
 
 class FakeClock:
-    """A clock that stands still until it is advanced."""
+    """A clock that stops until it is advanced."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS

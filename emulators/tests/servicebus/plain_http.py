@@ -28,7 +28,7 @@ def management_client(server: ServiceBusServer, **options: Any) -> ServiceBusAdm
 
 
 def blocking_management_client(server: ServiceBusServer) -> BlockingAdministrationClient:
-    """The same for threads of their own."""
+    """The same for separate threads."""
     return administration_client(management_connection_string(server), retry_total=0)
 
 

@@ -79,7 +79,7 @@ async def management_nodes(server: ServiceBusServer, *rule: str) -> AsyncIterato
 
 
 class Answer:
-    """The answer of a management node. `error` is "" where there is none."""
+    """The answer of a management node. `error` is "" if there is none."""
 
     def __init__(self, message: Message) -> None:
         properties: Mapping[str, Any] = message.properties or {}

@@ -61,11 +61,11 @@ class Broker:
         return list((await self._ask("GET", "/admin/faults"))["pending"])
 
     async def applied(self) -> dict[str, int]:
-        """How often each kind was applied."""
+        """Number of times each kind was applied."""
         return dict((await self._ask("GET", "/admin/faults"))["applied"])
 
     async def edges(self) -> dict[str, int]:
-        """How often each edge was met."""
+        """Number of times each edge was met."""
         return dict((await self._ask("GET", "/admin/edges"))["edges"])
 
     async def restart(self, **options: Any) -> None:

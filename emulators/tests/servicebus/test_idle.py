@@ -1,4 +1,4 @@
-"""Entities deleted when nobody uses them, on a clock that stands still."""
+"""Entities deleted when unused, on a stopped clock."""
 
 from __future__ import annotations
 

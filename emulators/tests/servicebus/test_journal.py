@@ -1,4 +1,4 @@
-"""What the broker remembers of the latest messages, on a clock that stands still."""
+"""The broker's record of the latest messages, on a stopped clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue without sessions, on a clock that stands still."""
+"""A queue without sessions, on a stopped clock."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async def next_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 def left(server: ServiceBusServer, queue: str) -> tuple[int, int]:
-    """How many messages a queue still holds, and how many dead letters."""
+    """Number of messages left in a queue, and of dead letters."""
     outlet = server.broker.namespace.outlet(queue)
     return len(outlet.messages.peek(0, 1_000)), len(outlet.dead_letters.peek(0, 1_000))
 

@@ -1,4 +1,4 @@
-"""A queue that requires sessions, on a clock that stands still."""
+"""A queue that requires sessions, on a stopped clock."""
 
 from __future__ import annotations
 

@@ -235,14 +235,7 @@ class PipelinedSenders:
     def __init__(
         self, client: ServiceBusClient, topic: str, size: int, *, open_timeout_s: float = _OPEN_TIMEOUT_S
     ) -> None:
-        """The client is closed by its owner.
-
-        Args:
-            client: A client without retries of its own.
-            topic: The topic's name.
-            size: Maximum number of partition keys that send at a time.
-            open_timeout_s: Seconds after which a connection that does not open is discarded.
-        """
+        """`client` makes no retries, and is closed by its owner; `size` partition keys send at a time."""
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size

@@ -115,15 +115,10 @@ class Link:
         may_send: Callable[[], None],
         accepted_late: Callable[[], None],
     ) -> None:
-        """Send a transfer once; returns when the peer has accepted it.
+        """As `transfers.Sender.send`, but once; returns when the peer has accepted the transfer.
 
-        Args:
-            transfer: What to send.
-            timeout_s: Seconds until then. A link on which a transfer has timed out, or was cancelled, is retired:
-                its state is not known.
-            may_send: Called right before its first frame is written, and again before others that had to wait;
-                raises a SendError to prevent that. A delivery that was begun is then aborted.
-            accepted_late: Called where the peer accepts it after this has raised.
+        A link on which a transfer has timed out, or was cancelled, is retired: its state is not known. A delivery
+        that was begun and that `may_send` prevents from going on is aborted.
 
         Raises:
             LinkLostError: The link has ended, and it is not known what became of the transfer.

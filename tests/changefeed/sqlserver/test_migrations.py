@@ -16,7 +16,7 @@ _MIGRATIONS = migrations("sqlserver")
 _TEXT = "\n".join(migration.text for migration in _MIGRATIONS)
 _BATCHES = [batch for migration in _MIGRATIONS for batch in batches(migration.text)]
 
-# What a feed's procedures are written with, in place of each token, for a table with the key (id, [größe]).
+# What a feed's procedures are written with, instead of each token, for a table with the key (id, [größe]).
 _OF_A_FEED = {
     "table": "app.O''Event",
     "read_feed": "changefeed.[read_feed:app.O'Event]",

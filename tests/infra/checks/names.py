@@ -218,7 +218,7 @@ def the_documentation_registers_every_resource_provider(project: Project) -> Non
     [loop] = re.findall(r"for provider in ([^;]+);", text)
     deployed = {each.type.partition("/")[0] for each in project.production.resources}
 
-    # Microsoft.App runs Flex Consumption apps without a resource of its own. Authorization is always registered.
+    # Microsoft.App runs Flex Consumption apps without its own resource. Authorization is always registered.
     assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
 
 

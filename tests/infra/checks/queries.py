@@ -48,7 +48,7 @@ def queries_use_every_metric_according_to_its_kind(project: Project) -> None:
             assert not columns or kind == "histogram", f"{query.name}: {columns} of a {kind}"
             # Of the gauges of several instances, the minimum counts.
             assert kind != "gauge" or "min(Sum)" in query.text, query.name
-    # The queries of an SQL outbox have checks of their own.
+    # The queries of an SQL outbox have their own checks.
     assert used | {"relay.feed.age"} == set(kinds), "a metric that no query uses"
 
 

@@ -1,14 +1,20 @@
-"""The counting proxy between clients and a broker."""
+"""How much processor time a process has used, the relay without a network, and a proxy that counts what passes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from bench.documents import Source, Workload
+from bench.offline import offline_relay
+from bench.testbed import processor_seconds
 from bench.wiretap import Wiretap, Work
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -65,3 +71,44 @@ def test_work_is_subtracted_field_by_field() -> None:
     before = Work(connections=1, sends=2)
 
     assert Work(connections=3, sends=2, bytes=5) - before == Work(connections=2, sends=0, bytes=5)
+
+
+# How much processor time a process has used
+
+
+_BURNT_S = 0.3
+_BURN = f"""
+import sys, time
+while time.process_time() < {_BURNT_S}:
+    pass
+print("done", flush=True)
+sys.stdin.read()
+"""
+_PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_BURN!r}])"
+
+
+def test_processor_time_is_counted_with_the_descendants_but_of_this_process_alone() -> None:
+    own = psutil.Process()
+    before = processor_seconds(own)
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "done\n"
+
+        assert processor_seconds(psutil.Process(parent.pid)) >= _BURNT_S
+        assert processor_seconds(own) - before < _BURNT_S
+        parent.communicate("")
+
+
+# The relay without a network
+
+
+async def test_its_senders_accept_every_batch() -> None:
+    (documents,) = Source(1).invocations(Workload(keys=4, per_key=3, others=0.5), 1)
+
+    with offline_relay() as (relay, senders):
+        result = await relay.handle(documents, "i1")
+
+    assert (result.published, result.sends) == (12, 4)
+    assert [len(transfer.events) for transfer in senders.accepted] == [3] * 4

@@ -1,4 +1,4 @@
-"""The command that runs Microsoft's own tests, where they cannot be had."""
+"""The command that runs Microsoft's own tests, if they are not available."""
 
 from __future__ import annotations
 

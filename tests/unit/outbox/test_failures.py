@@ -1,7 +1,11 @@
-"""Errors of the service and the SDK, including responses that the local Cosmos DB never sends."""
+"""Errors: what they say, those of the service and the SDK, and continuations that are refused."""
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,17 +18,25 @@ from outbox import (
     BatchTooLarge,
     CommitUncertain,
     Conflict,
+    InvalidContinuation,
+    InvalidDocument,
+    MixedPartitions,
     NotFound,
+    NotModified,
     OutboxError,
+    Page,
     PreconditionFailed,
+    Refused,
     Repository,
     ServiceRefused,
     Throttled,
     Unavailable,
+    errors,
 )
 from outbox.batch import Batch
 from outbox.context import ContainerContext
 from outbox.failures import failed_batch, failed_read
+from outbox.paging import Listing
 from tests.support.orders import Order
 
 # The SDK's errors are not annotated.
@@ -217,3 +229,117 @@ def test_server_errors_and_unreadable_successes_leave_the_outcome_open(
     kind = CommitUncertain if transient else ServiceRefused
 
     assert type(failed_batch(response_error(status), batch)) is kind
+
+
+# What errors say, and how an API answers with them
+
+
+WHAT = "It went wrong."
+EVERY = [
+    (NotFound(WHAT), 404),
+    (NotModified(WHAT), 304),
+    (Conflict(WHAT), 409),
+    (PreconditionFailed(WHAT), 412),
+    (Throttled(WHAT, 1.5), 429),
+    (Refused(WHAT), 400),
+    (BatchTooLarge(WHAT, 101, 5), 413),
+    (MixedPartitions(WHAT, ("p", "q")), 400),
+    (InvalidDocument(WHAT), 400),
+    (InvalidContinuation(WHAT), 400),
+    (CommitUncertain(WHAT), 503),
+    (Unavailable(WHAT), 503),
+    (ServiceRefused(WHAT, 403), 502),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), EVERY)
+def test_an_error_says_what_happened_and_then_what_to_do(error: OutboxError, status: int) -> None:
+    name = type(error).__name__
+
+    assert error.what == WHAT
+    assert str(error) == f"{WHAT} {' '.join((error.__doc__ or '').split())}"
+    assert len(str(error)) > len(WHAT) + 15
+    assert error.http_status == status
+    assert re.search(rf"── {name} +{status} ", errors.__doc__ or "")
+
+
+def test_every_error_is_listed() -> None:
+    kinds = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutboxError)}
+
+    assert kinds == {OutboxError, *(type(error) for error, _ in EVERY)}
+    assert all(kind.__module__ == "outbox.errors" for kind in kinds)
+
+
+def test_a_custom_error_has_status_500_and_needs_no_advice() -> None:
+    class Odd(OutboxError):
+        pass
+
+    Odd.__doc__ = None
+
+    assert (str(Odd(WHAT)), Odd.http_status) == (WHAT, 500)
+
+
+def test_the_limits_are_those_of_a_transactional_batch() -> None:
+    assert (errors.MAX_OPERATIONS, errors.MAX_BATCH_BYTES) == (100, 2_097_152)
+
+
+# Continuations of pages, without a database
+
+
+LISTING = Listing("order", "p", "c.data.quantity > @least OR c.id = @id", {"@least": 1, "@id": "o1"}, False)
+
+
+@pytest.mark.parametrize("token", ["", "t", "to", "tok", "ü鍵", "+RID:~abc#RT:1#TRC:5"])
+def test_a_continuation_contains_the_services_token(token: str) -> None:
+    continuation = LISTING._continuation(token)
+
+    assert LISTING._token(continuation) == token
+    assert continuation.replace("-", "").replace("_", "").isalnum()
+
+
+def test_the_order_of_parameters_does_not_matter() -> None:
+    same = replace(LISTING, parameters={"@id": "o1", "@least": 1})
+
+    assert same._token(LISTING._continuation("t")) == "t"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"document_type": "client"},
+        {"partition_key": "q"},
+        {"partition_key": None},
+        {"where": None},
+        {"parameters": {"@least": 2, "@id": "o1"}},
+        {"include_deleted": True},
+    ],
+)
+def test_a_continuation_of_another_listing_is_rejected(change: dict[str, object]) -> None:
+    other = replace(LISTING, **change)  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidContinuation, match="belongs to another listing"):
+        other._token(LISTING._continuation("t"))
+
+
+@pytest.mark.parametrize("text", ["", "=", "W10", "bnVsbA", "MQ", "!!!!", "ü", "AAAA"])
+def test_an_invalid_continuation_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidContinuation, match="was not issued by this library"):
+        LISTING._token(text)
+
+
+def test_a_continuation_with_illegal_characters_is_rejected() -> None:
+    with pytest.raises(InvalidContinuation, match="was not issued by this library"):
+        LISTING._token("!!!!" + LISTING._continuation("t"))
+
+
+def test_a_forged_continuation_without_a_string_is_rejected() -> None:
+    listing, _ = json.loads(base64.urlsafe_b64decode(LISTING._continuation("t") + "=="))
+    forged = base64.urlsafe_b64encode(json.dumps([listing, 7]).encode()).decode().rstrip("=")
+
+    with pytest.raises(InvalidContinuation, match="belongs to another listing"):
+        LISTING._token(forged)
+
+
+def test_a_page_with_a_continuation_has_more() -> None:
+    assert Page((Order("tea"),), "t").has_more
+    assert not Page((Order("tea"),), None).has_more

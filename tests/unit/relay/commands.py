@@ -12,10 +12,10 @@ from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFo
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay import holds
-from relay.cli.records import Order, Records
+from relay.cli.records import Records
 from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
-from relay.quarantine.items import Filter, RecordSummary, in_order
+from relay.quarantine.items import Filter, Item, RecordSummary, in_order
 from relay.quarantine.record import RECORD_TYPE
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
@@ -40,7 +40,7 @@ def cosmos_error(status: int) -> CosmosHttpResponseError:
 
 
 def token_error(status: int) -> Exception:
-    """What the SDK raises inside where a token is refused with this status."""
+    """What the SDK raises inside if a token is refused with this status."""
     kind: Any = TokenAuthFailure
     error: Exception = kind(status, b"said")
     return error
@@ -109,15 +109,14 @@ class InMemoryRecords(Records):
             self._memory.put(holds.marker(key, record_id("because")) | {"since": since})
 
     @property
-    def pending(self) -> list[Order]:
+    def pending(self) -> list[Item]:
         """The pending orders."""
-        found = [item for item in self._memory.stored if item["type"] == holds.ORDER_TYPE]
-        return [Order(item["id"], item["partitionKey"], item["eventId"], item["orderedAt"]) for item in found]
+        return [item for item in self._memory.stored if item["type"] == holds.ORDER_TYPE]
 
     @pending.setter
-    def pending(self, orders: list[Order]) -> None:
+    def pending(self, orders: list[Item]) -> None:
         for order in orders:
-            self._memory.put({**order.data(), "type": holds.ORDER_TYPE})
+            self._memory.put(dict(order))
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
         removed, self._removed = self._removed, []
@@ -151,7 +150,7 @@ class Deployment:
             monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:
-        """An event in a commit of its own; `changes` are members of its document."""
+        """An event in its own commit; `changes` are members of its document."""
         document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": {"action": "Named"}}
         self.outbox.store(document | changes)
         return self.outbox.documents[-1]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
+
+from azure.servicebus.management import EntityStatus, SubscriptionProperties, TopicProperties
+
+T = TypeVar("T")
 
 
 def answer(value: Any) -> Any:
@@ -25,6 +30,7 @@ class Account:
         containers: What each container says of itself.
         items: What is read of each container, by a query or of its change feed.
         read_from: Where each reading of a change feed began.
+        closed: How often its client was closed.
     """
 
     def __init__(self) -> None:
@@ -38,13 +44,14 @@ class Account:
         self.items: dict[str, Any] = {"data": [], "leases": []}
         self.read_from: list[dict[str, Any]] = []
         self.reads_any_length = False
+        self.closed = 0
 
     async def __aenter__(self) -> Account:
         answer(self.refuses)
         return self
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        self.closed += 1
 
     def get_database_client(self, name: str) -> Account:
         assert name == "outbox"
@@ -78,26 +85,41 @@ class _Container:
             yield item
 
 
+def _properties(kind: type[T], name: str, members: Mapping[str, Any]) -> T:
+    """An entity of which the service reports these members alone."""
+    unreported = dict.fromkeys(list(inspect.signature(kind).parameters)[1:])
+    return kind(name, **{**unreported, **members})  # type: ignore[call-arg]
+
+
+def topic_properties(**changes: Any) -> TopicProperties:
+    """A topic as it should be."""
+    sound = {
+        "status": EntityStatus.ACTIVE,
+        "requires_duplicate_detection": True,
+        "duplicate_detection_history_time_window": timedelta(minutes=10),
+        "enable_partitioning": True,
+        "default_message_time_to_live": timedelta(days=14),
+    }
+    return _properties(TopicProperties, "domain-events", sound | changes)
+
+
+def subscription_properties(name: str = "all", **changes: Any) -> SubscriptionProperties:
+    """A subscription as it should be."""
+    sound = {
+        "status": "Active",
+        "requires_session": True,
+        "dead_lettering_on_message_expiration": True,
+        "default_message_time_to_live": "P14D",
+    }
+    return _properties(SubscriptionProperties, name, sound | changes)
+
+
 class Namespace:
     """A namespace: what the management endpoint says, and what opening a link does."""
 
     def __init__(self) -> None:
-        self.topic: Any = SimpleNamespace(
-            status=SimpleNamespace(value="Active"),
-            requires_duplicate_detection=True,
-            duplicate_detection_history_time_window="PT10M",
-            enable_partitioning=True,
-            default_message_time_to_live=timedelta(days=14),
-        )
-        self.subscriptions: Any = [
-            SimpleNamespace(
-                name="all",
-                status="Active",
-                requires_session=True,
-                dead_lettering_on_message_expiration=True,
-                default_message_time_to_live="P14D",
-            )
-        ]
+        self.topic: Any = topic_properties(duplicate_detection_history_time_window="PT10M")
+        self.subscriptions: Any = [subscription_properties()]
         self.link: Any = 262_144
 
     async def __aenter__(self) -> Namespace:

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
 from relay.cli.check import exit_code
 from relay.cli.terminal import ExitCode
-from relay.cli.topic import Requirements, ServiceBusFacts, SubscriptionFacts, TopicFacts, check_servicebus
+from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus
 from relay.clients import Connection, Identity, administration_connection
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
+from relay.settings import Settings
+from tests.unit.relay.commands import ENVIRONMENT
+from tests.unit.relay.deployments import subscription_properties, topic_properties
 
-REQUIRED = Requirements(
-    min_window=timedelta(minutes=10), configured_window=timedelta(minutes=10), min_ttl=timedelta(days=1)
-)
-SOUND_TOPIC = TopicFacts("Active", True, timedelta(minutes=10), True, timedelta(days=14))
-SOUND_SUBSCRIPTION = SubscriptionFacts("all", "Active", True, True, timedelta(days=14))
+WINDOW = "duplicate_detection_history_time_window"
+TTL = "default_message_time_to_live"
+EXPIRY = "dead_lettering_on_message_expiration"
+REQUIRED = Requirements()
+SETTINGS = Settings.from_environment(ENVIRONMENT)
 
 
 def servicebus(
-    topic: TopicFacts | Gap = SOUND_TOPIC,
-    subscriptions: list[SubscriptionFacts] | Gap | None = None,
+    topic: TopicProperties | Gap | None = None,
+    subscriptions: list[SubscriptionProperties] | Gap | None = None,
     sending: int | Gap = 262_144,
 ) -> list[Finding]:
-    found = [SOUND_SUBSCRIPTION] if subscriptions is None else subscriptions
-    return list(check_servicebus(ServiceBusFacts(topic, found, sending), "domain-events", REQUIRED))
+    found = [subscription_properties()] if subscriptions is None else subscriptions
+    facts = ServiceBusFacts(topic or topic_properties(), found, sending)
+    return list(check_servicebus(facts, SETTINGS, REQUIRED))
 
 
 def trouble(findings: list[Finding]) -> list[Finding]:
@@ -42,7 +48,7 @@ def test_a_sound_deployment_gives_nothing_but_ok() -> None:
 
 
 def test_on_premium_an_unpartitioned_topic_is_as_it_should_be_even_when_it_is_strict() -> None:
-    findings = servicebus(replace(SOUND_TOPIC, partitioned=False), sending=1_048_576)
+    findings = servicebus(topic_properties(enable_partitioning=False), sending=1_048_576)
 
     assert exit_code(findings, strict=True, allow_unknown=False) is ExitCode.OK
     assert any("ids must be unique across partition keys" in finding.what for finding in findings)
@@ -53,17 +59,26 @@ def test_on_premium_an_unpartitioned_topic_is_as_it_should_be_even_when_it_is_st
     [
         ({"status": "SendDisabled"}, Level.ERROR, "is SendDisabled"),
         ({"status": None}, Level.UNKNOWN, "does not report its status"),
-        ({"duplicate_detection": False}, Level.ERROR, "does not detect duplicates"),
-        ({"duplicate_detection": None}, Level.UNKNOWN, "whether it detects duplicates"),
-        ({"window": timedelta(seconds=599)}, Level.ERROR, "within PT9M59S only, not within PT10M"),
-        ({"window": None}, Level.UNKNOWN, "its duplicate detection window"),
-        ({"partitioned": False}, Level.WARNING, "the second is dropped"),
-        ({"partitioned": None}, Level.UNKNOWN, "whether it is partitioned"),
-        ({"ttl": timedelta(days=1) - timedelta(seconds=1)}, Level.WARNING, "keeps messages for PT23H59M59S"),
+        ({"requires_duplicate_detection": False}, Level.ERROR, "does not detect duplicates"),
+        ({"requires_duplicate_detection": None}, Level.UNKNOWN, "whether it detects duplicates"),
+        (
+            {WINDOW: timedelta(seconds=599)},
+            Level.ERROR,
+            "within PT9M59S only, not within PT10M",
+        ),
+        ({WINDOW: "soon"}, Level.UNKNOWN, "its duplicate detection window"),
+        ({WINDOW: None}, Level.UNKNOWN, "its duplicate detection window"),
+        ({"enable_partitioning": False}, Level.WARNING, "the second is dropped"),
+        ({"enable_partitioning": None}, Level.UNKNOWN, "whether it is partitioned"),
+        (
+            {TTL: timedelta(days=1) - timedelta(seconds=1)},
+            Level.WARNING,
+            "keeps messages for PT23H59M59S",
+        ),
     ],
 )
 def test_a_topic_that_is_not_as_it_should_be(changed: dict[str, object], level: Level, says: str) -> None:
-    (finding,) = trouble(servicebus(replace(SOUND_TOPIC, **changed)))  # type: ignore[arg-type]
+    (finding,) = trouble(servicebus(topic_properties(**changed)))
 
     assert finding.level is level
     assert says in finding.what
@@ -76,15 +91,19 @@ def test_a_topic_that_is_not_as_it_should_be(changed: dict[str, object], level: 
         ({"status": "ReceiveDisabled"}, Level.WARNING, "is ReceiveDisabled"),
         ({"requires_session": False}, Level.ERROR, "receive events out of order"),
         ({"requires_session": None}, Level.UNKNOWN, "whether it requires sessions"),
-        ({"dead_letters_expired": False}, Level.ERROR, "lost without a trace"),
-        ({"dead_letters_expired": None}, Level.UNKNOWN, "whether it dead-letters expired messages"),
-        ({"ttl": timedelta(minutes=5)}, Level.WARNING, "keeps messages for PT5M"),
+        ({EXPIRY: False}, Level.ERROR, "lost without a trace"),
+        (
+            {EXPIRY: None},
+            Level.UNKNOWN,
+            "whether it dead-letters expired messages",
+        ),
+        ({TTL: timedelta(minutes=5)}, Level.WARNING, "keeps messages for PT5M"),
     ],
 )
 def test_a_subscription_that_is_not_as_it_should_be(changed: dict[str, object], level: Level, says: str) -> None:
-    other = replace(SOUND_SUBSCRIPTION, name="names", **changed)  # type: ignore[arg-type]
+    other = subscription_properties("names", **changed)
 
-    (finding,) = trouble(servicebus(subscriptions=[SOUND_SUBSCRIPTION, other]))
+    (finding,) = trouble(servicebus(subscriptions=[subscription_properties(), other]))
 
     assert finding.level is level
     assert finding.what.startswith("subscription 'names'")
@@ -92,9 +111,9 @@ def test_a_subscription_that_is_not_as_it_should_be(changed: dict[str, object], 
 
 
 def test_messages_that_live_just_as_long_as_was_asked_for_are_no_finding() -> None:
-    topic = replace(SOUND_TOPIC, ttl=REQUIRED.min_ttl)
+    lives: dict[str, Any] = {TTL: REQUIRED.min_ttl}
 
-    assert trouble(servicebus(topic, [replace(SOUND_SUBSCRIPTION, ttl=REQUIRED.min_ttl)])) == []
+    assert trouble(servicebus(topic_properties(**lives), [subscription_properties(**lives)])) == []
 
 
 def test_a_topic_without_subscriptions_is_a_warning() -> None:

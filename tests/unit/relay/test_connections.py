@@ -202,14 +202,6 @@ def test_only_its_own_part_makes_it_an_emulators(text: str, emulator: bool) -> N
     assert ConnectionString(text).uses_emulator is emulator
 
 
-def test_another_endpoint_keeps_the_credentials() -> None:
-    credentials = OF_A_TOPIC.without(["endpoint", "EntityPath"])
-
-    moved = ConnectionString.build({"Endpoint": "sb://m.test", **credentials})
-
-    assert moved.text == "Endpoint=sb://m.test;SharedAccessKeyName=k;SharedAccessKey=c2Vj+/cmV0=="
-
-
 def test_no_value_is_shown() -> None:
     for shown in (repr(OF_A_TOPIC), str(OF_A_TOPIC), f"{OF_A_TOPIC}"):
         assert shown == "ConnectionString(Endpoint, SharedAccessKeyName, SharedAccessKey, EntityPath)"

@@ -13,7 +13,7 @@ import pytest
 
 from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Stage, Subscription
 from relay.console.observer import Observer
-from relay.console.ports import Attempt
+from relay.console.ports import Attempt, Sources
 from relay.errors import StoreError
 from relay.holds import marker
 from tests.support.console import InMemoryHosts, InMemoryTopic
@@ -31,7 +31,8 @@ class Deployment:
         self._numbers = itertools.count()
         self.outbox, self.topic = InMemoryOutbox(), InMemoryTopic()
         self.items, self.hosts = InMemoryItems(), InMemoryHosts()
-        self.observer = Observer(self.outbox, self.topic, self.items, self.hosts, clock=lambda: self.now)
+        sources = Sources(self.outbox, self.topic, self.items, self.hosts)
+        self.observer = Observer(sources, clock=lambda: self.now)
 
     def quarantine(self, identifier: str | None, reason: str = "message-too-large", **more: Any) -> None:
         number = next(self._numbers)
@@ -124,6 +125,27 @@ async def test_a_quarantine_of_many_pages_is_read_to_its_end_before_anything_is_
     ]
 
 
+async def test_nothing_is_counted_before_a_long_quarantine_has_been_read_to_its_end(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_PAGE", 10), ("_PAGES", 2), ("_KNOWN", 20)):
+        monkeypatch.setattr(f"relay.console.backlog.{name}", value)
+    for number in range(30):
+        relayed.quarantine(f"old-{number}")
+    relayed.outbox.commit("a")
+    relayed.quarantine("a")
+    relayed.outbox.pass_all()
+
+    flow = (await relayed.observer.look()).flow
+    assert (flow.published, flow.waiting) == (0, 1)
+    snapshot = await relayed.observer.look()
+
+    assert (snapshot.flow.published, snapshot.flow.waiting) == (0, 0)
+    assert [each.what for each in snapshot.problems if "more records than are remembered" in each.text] == [
+        "quarantine"
+    ]
+
+
 async def test_records_that_come_late_by_another_hosts_clock_are_found(relayed: Deployment) -> None:
     relayed.quarantine("x", quarantinedAt="2026-01-01T00:00:20.000000+00:00")
     relayed.outbox.commit("a")
@@ -187,7 +209,7 @@ async def test_partitions_say_how_far_they_are_and_what_keeps_them(relayed: Depl
     relayed.outbox.keys = {"k": "10"}
     relayed.outbox.commit("a", committed_at=NOW - 60)
     relayed.outbox.commit("b")
-    relayed.hosts.retries = {"10": Attempt(3, "PublishError: the topic is disabled"), "2": Attempt(1, None)}
+    relayed.hosts.retries = {"10": Attempt(2, "PublishError: the topic is disabled"), "2": Attempt(1, None)}
     await relayed.observer.look()
     relayed.outbox.positions_at["2"] = (9, 0)
     relayed.now += 5
@@ -196,7 +218,7 @@ async def test_partitions_say_how_far_they_are_and_what_keeps_them(relayed: Depl
 
     idle, stuck = snapshot.partitions
     assert (stuck.name, stuck.behind, stuck.oldest_s, stuck.moved_at) == ("10", 2, 65.0, None)
-    assert (stuck.retry, stuck.error) == (3, "PublishError: the topic is disabled")
+    assert (stuck.retry, stuck.error) == (2, "PublishError: the topic is disabled")
     assert (idle.name, idle.behind, idle.moved_at, idle.retry) == ("2", 0, NOW + 5, None)
     assert snapshot.flow.lag_s == 65.0
 
@@ -237,7 +259,7 @@ async def test_rates_and_latencies_are_of_what_happens_while_it_looks(relayed: D
         (None, 50.0),  # between the look before, at 0.8 s, and this one, at 0.9 s
         ("1970-01-12T13:46:50.870000Z", 30.0),
         ("1970-01-12T13:46:50.100000Z", 50.0),  # it was not there at 0.8 s
-        ("1970-01-12T13:46:50.870000", 50.0),  # nobody knows in which zone
+        ("1970-01-12T13:46:50.870000", 50.0),  # it is unknown in which zone
         ("yesterday", 50.0),
     ],
 )
@@ -419,6 +441,36 @@ async def test_memory_does_not_grow_with_events_and_keys_that_are_done(
     assert relayed.observer.latest.flow.published == 20_000
     # From the second round on, as many latencies are kept as ever.
     assert sizes[3] < sizes[1] * 1.1 < 2_000_000
+
+
+async def test_a_look_says_whether_there_was_any_news(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    assert await relayed.observer.look_at_flow()
+    assert not await relayed.observer.look_at_flow()
+
+    relayed.outbox.pass_all()
+    assert await relayed.observer.look_at_flow()
+    assert not await relayed.observer.look_at_flow()
+
+    relayed.outbox.fails = "the account does not answer"
+    assert await relayed.observer.look_at_flow()
+
+
+async def test_a_timeline_with_more_records_than_are_read_says_nothing_is_published(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.console.timeline._RECORDS", 2)
+    relayed.outbox.commit("a")
+    relayed.outbox.pass_all()
+    relayed.quarantine("x")
+    whole = await relayed.observer.timeline("k", 10, data=False)
+    relayed.quarantine("y")
+    part = await relayed.observer.timeline("k", 10, data=False)
+
+    assert [str(each.stage) for each in whole.events if each.id == "a"] == ["published"]
+    assert [str(each.stage) for each in part.events if each.id == "a"] == ["committed"]
+    assert [each.what for each in part.problems] == ["quarantine"]
+    assert whole.problems == ()
 
 
 async def test_it_looks_only_while_somebody_watches() -> None:

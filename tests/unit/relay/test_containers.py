@@ -28,7 +28,7 @@ class Account:
     Attributes:
         refuses: What is raised instead of opening a client.
         containers: The containers, by their names.
-        opened: How many clients were opened.
+        opened: Number of clients opened.
         open: How many of those that were made are not closed.
     """
 

@@ -248,7 +248,7 @@ async def test_what_may_be_quarantined_is_not_delivered_whatever_the_quarantine_
         await running.relay.handle([*batch, document("o")], "i1", 2)
     running.publisher.refused = {}
 
-    # The sound events go on while the quarantine cannot be reached.
+    # The sound events continue while the quarantine cannot be reached.
     with pytest.raises(QuarantineError):
         await running.relay.handle([*batch, document("o"), document("later")], "i1", 3)
     quarantine.mend()

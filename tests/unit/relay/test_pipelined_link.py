@@ -182,7 +182,7 @@ async def test_counts_go_on_beyond_32_bits(peer: Peer, link: Link, send: Sends) 
     ids.append((await peer.delivery()).id)
     assert ids == [SERIAL - 2, SERIAL - 1, 0, 1]
 
-    # A range of serial numbers, too, goes on beyond.
+    # A range of serial numbers, too, continues beyond.
     peer.settle(SERIAL - 2, 1)
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*send.made[:4])
@@ -568,7 +568,7 @@ ENDS: dict[str, Callable[[Peer], None]] = {
 
 
 async def test_every_send_ends_with_the_link() -> None:
-    """Each on a connection of its own, all at once: opening one takes the SDK half a second."""
+    """Each on its own connection, all at once: opening one takes the SDK half a second."""
     async with asyncio.TaskGroup() as ends:
         for name in ENDS:
             ends.create_task(_ended(name), name=name)

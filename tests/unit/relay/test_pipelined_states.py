@@ -41,7 +41,7 @@ def uint(number: int) -> bytes:
 
 
 class Linked:
-    """A link to a peer in memory, in one of its states, with one delivery in flight where it is open."""
+    """A link to a peer in memory, in one of its states, with one delivery in flight if it is open."""
 
     def __init__(self) -> None:
         self.connection = MemoryConnection()

@@ -24,7 +24,7 @@ def pending(held: Holds) -> set[EventName]:
 
 
 def process(items: InMemoryItems) -> StoredQuarantine:
-    """The quarantine of a process of its own."""
+    """The quarantine of a separate process."""
     return StoredQuarantine(items)
 
 

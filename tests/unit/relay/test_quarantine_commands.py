@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.cli.records import Order
+from relay import holds
+from relay.quarantine.items import Item
 from tests.unit.relay.commands import Deployment, record_id
 
 REFUSED = "com.microsoft:argument-error"
@@ -23,6 +24,12 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 def event(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
     document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": {"action": "Named"}}
     return document | changes
+
+
+def order(identifier: str, event_id: str) -> Item:
+    """A pending order of the key a, whose id ends so."""
+    made = holds.order("a", event_id)
+    return {**made, "id": f"set-aside:{identifier}", "orderedAt": "2026-02-09T11:00:00Z"}
 
 
 def put(deployment: Deployment, *identifiers: str, parked: bool = False) -> list[str]:
@@ -427,7 +434,7 @@ async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_ot
 async def test_list_shows_records_parked_keys_and_orders(deployment: Deployment) -> None:
     put(deployment, "a-1", "p-1", "p-2")
     deployment.records.parked_keys = ["p"]
-    deployment.records.pending = [Order(f"set-aside:{record_id('x')}", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.records.pending = [order(record_id("x"), "x")]
 
     every = await deployment.run("quarantine", "list")
     some = await deployment.data("quarantine", "list", "--partition-key", "p", "--limit", "1")
@@ -555,7 +562,7 @@ async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployme
 
 async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discarded(deployment: Deployment) -> None:
     ids = put(deployment, "a-1", "a-2")
-    orders = [Order(f"set-aside:{name}", "a", name, "2026-02-09T11:00:00Z") for name in ("ab1", "ab2", "cd")]
+    orders = [order(name, name) for name in ("ab1", "ab2", "cd")]
     deployment.records.pending = orders[:]
 
     ambiguous = await deployment.run("quarantine", "discard", "set-aside:ab", "--yes")
@@ -586,7 +593,7 @@ async def test_an_order_that_does_not_exist_discards_no_record(deployment: Deplo
 
 async def test_discarding_all_keeps_the_orders(deployment: Deployment) -> None:
     put(deployment, "a-1")
-    deployment.records.pending = [Order("set-aside:ab1", "a", "x", "2026-02-09T11:00:00Z")]
+    deployment.records.pending = [order("ab1", "x")]
 
     assert (await deployment.run("quarantine", "discard", "--all", "--yes")).code == 0
     assert (len(deployment.records.pending), deployment.records.left) == (1, [])
@@ -607,7 +614,7 @@ async def test_an_event_that_is_being_retried_is_ordered_once(deployment: Deploy
         (0, "ordered" + said),
         (0, "already ordered" + said),
     ]
-    assert [(order.partition_key, order.event_id) for order in deployment.records.pending] == [("a", "a-1")]
+    assert [(each["partitionKey"], each["eventId"]) for each in deployment.records.pending] == [("a", "a-1")]
 
 
 @pytest.mark.parametrize(("passed", "shown"), [(0, False), (1, True), (None, None)])

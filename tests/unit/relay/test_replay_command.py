@@ -26,7 +26,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 
 def commit(deployment: Deployment, *identifiers: str) -> None:
-    """Events whose key is the letter before the dash, each a commit of its own."""
+    """Events whose key is the letter before the dash, each its own commit."""
     for identifier in identifiers:
         deployment.commit(identifier, identifier.partition("-")[0])
 

@@ -22,7 +22,7 @@ from relay.cli import session as subscriptions
 from relay.cli.comparison import Difference
 from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke import Oversized, Smoke, result_of
-from relay.cli.topic import ServiceBusFacts, SubscriptionFacts
+from relay.cli.topic import ServiceBusFacts
 from relay.cosmos.reader import CosmosCanary
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Event
@@ -34,6 +34,7 @@ from tests.support.operators import relay_command
 from tests.support.outbox import sound
 from tests.unit.relay.accounts import FakeContainer
 from tests.unit.relay.commands import ENVIRONMENT, InMemoryRecords, cosmos_error
+from tests.unit.relay.deployments import subscription_properties
 from tests.unit.relay.receivers import Receiver, Subscription, refusals
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
@@ -481,17 +482,18 @@ def test_what_became_of_the_oversized_event_is_reported(
 # the subscription
 
 
-def subscription(name: str) -> SubscriptionFacts:
-    return SubscriptionFacts(name, "Active", True, True, None)
-
-
 @pytest.mark.parametrize(
     ("wanted", "found", "chosen", "says"),
     [
         ("all", None, "all", ""),
-        (None, [subscription("one")], "one", ""),
+        (None, [subscription_properties("one")], "one", ""),
         (None, [], None, "the subscriptions of 'domain-events' are none"),
-        (None, [subscription("a"), subscription("b")], None, "the subscriptions of 'domain-events' are 'a', 'b'"),
+        (
+            None,
+            [subscription_properties(name) for name in "ab"],
+            None,
+            "the subscriptions of 'domain-events' are 'a'",
+        ),
         (None, Gap(Why.FORBIDDEN, "said"), None, "cannot be listed with these rights (said)"),
     ],
 )

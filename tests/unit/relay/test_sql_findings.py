@@ -36,7 +36,7 @@ def position(age_s: float) -> bytes:
 
 
 class Database:
-    """A sound one, with a relay at work, as `check` asks for it. Tests change what it answers."""
+    """A sound one, with a running relay, as `check` reads it. Tests change its answers."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.dialect: Dialect = PostgresDialect() if catalog is POSTGRESQL else SqlServerDialect()
@@ -73,7 +73,7 @@ class Database:
         if "renewals" in asked:
             return self._claims()
         answers: dict[str, Callable[[], Sequence[Row]]] = {
-            self.catalog.server.sql: lambda: [self.server],
+            self.catalog.server().sql: lambda: [self.server],
             self.catalog.objects(TABLE).sql: self._objects,
             self.catalog.columns(TABLE).sql: lambda: list(self.columns.items()),
             self.catalog.primary_key(TABLE).sql: lambda: [(name,) for name in self.key],
@@ -350,7 +350,7 @@ async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
 @pytest.mark.parametrize(
     "statement",
     [
-        SQLSERVER.server,
+        SQLSERVER.server(),
         SQLSERVER.objects("outbox.a]b"),
         SQLSERVER.columns(TABLE),
         SQLSERVER.primary_key(TABLE),

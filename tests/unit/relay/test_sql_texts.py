@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relay.sql.quarantine import decode, digest, encode, encode_id, ids_beginning
 
-# All that has a meaning of its own here, and a few other characters.
+# All that has its own meaning here, and a few other characters.
 TEXTS = st.text(st.sampled_from("\0\\u0dab5c \ud83d\udfff\U0001f600!%_[]é"))
 
 

@@ -44,7 +44,7 @@ class Container:
 
 
 class OutboxAt(CosmosOutbox):
-    """An outbox of which the relay has passed everything up to an LSN, or nobody knows what (None)."""
+    """An outbox of which the relay has passed everything up to an LSN, or an unknown position (None)."""
 
     def __init__(self, container: Container, passed: int | None) -> None:
         super().__init__(Settings.from_environment(ENVIRONMENT))

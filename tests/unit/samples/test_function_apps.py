@@ -1,4 +1,4 @@
-"""The function apps, indexed and called as the worker does."""
+"""The function apps of the samples, called as the worker does, their connections, and conditional requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from samples.contacts.api.conditions import EntityTags
 from samples.contacts.consumer.directory import Directory
+from samples.contacts.settings import Connection, SettingMissing, open_container
 
 SAMPLE = Path(__file__).resolve().parents[3] / "samples" / "contacts"
 
@@ -95,3 +97,68 @@ def test_the_api_has_no_route_prefix() -> None:
     host = json.loads((SAMPLE / "functions_api" / "host.json").read_text())
 
     assert host["extensions"]["http"]["routePrefix"] == ""
+
+
+# The connections of the samples
+
+
+def test_a_connection_string_is_used_as_it_is() -> None:
+    assert Connection.named("COSMOS", "accountEndpoint", {"COSMOS": "x"}).connection_string == "x"
+
+
+def test_an_address_is_used_with_an_identity() -> None:
+    environment = {
+        "COSMOS__accountEndpoint": "https://a",
+        "COSMOS__credential": "managedidentity",
+        "COSMOS__clientId": "7",
+    }
+
+    assert Connection.named("COSMOS", "accountEndpoint", environment) == Connection(None, "https://a", True, "7")
+
+
+async def test_an_error_names_the_missing_setting() -> None:
+    with pytest.raises(SettingMissing, match="Set COSMOS to a connection string, or COSMOS__accountEndpoint"):
+        async with open_container({"COSMOS": ""}):
+            pass
+
+
+# Comparisons of If-Match and If-None-Match, RFC 9110
+
+
+@pytest.mark.parametrize(
+    ("header", "strongly", "weakly"),
+    [
+        ('"a"', True, True),
+        ('W/"a"', False, True),
+        ('"b", "a"', True, True),
+        ('"b" ,W/"a"', False, True),
+        ('"b"', False, False),
+        ('"A"', False, False),
+        ("*", True, True),
+    ],
+)
+def test_a_header_is_compared_strongly_or_weakly(header: str, strongly: bool, weakly: bool) -> None:
+    tags = EntityTags.parse(header)
+
+    assert (tags.match_strongly('"a"'), tags.match_weakly('"a"')) == (strongly, weakly)
+
+
+def test_an_empty_header_matches_nothing() -> None:
+    tags = EntityTags.parse("")
+
+    assert not tags.match_weakly('"a"')
+    assert tags.single is None
+
+
+def test_a_tag_is_single_only_alone() -> None:
+    assert EntityTags.parse('W/"a"').single == '"a"'
+    assert EntityTags.parse('"a", "b"').single is None
+    assert EntityTags.parse("*").single is None
+
+
+@pytest.mark.parametrize("header", ["a", '"a', "W/a", "**", ", "])
+def test_an_invalid_tag_matches_nothing(header: str) -> None:
+    tags = EntityTags.parse(header)
+
+    assert not tags.match_weakly('"a"')
+    assert tags.single is None

@@ -13,7 +13,7 @@ from outbox_emulators.cosmos.messages import Reply, Request, json_reply, quota_h
 from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.operations import NotModified
 
-# What accounts answer, as in the SDK's own tests (azure-cosmos-dotnet-v3, MockDocumentClient.cs). The .NET SDK
+# The answers of accounts, as in the SDK's own tests (azure-cosmos-dotnet-v3, MockDocumentClient.cs). The .NET SDK
 # refuses to query an account that answers with an empty object.
 _QUERY_ENGINE = {
     "maxSqlQueryInputLength": 262144,

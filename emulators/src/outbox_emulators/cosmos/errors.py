@@ -42,7 +42,7 @@ class CosmosError(Exception):
         self.headers: dict[str, str] = {}
         """Added to those of every error: the partition that refused, and its session token."""
         self.details: dict[str, str] = {}
-        """Members of the body beside `code` and `message`."""
+        """Members of the body other than `code` and `message`."""
 
     @property
     def text(self) -> str:

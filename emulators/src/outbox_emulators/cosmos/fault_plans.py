@@ -20,7 +20,7 @@ DEFAULT_RETRY_AFTER_MS = 100
 
 
 class FaultKind(StrEnum):
-    """What becomes of the request."""
+    """The fate of the request."""
 
     THROTTLE = "throttle"
     """429, not applied."""

@@ -11,7 +11,7 @@ from outbox_emulators.properties import Reader
 
 
 class Operation(StrEnum):
-    """What a request does; `write` and `any` stand for several."""
+    """The operation of a request; `write` and `any` match several."""
 
     ANY = "any"
     """Every signed request, those that look up accounts, containers and partition key ranges included."""
@@ -51,7 +51,7 @@ _BY_METHOD = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a fault is matched with; `container` is as the path of the request names it, None outside of any."""
+    """The values that a fault matches; `container` as in the path of the request, None outside of any."""
 
     container: str | None
     operation: Operation

@@ -245,7 +245,7 @@ def _is_connected(http: web.BaseRequest) -> bool:
 
 
 def _cut(http: web.BaseRequest) -> web.Response:
-    """Close the connection; aiohttp requires a response, which nobody receives."""
+    """Close the connection; aiohttp requires a response, which is never received."""
     if http.transport is not None:
         http.transport.abort()
     return web.Response()

@@ -134,7 +134,7 @@ def refused_at(container: Container, partition: Partition | None, lsn: int | Non
 
 
 def quota_headers(size_kb: int = 0, count: int = -1) -> dict[str, str]:
-    """What a container may hold, and what it holds, in kilobytes.
+    """The quota of a container, and its usage, in kilobytes.
 
     The answers to requests for items have them as well (CosmosItemTests.cs of azure-cosmos-dotnet-v3); nothing is
     counted for these.

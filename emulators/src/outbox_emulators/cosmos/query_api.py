@@ -194,7 +194,7 @@ def _check_servable(
 
 
 async def _without_items(partition: Partition, scope: ReadScope) -> AsyncIterator[Row]:
-    """What a query without FROM is about: nothing, once, even for a client that asks each physical partition."""
+    """The input of a query without FROM: nothing, once, even for a client that asks each physical partition."""
     if scope.key is not None or not partition.key_range.minimum:
         yield Row(0, "{}")
 

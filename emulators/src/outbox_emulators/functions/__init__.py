@@ -7,7 +7,7 @@ processes, as in Azure.
     host            one app: settings, worker, a listener for each function
     command, admin  the host as a process, and its HTTP endpoints
     listener        takes leases (balancing) and runs a processor for each
-    partition       one lease at work: feed → executor → checkpoint
+    partition       one owned lease: feed → executor → checkpoint
     executor        one invocation with its retries → worker/
     leases          lease documents, and the initialization lock
     app, host_json, settings, trigger, retries      what the app declares

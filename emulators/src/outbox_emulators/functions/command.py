@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--storage",
         type=Path,
         metavar="DIR",
-        help="folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once",
+        help="folder that replaces the account of AzureWebJobsStorage: hosts that share it run each timer once",
     )
     parser.add_argument(
         "--lock-ms",

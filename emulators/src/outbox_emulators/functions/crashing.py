@@ -20,7 +20,7 @@ class CrashPoint(StrEnum):
 
 
 class Victim(StrEnum):
-    """What is killed."""
+    """The processes to kill."""
 
     MACHINE = "machine"
     """Host and worker, as in a power failure."""

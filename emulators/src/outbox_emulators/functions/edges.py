@@ -22,7 +22,7 @@ class Edge(StrEnum):
     WORKER_OUTLIVED_HOST = "worker-outlived-host"
     """A worker finished an invocation whose host was dead."""
     LEASE_LOST_MID_INVOCATION = "lease-lost-mid-invocation"
-    """A lease was stolen from its owner, whose function goes on."""
+    """A lease was stolen from its owner, whose function continues."""
     LEASE_GIVEN_UP = "lease-given-up"
     """A failed request cost the lease, which was released until the next acquire interval."""
     LEASE_LEFT_TO_EXPIRE = "lease-left-to-expire"
@@ -69,5 +69,5 @@ class Edges:
 
 
 def read_journal(path: Path) -> Counter[str]:
-    """How often each edge is in a journal; empty if the file does not exist."""
+    """Number of times each edge is in a journal; empty if the file does not exist."""
     return Counter(path.read_text().split()) if path.exists() else Counter()

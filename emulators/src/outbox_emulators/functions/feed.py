@@ -39,7 +39,7 @@ class PartitionRange:
         return cls(f"{minimum}-{maximum}", minimum, maximum, is_part=True)
 
     def successors(self, partitions: Sequence[PartitionRange]) -> list[PartitionRange]:
-        """What replaces this one, after the service has said that it is gone; `partitions` are in order.
+        """The replacements of this one, after the service has reported that it is gone; `partitions` are in order.
 
         As PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3: a partition that is in
         several becomes these, otherwise its range, even if the partition is still there. A range stays a range,

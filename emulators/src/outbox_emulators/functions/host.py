@@ -48,15 +48,15 @@ logger = logging.getLogger(__name__)
 class Host:
     """Runs the app in `app_directory`, with `settings` added to the process environment.
 
-    With `separate_worker` the app runs in a process of its own, as in Azure, otherwise in this one.
+    With `separate_worker` the app runs in its own process, as in Azure, otherwise in this one.
 
     `instance`, followed by the function's name, is the owner of leases; it is random if None, as on the real host.
     `lease_…_ms` override the trigger's times, `function_timeout_ms` host.json's functionTimeout, and `lock_ms` its
     times of a singleton. `stop` waits `shutdown_timeout_s` for running invocations. `edges` draws the
     behaviour that the platform leaves open.
 
-    `storage` is a folder in place of the account of AzureWebJobsStorage: hosts that share it run each timer once.
-    Without one a host runs its timers whatever others do, and those whose status is to be stored cannot start.
+    `storage` is a folder instead of the account of AzureWebJobsStorage: hosts that share it run each timer once.
+    Without one a host runs its timers independently of others, and those with a stored status cannot start.
 
     With an `exported_log` an app that cannot be indexed does not end the host: as the real one, it stays up with
     no functions, and only that file has the reason. `worker_times_out` is the same for a worker that has not
@@ -109,7 +109,7 @@ class Host:
         self._statuses: list[FunctionStatus] = []
 
     async def start(self) -> None:
-        """Load the app, take leases, and return once they are polled, or once that is known to take longer.
+        """Load the app, take leases, and return once they are polled, or once it is clear that this takes longer.
 
         Timers run once this host has their locks.
 
@@ -143,7 +143,7 @@ class Host:
         return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
 
     async def steal(self, token: str | None) -> list[dict[str, Any]]:
-        """Steal leases from other hosts at work, by token or all of them (None), as `Listener.steal` does.
+        """Steal leases from other running hosts, by token or all of them (None), as `Listener.steal` does.
 
         Returns each lease of that token with its function, its previous owner, and whether it was stolen.
         """

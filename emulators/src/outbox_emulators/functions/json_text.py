@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 MAX_INTEGER_CHARACTERS = 380
 """JsonTextReader.MaximumJavascriptIntegerCharacterLength; a minus sign counts."""
 
-# Numbers that Python and .NET do not write alike, or that .NET does not read. A string that looks like one merely
+# Numbers that Python and .NET write differently, or that .NET does not read. A string that looks like one merely
 # takes the slower way.
 _SPELLED_OTHERWISE = re.compile(r"[:,\[]-?(?:Infinity|[0-9]{16}\.0|[0-9]{380}|[0-9][0-9.]*e)")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

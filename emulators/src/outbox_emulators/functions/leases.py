@@ -102,7 +102,7 @@ class Lease:
 
 
 def _identity(partition: PartitionRange) -> dict[str, Any]:
-    """What says of which partition a lease is; without bounds if they are unknown."""
+    """The members that identify a lease's partition; without bounds if they are unknown."""
     version = _OF_RANGE if partition.is_part else _OF_PARTITION
     identity: dict[str, Any] = {"version": version, "LeaseToken": partition.id}
     if partition.minimum != partition.maximum:

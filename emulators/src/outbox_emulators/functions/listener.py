@@ -25,7 +25,7 @@ from outbox_emulators.functions.trigger import LeaseTimings
 _FIRST_POLL_S = 10.0
 _LOCK_LOOK_S = 15.0
 
-# In one of this many balancing rounds a host steals a lease from an owner at work, whatever its own share.
+# In one of this many balancing rounds a host steals a lease from a running owner, regardless of its own share.
 _ROUNDS_A_THEFT = 16
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Listener:
         """Steal the lease of that token, or every lease (None), from its owner, and process it at once.
 
         Leases that this host processes already are skipped. The owner notices at its next write to the lease; its
-        running invocation goes on meanwhile. Raises AzureError if the leases cannot be read.
+        running invocation continues meanwhile. Raises AzureError if the leases cannot be read.
         """
         if self._source is None:
             return []
@@ -189,7 +189,7 @@ class Listener:
             await self._take(source, lease)
 
     def _coveted(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Now and then, if so drawn, a lease of another host at work.
+        """Occasionally, as the seed decides, a lease of another running host.
 
         Balancing may take any lease at any moment, even in the middle of an invocation: when hosts come and go,
         clocks differ, or a renewal was late (EqualPartitionsBalancingStrategy in azure-cosmos-dotnet-v3).

@@ -1,4 +1,4 @@
-"""An owned lease at work: read the changes of its partition, invoke, checkpoint, and renew the lease."""
+"""An owned lease: read the changes of its partition, invoke, checkpoint, and renew the lease."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PartitionProcessor:
     """From the acquisition of a lease to its loss or release.
 
     As FeedProcessorCore and LeaseRenewerCore of the .NET change feed processor and ProcessChangesAsync of the
-    trigger's listener: a running invocation is never interrupted. After the lease is lost it goes on, with its
-    retries, beside the new owner's, and only its checkpoint fails. One failed read, after the SDK's retries, ends
-    the processing of the lease.
+    trigger's listener: a running invocation is never interrupted. After the lease is lost it continues, with its
+    retries, concurrently with the new owner's, and only its checkpoint fails. One failed read, after the SDK's
+    retries, ends the processing of the lease.
     """
 
     def __init__(

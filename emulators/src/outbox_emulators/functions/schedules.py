@@ -21,7 +21,7 @@ class Schedule(Protocol):
     """The occurrences of a timer, as moments with a zone.
 
     Attributes:
-        adjusts_for_dst: What the function reads in its argument.
+        adjusts_for_dst: The value in the function's argument.
         is_frequent: Whether the timer is due more than once a minute; then no status is stored.
     """
 
@@ -39,7 +39,7 @@ class Schedule(Protocol):
 class CronSchedule:
     """Occurrences by an expression, in the time zone of this process (TZ).
 
-    When clocks go back, an interval goes on through both hours, and a point in time occurs in the first of them
+    When clocks go back, an interval continues through both hours, and a point in time occurs in the first of them
     only (CronSchedule of Azure/azure-webjobs-sdk-extensions).
     """
 

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class InnerListener(Protocol):
-    """What runs while the lock is held."""
+    """The functions that run while the lock is held."""
 
     def start(self) -> None:
         """Begin. Raises UnableToStart."""
@@ -142,7 +142,7 @@ class Singleton:
     async def _lose(self) -> None:
         """Another host has the lock: this one was frozen for longer than its period.
 
-        The real host restarts, and a worker that outlives it finishes its invocation beside the new owner's.
+        The real host restarts, and a worker that outlives it finishes its invocation next to the new owner's.
         """
         logger.error("Singleton lock renewal failed for blob '%s': another host has the lease.", self._name)
         self._hold(False)

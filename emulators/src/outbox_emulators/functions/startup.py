@@ -88,7 +88,7 @@ class Startup:
 
 
 def as_host_error(task: asyncio.Task[None]) -> HostError | None:
-    """The error of a startup that cannot succeed; None while it goes on, or if it has succeeded."""
+    """The error of a startup that cannot succeed; None while it is under way, or if it has succeeded."""
     if not task.done() or task.cancelled():
         return None
     error = task.exception()

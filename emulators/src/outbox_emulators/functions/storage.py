@@ -1,4 +1,4 @@
-"""A folder in place of the storage account that AzureWebJobsStorage names: locks, and the status of timers.
+"""A folder instead of the storage account that AzureWebJobsStorage names: locks, and the status of timers.
 
 Hosts of one app that share it share its timers.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """What is known of a timer: when it was last invoked, its next occurrence, and when that was computed.
+    """The stored status of a timer: when it was last invoked, its next occurrence, and when that was computed.
 
     `last` is None before the first invocation, and after a change of the schedule.
     """

@@ -64,7 +64,7 @@ class Admin:
         return problem(404, f"there is no {request.method} {request.path}")
 
     async def entities(self, request: web.Request) -> web.Response:
-        """Answer counts by entity. Subscriptions are listed beside their topics, by path."""
+        """Answer counts by entity. Subscriptions are listed with their topics, by path."""
         namespace = self._broker.namespace
         found: dict[str, Any] = {}
         for queue in namespace.queues.values():

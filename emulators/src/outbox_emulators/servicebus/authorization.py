@@ -14,7 +14,7 @@ MOST_RULES = 12
 
 
 class Right(Flag):
-    """What a key or a token allows. Asked for together, one of them is enough."""
+    """The rights of a key or a token. If several are requested, one of them is enough."""
 
     LISTEN = 1
     SEND = 2

@@ -1,4 +1,4 @@
-"""What all connections share: the namespace and its key, the limits of the tier, the connections, the faults."""
+"""The shared state of all connections: namespace and key, limits of the tier, the connections, the faults."""
 
 from __future__ import annotations
 

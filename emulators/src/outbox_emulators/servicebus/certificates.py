@@ -1,4 +1,4 @@
-"""A certificate for TLS, made when the emulator starts and signed by an authority of its own.
+"""A certificate for TLS, made when the emulator starts and signed by its own authority.
 
 Clients must trust the authority. Its key is never written, so nothing else can be signed with it, and its
 name constraints (RFC 5280, section 4.2.1.10) limit it to the names of this emulator.
@@ -27,7 +27,7 @@ _CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate at work: `context` for listeners, `authority` as PEM for clients."""
+    """A certificate in use: `context` for listeners, `authority` as PEM for clients."""
 
     context: ssl.SSLContext
     authority: bytes

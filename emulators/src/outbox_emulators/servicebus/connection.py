@@ -133,7 +133,7 @@ class AmqpConnection(asyncio.Protocol):
             self.flush()
 
     def _fall_silent(self, plan: FaultPlan, frame: bytes) -> None:
-        """Answer nothing from this frame on: for the time of the plan, or for ever."""
+        """Answer nothing from this frame on: for the time of the plan, or forever."""
         self.flush()
         self._held = Held(frame)
         if plan.delay_ms:
@@ -227,7 +227,7 @@ class AmqpConnection(asyncio.Protocol):
             elif event.type == Event.CONNECTION_REMOTE_CLOSE:
                 self._engine.close()
             elif event.type == Event.TRANSPORT_ERROR:
-                # A client that ends a session goes on to detach its links: the engine takes that for an error.
+                # A client that ends a session then detaches its links: the engine takes that for an error.
                 LOG.debug("transport error: %s", self._engine.error)
             else:
                 self.links.handle(event.type, event.subject)
@@ -309,7 +309,7 @@ class AmqpConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self, *, reset: bool = False) -> None:
-        """Cut the connection at once, whatever is under way; with `reset` by a TCP reset."""
+        """Cut the connection at once, even during a transfer; with `reset` by a TCP reset."""
         transport = self._transport
         if transport is not None:
             if reset:

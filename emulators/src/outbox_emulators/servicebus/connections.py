@@ -17,7 +17,7 @@ Covers = Callable[[str], bool]
 
 
 class Connection(Protocol):
-    """What the broker needs of a connection. `gone` is set once its socket is closed."""
+    """The broker's view of a connection. `gone` is set once its socket is closed."""
 
     links: LinkTable
     gone: asyncio.Event

@@ -1,4 +1,4 @@
-"""How many messages a queue holds, by state."""
+"""Number of messages in a queue, by state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outbox_emulators.servicebus.entry import Entry, State
 
 @dataclass(slots=True)
 class Counts:
-    """How many messages are in which state; a deferred or active one that is locked counts as locked."""
+    """Number of messages in each state; a deferred or active one that is locked counts as locked."""
 
     active: int = 0
     locked: int = 0

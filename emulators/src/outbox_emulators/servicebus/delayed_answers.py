@@ -1,4 +1,4 @@
-"""Answers that are delayed, each by a time of its own, so that their order may change."""
+"""Answers that are delayed, each by its own time, so that their order may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker does where the service varies or is not specified: drawn from a seed, and counted.
+"""The broker's behaviour where the service varies or is not specified: chosen by a seed, and counted.
 
 Each edge names its source. Without a seed the broker does what is documented or was most often observed.
 """
@@ -21,7 +21,7 @@ class Edge(StrEnum):
     """An oversized transfer is rejected, then the link is detached, both with
     `amqp:link:message-size-exceeded` (log in azure-sdk-for-python issue 37916)."""
     DETACHED_WITHOUT_DISPOSITION = "detached-without-disposition"
-    """It is answered by the detach alone, as Microsoft.Azure.Amqp does by itself (`ReceivingAmqpLink`)."""
+    """It is answered only by the detach, as Microsoft.Azure.Amqp does by default (`ReceivingAmqpLink`)."""
     REJECTED_ALONE = "rejected-alone"
     """It is rejected and the link stays (log in azure-event-hubs-python issue 106)."""
     PROPERTIES_TOO_LARGE = "properties-too-large"
@@ -61,7 +61,7 @@ class Oversized(StrEnum):
 
 
 SEND_CREDIT = 1000
-"""What the service grants a sending link (seen in frame logs of azure-sdk-for-python issue 37916)."""
+"""The credit that the service grants a sending link (seen in frame logs of azure-sdk-for-python issue 37916)."""
 
 _LITTLE_CREDIT = (1, 3, 20)
 
@@ -69,12 +69,12 @@ _IDLE_CONNECTION = (Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR, Edge.IDLE_CONNECTION
 _IDLE_LINK = (Edge.IDLE_LINK_DETACHED_WITH_ERROR, Edge.IDLE_LINK_DETACHED)
 
 _OVERSIZED = (*Oversized, Oversized.REJECTED_THEN_DETACHED)
-"""What was seen of the service itself is drawn twice as often as each of the others."""
+"""Behaviour that was seen on the service itself is chosen twice as often as each of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How often each behaviour occurs.
+    """The frequency of each behaviour.
 
     `delayed` is the share of answers that come late, by up to `longest_delay_ms`. `redelivered` is the share of
     completions that come too late, of those that come `slow_ms` milliseconds or more after their lock began.

@@ -30,7 +30,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class SendCounts:
-    """What was sent to an entity since the broker started.
+    """The transfers to an entity since the broker started.
 
     Messages accepted, those of them that were dropped as duplicates, and transfers (a message or a batch) refused.
     """
@@ -218,7 +218,7 @@ class Times:
 
 
 class Entity:
-    """What queues, topics and subscriptions have in common."""
+    """The common properties of queues, topics and subscriptions."""
 
     def __init__(
         self, path: str, management: ManagementSettings, timers: TimerQueue, *ends: Inlet | Outlet

@@ -47,7 +47,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class ManagementSettings:
-    """What the management API sets besides: no message is affected, but by the deletion of an idle entity.
+    """Other properties of the management API: they affect no message, except by the deletion of an idle entity.
 
     `window_ms` is the duplicate detection window that is shown where duplicates are not detected. With
     `dead_letter_on_filter_errors` a subscription dead-letters a message for which a rule fails.

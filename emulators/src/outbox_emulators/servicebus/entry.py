@@ -39,7 +39,7 @@ class Lock:
 class Entry:
     """A message in one queue. Times are milliseconds since the Unix epoch, durations milliseconds.
 
-    `order` is its place in the queue, whatever its partition.
+    `order` is its place in the queue, regardless of its partition.
     """
 
     message: Message

@@ -96,7 +96,7 @@ class NotImplementedHere(ServiceBusError):
 
 
 class DecodeFailed(ServiceBusError):
-    """What was sent is not an AMQP message."""
+    """The content is not an AMQP message."""
 
     condition = "amqp:decode-error"
     status = 400

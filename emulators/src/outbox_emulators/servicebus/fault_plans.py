@@ -16,7 +16,7 @@ from outbox_emulators.servicebus.status import Status
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """The kind of fault."""
 
     CUT_BEFORE_TRANSFER = "cut-before-transfer"
     """The connection is cut when a transfer begins; nothing of it is read."""
@@ -31,7 +31,7 @@ class FaultKind(StrEnum):
     PARTITION_UNAVAILABLE = "partition-unavailable"
     """Transfers with messages of one partition of the entity are rejected, others accepted."""
     DETACH_LINK = "detach-link"
-    """The link is detached in place of taking, or delivering, the next message."""
+    """The link is detached instead of taking, or delivering, the next message."""
     REJECT = "reject"
     """The transfer is rejected with the condition that was asked for."""
     REJECT_THEN_DETACH = "reject-then-detach"
@@ -55,9 +55,9 @@ class FaultKind(StrEnum):
     EXPIRE_LOCKS = "expire-locks"
     """All locks on messages or sessions of the entity expire, at once."""
     SILENT_HANDSHAKE = "silent-handshake"
-    """From one step of its handshake on, a connection gets no answer: for a while, or for ever."""
+    """From one step of its handshake on, a connection gets no answer: for a while, or forever."""
     END_ON_TRANSFER = "end-on-transfer"
-    """The link, its session or its connection ends in place of the answer to a transfer."""
+    """The link, its session or its connection ends instead of the answer to a transfer."""
     SETTLE_IN_TWO = "settle-in-two"
     """The outcome of a transfer comes first, unsettled; a second disposition settles it, without a state."""
     STALL_TRANSFER = "stall-transfer"
@@ -89,7 +89,7 @@ class Step(StrEnum):
 
 
 class Ending(StrEnum):
-    """What ends, and whether with an error. `reset` is a TCP reset."""
+    """The part that ends, with or without an error. `reset` is a TCP reset."""
 
     CONNECTION = "connection"
     CONNECTION_WITH_ERROR = "connection-with-error"
@@ -180,7 +180,7 @@ class FaultPlan:
         `session_id`, by the name of an application `property`; with any of these they last until they are ended.
         `accepts_repeats` of reject accepts transfers of duplicates alone. `described_info` of all three that
         reject or end puts described types into the error's info. `step` of silent-handshake, `ms` for how long
-        (0 is for ever), and `heartbeats`, with which empty frames still come. `how` and `condition` of
+        (0 is forever), and `heartbeats`, with which empty frames still come. `how` and `condition` of
         end-on-transfer, `taken` if the messages were accepted before, `ms` for how late it ends: until then
         nothing on the link is answered. `ms` of settle-in-two and stall-transfer.
         Where neither `count` nor `for_ms` is given, faults in transfers, and refuse-token, are applied once;

@@ -18,13 +18,13 @@ class Forward(Protocol):
     """Sends messages on."""
 
     def __call__(self, destination: str, message: Message) -> None:
-        """Send a message to the path of a queue or topic. Raises ServiceBusError where it cannot be sent."""
+        """Send a message to the path of a queue or topic. Raises ServiceBusError if it cannot be sent."""
 
 
 def on_its_way(entry: Entry, dead_letter_source: str | None) -> Message:
     """Return the message as it is sent on. Raises TooManyHops.
 
-    `dead_letter_source` is the queue whose dead letters are forwarded, where they are.
+    `dead_letter_source` is the queue whose dead letters are forwarded, if they are.
     """
     before = entry.message.trail
     hops = 0 if before is None else before.hops

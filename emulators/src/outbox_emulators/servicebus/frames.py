@@ -164,7 +164,7 @@ class DeliveryTracker:
         return frame
 
     def look_ahead(self, frame: bytes, found: Performative) -> Transfer | None:
-        """Return what a transfer frame that was not followed yet belongs to; None if that is not known."""
+        """Return the delivery of a transfer frame that was not followed yet; None if unknown."""
         try:
             fields = [codec.decode(each)[0] for each in codec.items(frame, found.fields_at)]
             key = (found.channel, fields[_HANDLE])

@@ -24,7 +24,7 @@ BEFORE_OPEN = frozenset({Step.ACCEPT, Step.SASL, Step.OPEN})
 
 @dataclass(slots=True)
 class Held:
-    """What came in while a connection is not read on: the frame that is handled first, and the bytes after it."""
+    """Input that arrived while a connection is not read: the frame to handle first, and the bytes after it."""
 
     first: bytes
     rest: bytearray = field(default_factory=bytearray)

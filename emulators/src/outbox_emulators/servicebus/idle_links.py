@@ -21,7 +21,7 @@ EDGES_IDLE_MS = 60_000
 """A tenth of the service's time where behaviour is drawn from a seed, so that an hour's run meets every edge."""
 
 _LOOKS = 4
-"""How many times all links are checked within the time that one may idle."""
+"""Number of checks of all links within the time that one may idle."""
 
 
 def default_idle_ms(seed: int | None) -> int:

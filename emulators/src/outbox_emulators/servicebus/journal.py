@@ -1,4 +1,4 @@
-"""What became of a queue's latest messages, in bounded memory: for whoever watches, not for the broker itself."""
+"""The fate of a queue's latest messages, in bounded memory: for observers, not for the broker itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 10_000
 
 
 class Fate(StrEnum):
-    """What became of a message."""
+    """The fate of a message."""
 
     WAITING = "waiting"
     COMPLETED = "completed"
@@ -31,8 +31,8 @@ class Story:
     Attributes:
         change: Grows with every change in the queue.
         accepted_ms: When the queue took it.
-        deliveries: How often a receiver got it.
-        fate: What became of it; `ended_ms` is when, and `reason` why it was dead-lettered.
+        deliveries: Number of deliveries to receivers.
+        fate: Its end; `ended_ms` is when, and `reason` why it was dead-lettered.
     """
 
     change: int
@@ -53,7 +53,7 @@ class Journal:
 
     Attributes:
         change: The number of the last change.
-        completed: How many messages receivers have completed since the start.
+        completed: Number of messages that receivers have completed since the start.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -86,7 +86,7 @@ class Journal:
             self._keep(entry, story)
 
     def after(self, change: int, session_id: str | None = None) -> list[Story]:
-        """What changed after a change, in that order; of one session, if it is given."""
+        """The messages changed after a change, in that order; of one session, if given."""
         found = list(self._newest(change))
         found.reverse()
         return [story for story in found if session_id is None or story.session_id == session_id]

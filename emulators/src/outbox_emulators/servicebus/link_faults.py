@@ -26,7 +26,7 @@ class LinkFaults:
         return self._apply(FaultKind.CUT_BEFORE_TRANSFER)
 
     def cut_after_transfer(self) -> FaultPlan | None:
-        """Return the fault that cuts the connection in place of a disposition."""
+        """Return the fault that cuts the connection instead of a disposition."""
         return self._apply(FaultKind.CUT_AFTER_TRANSFER)
 
     def cut_mid_frame(self, direction: Direction) -> FaultPlan | None:
@@ -36,7 +36,7 @@ class LinkFaults:
         )
 
     def detach(self) -> FaultPlan | None:
-        """Return the fault that detaches the link in place of its next message."""
+        """Return the fault that detaches the link instead of its next message."""
         return self._apply(FaultKind.DETACH_LINK, lambda plan: plan.role is self._role)
 
     def oversized_answer(self) -> Oversized | None:
@@ -59,7 +59,7 @@ class LinkFaults:
         return 0 if plan is None else plan.delay_ms
 
     def end_on_transfer(self, messages: Sequence[Message]) -> FaultPlan | None:
-        """Return the fault that ends the link or more in place of an answer to these messages, sent together."""
+        """Return the fault that ends the link or more instead of an answer to these messages, sent together."""
         return self._apply(FaultKind.END_ON_TRANSFER, lambda plan: plan.selects(messages))
 
     def settle_in_two(self) -> FaultPlan | None:

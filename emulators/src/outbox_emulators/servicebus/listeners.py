@@ -16,11 +16,11 @@ _SHUTDOWN_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS beside the plain ports. Port 0 takes any free port.
+    """TLS in addition to the plain ports. Port 0 takes any free port.
 
     Attributes:
         port: For AMQP.
-        https_port: For the administration API, and for WebSockets where they are served.
+        https_port: For the administration API, and for WebSockets if they are served.
         ca_file: Where to write the certificate that clients are to trust; a temporary file by default.
         names: Host names and IP addresses of the certificate besides those of this machine.
     """
@@ -33,7 +33,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """What listens with TLS: the ports, and the certificate that clients are to trust."""
+    """The listeners with TLS: their ports, and the certificate that clients must trust."""
 
     port: int
     https_port: int

@@ -21,7 +21,7 @@ class LockTable:
         return len(self._locked)
 
     def get(self, token: bytes) -> Entry | None:
-        """Return the message that a lock token stands for."""
+        """Return the message of a lock token."""
         return self._locked.get(token)
 
     def entries(self) -> list[Entry]:

@@ -53,8 +53,8 @@ class Trail:
     """Where a forwarded message comes from.
 
     Attributes:
-        hops: How often it was forwarded.
-        enqueued_sequence_number: Its number where it was sent first.
+        hops: Number of times it was forwarded.
+        enqueued_sequence_number: Its number in the entity to which it was sent first.
         dead_letter_source: The queue or subscription that dead-lettered it, if it was forwarded since.
     """
 
@@ -199,7 +199,7 @@ def _encode_property(name: str, value: codec.Value) -> bytes:
 
 
 def plain_text(value: codec.Value) -> str | None:
-    """Return an id or a key as text, whatever type it was sent as."""
+    """Return an id or a key as text, regardless of the type it was sent as."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""The messages of one queue by sequence number, whatever their state."""
+"""The messages of one queue by sequence number, in any state."""
 
 from __future__ import annotations
 

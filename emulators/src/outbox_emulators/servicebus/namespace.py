@@ -32,7 +32,7 @@ def path_of(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a receiver attaches to: a queue, a subscription, or the dead letters of one."""
+    """The source of a receiver: a queue, a subscription, or the dead letters of one."""
 
     path: str
     address: str
@@ -75,7 +75,7 @@ class Namespace:
         return self.endpoint + path
 
     def missing(self, path: str) -> NotFound:
-        """The error for a path where there is no entity."""
+        """The error for a path without an entity."""
         return NotFound.entity(self.address(path))
 
     def rules_of(self, path: str) -> Iterator[tuple[str, AuthorizationRule]]:
@@ -98,7 +98,7 @@ class Namespace:
         return found
 
     def forward(self, destination: str, message: Message) -> None:
-        """Send a message on to a queue or topic. Raises ServiceBusError where it cannot be sent."""
+        """Send a message on to a queue or topic. Raises ServiceBusError if it cannot be sent."""
         found = self.destination(destination)
         found.publish([message])
         found.inlet.accessed_ms = self.timers.now()
@@ -175,7 +175,7 @@ class Namespace:
             topic.subscriptions = [each for each in topic.subscriptions if each is not entity]
 
     def clear(self) -> None:
-        """Delete every message; nobody may be receiving."""
+        """Delete every message; there must be no receiver."""
         for queue in self.queues.values():
             queue.clear()
         for topic in self.topics.values():

@@ -159,7 +159,7 @@ class MessageQueue:
                 self._is_forwarded(entry)
 
     def _is_forwarded(self, entry: Entry) -> bool:
-        """Send a message on to where this queue forwards; return False where it does not forward.
+        """Send a message on to where this queue forwards; return False if it does not forward.
 
         An entity that requires sessions takes the setting, and forwards nothing ("Autoforwarding isn't supported
         for session-enabled queues or subscriptions", learn.microsoft.com).
@@ -239,7 +239,7 @@ class MessageQueue:
     # Settle
 
     def locked_entry(self, token: bytes) -> Entry:
-        """Return the entry a lock token stands for. Raises MessageLockLost."""
+        """Return the entry of a lock token. Raises MessageLockLost."""
         entry = self._locks.get(token)
         if entry is None:
             raise self.lock_lost()

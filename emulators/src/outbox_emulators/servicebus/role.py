@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What the client is on a link that carries messages of an entity."""
+    """The client's role on a link that carries messages of an entity."""
 
     SENDER = "sender"
     RECEIVER = "receiver"

@@ -151,7 +151,7 @@ class ServiceBusServer:
 
     @property
     def connection_string(self) -> str:
-        """What a ServiceBusClient needs to reach this broker."""
+        """The connection string of a ServiceBusClient for this broker."""
         return f"{self._endpoint(self._address, self._port)}UseDevelopmentEmulator=true;"
 
     @property

@@ -42,7 +42,7 @@ class SessionQueue(MessageQueue):
         """
         if session.holder is not holder:
             return
-        # It keeps its holder until all is released, so that nobody is granted half a session.
+        # It keeps its holder until all is released, so that no receiver is granted half a session.
         for token in list(session.locks):
             self.release(token)
         self._sessions.release(session)

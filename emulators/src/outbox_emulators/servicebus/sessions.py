@@ -107,7 +107,7 @@ class SessionTable:
         self.offer(session)
 
     def offer(self, session: Session) -> None:
-        """Grant a session that nobody holds to a consumer that waits for one, or keep it for the next.
+        """Grant a free session to a consumer that waits for one, or keep it for the next.
 
         One without messages is not granted; without a state it is dropped.
         """

@@ -51,7 +51,7 @@ def _topic(name: str, properties: Properties) -> dict[str, Any]:
 
 
 def _entity(name: str, properties: Properties) -> dict[str, Any]:
-    """An entity of Config.json; the rules of a subscription stand beside its properties there."""
+    """An entity of Config.json; the rules of a subscription are next to its properties there."""
     rules = {"Rules": properties["Rules"]} if "Rules" in properties else {}
     own = {key: value for key, value in properties.items() if key != "Rules"}
     return {"Name": name, "Properties": own, **rules}

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """EntityStatus in the management API, as far as users can set it."""
+    """The values of EntityStatus in the management API that users can set."""
 
     ACTIVE = "Active"
     SEND_DISABLED = "SendDisabled"

@@ -1,4 +1,4 @@
-"""What the broker does later: locks and messages expire, scheduled messages come due, waits end."""
+"""The broker's timers: locks and messages expire, scheduled messages come due, waits end."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Subscription(Entity):
         self.outlet.update(entity.receiving, topic.default_ttl_ms)
 
     def rule(self, name: str) -> Rule | None:
-        """Return the rule of a name, whatever its case."""
+        """Return the rule of a name, ignoring case."""
         return next((rule for rule in self.rules if rule.name.lower() == name.lower()), None)
 
     def add_rule(self, rule: Rule) -> None:
@@ -221,7 +221,7 @@ class Topic(Entity):
 
     @property
     def scheduled(self) -> int:
-        """How many messages are scheduled."""
+        """Number of scheduled messages."""
         return len(self._scheduled)
 
     def peek(self, from_sequence_number: int, limit: int) -> list[Entry]:

@@ -68,7 +68,7 @@ async def _converse(socket: web.WebSocketResponse, below: asyncio.Transport, pro
 
 
 class _Transport(asyncio.Transport):
-    """What a connection writes to, instead of a socket of its own."""
+    """The output of a connection, instead of its own socket."""
 
     def __init__(self, below: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for emulators beside tests that may block or bring another loop."""
+"""An event loop on its own thread, for emulators used by tests that may block or bring another loop."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class CosmosAccount:
         return list(self._run(lambda: account.split(database, container, partition))["into"])
 
     def edges(self) -> dict[str, int]:
-        """How often each edge was met since the start, or since `restart_edges`."""
+        """Number of times each edge was met since the start, or since `restart_edges`."""
         return dict(self._run(self._server.account.edges.as_json)["edges"])
 
     def restart_edges(self) -> None:
@@ -132,9 +132,9 @@ def cosmos_account(
 
     Args:
         seed: Where the behaviour that the service leaves open is drawn from; None for the kindest.
-        physical_partitions: How many each new container has.
+        physical_partitions: Number of physical partitions of each new container.
         clock: Gives seconds since 1970, such as a `ManualClock`; the system's by default.
-        loop: Where to serve; a loop of its own by default.
+        loop: Where to serve; its own loop by default.
     """
     server = CosmosServer(edges=seed, physical_partitions=physical_partitions, clock=clock)
     with background_loop() if loop is None else nullcontext(loop) as serving:

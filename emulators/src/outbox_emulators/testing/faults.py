@@ -44,7 +44,7 @@ class FaultClient:
         return dict((await self.send("GET", f"/{fault_id}")).body)
 
     async def applied(self, fault_id: int) -> int:
-        """How often a fault was applied."""
+        """Number of times a fault was applied."""
         return int((await self.get(fault_id))["applied"])
 
     async def remove(self, fault_id: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Fault:
 
     @property
     def applied(self) -> int:
-        """How often it was applied: assert on it, as a fault that was never applied tests nothing."""
+        """Number of times it was applied: assert on it, as a fault that was never applied tests nothing."""
         return int(self._wait(self._client.applied(self.id)))
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""The keep-alive of an idle sender, which takes 30 s to come by itself."""
+"""The keep-alive of an idle sender, which otherwise takes 30 s."""
 
 from __future__ import annotations
 

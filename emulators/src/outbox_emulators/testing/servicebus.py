@@ -86,13 +86,13 @@ class ServiceBusNamespace:
         self._loop.wait(self._faults.remove_all())
 
     def counts(self, entity: str) -> dict[str, Any]:
-        """What a queue or topic has accepted, refused and dropped as duplicates, and what a queue or subscription
-        (`topic/Subscriptions/name`) holds.
+        """Messages that a queue or topic has accepted, refused and dropped as duplicates, and those in a queue or
+        subscription (`topic/Subscriptions/name`).
         """
         return dict(self._loop.wait(self._get("/admin/entities"))[entity])
 
     def edges(self) -> dict[str, int]:
-        """How often each edge was met since the start."""
+        """Number of times each edge was met since the start."""
         return dict(self._loop.wait(self._get("/admin/edges"))["edges"])
 
     async def _get(self, path: str) -> Any:
@@ -111,9 +111,9 @@ def servicebus_namespace(
     """Serve a namespace, on a thread of this process, for as long as the block lasts.
 
     Args:
-        entities: What it has from the start: `entities_of(…)`, or `Entities.from_file(…)`; nothing by default.
+        entities: Its initial entities: `entities_of(…)`, or `Entities.from_file(…)`; nothing by default.
         seed: Where the behaviour that the service leaves open is drawn from; None for its usual behaviour.
-        loop: Where to serve; a loop of its own by default.
+        loop: Where to serve; its own loop by default.
         options: Those of `ServiceBusServer`: `tier`, `ack_delay_ms`, `idle_ms`, `tls`, `websockets`.
     """
     server = ServiceBusServer(entities or Entities(), edges=seed, **options)

@@ -88,7 +88,7 @@ class SqliteConnection(sqlite3.Connection):
         if self._turn.is_taken and not self._turn.is_mine:
             raise OutsideBlock(
                 "Another handler is inside a block of `once`, and this statement would become a part of its "
-                "transaction. Execute it inside a block too, or through a connection of its own."
+                "transaction. Execute it inside a block too, or through a separate connection."
             )
         if self._in_transaction and not self.in_transaction:
             # By SQLite, after an error such as a full disk.

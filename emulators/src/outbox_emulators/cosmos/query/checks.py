@@ -1,4 +1,4 @@
-"""What the grammar of a query allows and the service refuses."""
+"""Checks of queries that the grammar allows and the service refuses."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from outbox_emulators.cosmos.query.syntax import Expression, Literal, Parameter
 
 
 def count(expression: Expression | None, parameters: Parameters) -> int | None:
-    """The number, None where there is none. Raises BadRequest if it is not a count."""
+    """The number, None if there is none. Raises BadRequest if it is not a count."""
     match expression:
         case None:
             return None

@@ -50,7 +50,7 @@ class Scope:
     moment: int = 0
     """The time of the query, in ticks of 100 ns since 1970."""
     subqueries: Mapping[int, Evaluator] = field(default_factory=dict)
-    """What each subquery of the query is worth, by the identity of its expression."""
+    """The value of each subquery of the query, by the identity of its expression."""
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:

@@ -42,7 +42,7 @@ class Row:
     text: str
 
 
-# What several items result in has no item of its own.
+# The result of several items belongs to no item.
 _NO_ROW = Row(0, "")
 
 

@@ -1,4 +1,4 @@
-"""What a query demands of a client that merges the results of several physical partitions.
+"""The features that a query demands of a client that merges the results of several physical partitions.
 
 A client lists in `x-ms-cosmos-supported-query-features` what it can merge; the service refuses to plan the rest.
 The Python SDK, for one, has no GROUP BY across partitions (azure-cosmos 4.17, _GetQueryPlanThroughGateway).

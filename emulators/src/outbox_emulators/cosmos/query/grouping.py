@@ -16,7 +16,7 @@ from outbox_emulators.cosmos.query.values import UNDEFINED, canonical
 
 
 class Grouping:
-    """What a query groups by, and what it aggregates. Raises BadRequest if a parameter is missing."""
+    """The grouping and the aggregates of a query. Raises BadRequest if a parameter is missing."""
 
     def __init__(self, query: Query, parameters: Parameters) -> None:
         self._calls = query.aggregates

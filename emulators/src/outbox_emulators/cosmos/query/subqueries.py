@@ -22,7 +22,7 @@ _UNNAMED = ""
 
 
 def compile_subqueries(expressions: Iterable[Expression], parameters: Parameters) -> dict[int, Evaluator]:
-    """What each subquery within the expressions is worth, by its identity; those within subqueries included.
+    """The value of each subquery within the expressions, by its identity; those within subqueries included.
 
     Raises BadRequest if a parameter is missing.
     """

@@ -35,7 +35,7 @@ class Parameter(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Name(Expression):
-    """An identifier by itself: the alias of the item."""
+    """An identifier alone: the alias of the item."""
 
     name: str
 

@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("socket", type=int, help="the file descriptor of the socket to the host")
     parser.add_argument("app", type=Path, help="the function app")
-    parser.add_argument("--own", action="store_true", help="not the platform's library, even where there is one")
+    parser.add_argument("--own", action="store_true", help="not the platform's library, even if it is installed")
     parser.add_argument("--journal", type=Path, help="where edges are written")
     parser.add_argument("--orphan-limit-s", type=float, required=True, help="how long to live without the host")
     arguments = parser.parse_args()

@@ -33,7 +33,7 @@ Died = Callable[["_Child"], None]
 
 
 class ProcessWorker:
-    """Runs the app in a process of its own, whose whole environment is `environment`.
+    """Runs the app in its own process, whose whole environment is `environment`.
 
     The invocations of a worker that dies fail at once, and it is replaced at once. A worker that exceeds
     functionTimeout is killed with all that it runs; the other invocations fail only at their own timeouts, as

@@ -24,7 +24,7 @@ _FORWARD_HEADERS = {
     "ForwardTo": "ServiceBusSupplementaryAuthorization",
     "ForwardDeadLetteredMessagesTo": "ServiceBusDlqSupplementaryAuthorization",
 }
-"""The headers with tokens for what an entity is to forward to, which clients send beside their own."""
+"""The headers with tokens for the targets of forwarding, which clients send in addition to their own."""
 _NEEDED = {"GET": "EntityRead", "DELETE": "EntityDelete"}
 
 

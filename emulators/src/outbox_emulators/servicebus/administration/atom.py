@@ -71,7 +71,7 @@ def local_name(found: Element) -> str:
 
 
 def text_of(parent: Element, local: str) -> str | None:
-    """Return the text of a child; None where it is missing, nil, or empty."""
+    """Return the text of a child; None if it is missing, nil, or empty."""
     child = parent.find(name(local))
     if child is None or child.get(name("nil", INSTANCE)) == "true":
         return None

@@ -39,7 +39,7 @@ class BadRequest(ApiError):
 
 
 class NoDestination(ApiError):
-    """What is to be forwarded to does not exist (azure-service-bus issue 203)."""
+    """The target of forwarding does not exist (azure-service-bus issue 203)."""
 
     status = 400
 

@@ -16,7 +16,7 @@ from outbox_emulators.servicebus.status import Status
 Values = Mapping[str, Any]
 
 _FOREVER = "P10675199DT2H48M5.4775807S"
-"""The longest duration .NET knows, which stands for no end; clients that compute with it round it."""
+"""The longest duration of .NET, which means no end; clients that compute with it round it."""
 _FOREVER_MS = 922_337_203_685_000
 
 
@@ -83,7 +83,7 @@ class Field:
     since: str = ""
 
     def read(self, text: str) -> Any:
-        """Return the value a text stands for. Raises BadRequest."""
+        """Return the value of a text. Raises BadRequest."""
         try:
             value = self.type.read(text)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Entities that are deleted when nobody uses them (AutoDeleteOnIdle)."""
+"""Entities that are deleted when unused (AutoDeleteOnIdle)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Text(str):
 
 
 def read_rule(description: Element, name: str, created_ms: int) -> Rule:
-    """Return the rule a description stands for. Raises BadRequest."""
+    """Return the rule of a description. Raises BadRequest."""
     found = description.find(atom.name("Filter"))
     action = description.find(atom.name("Action"))
     try:
@@ -235,7 +235,7 @@ def _write_value(value: Any) -> tuple[str, str]:
     if isinstance(value, _Integer | _Real | _Text):
         return value.kind, value.text
     if isinstance(value, int):
-        # One that came over AMQP has a type of its own, which writes itself in another way.
+        # One that came over AMQP has its own type, which writes itself in another way.
         return "int" if -_INT32_END <= value < _INT32_END else "long", str(int(value))
     if isinstance(value, float):
         return "double", repr(float(value))

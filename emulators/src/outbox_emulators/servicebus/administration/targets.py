@@ -20,7 +20,7 @@ _BELOW_TOPIC = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every target needs: the entities, how they are shown, and the client's API version."""
+    """The context of every target: the entities, how they are shown, and the client's API version."""
 
     namespace: Namespace
     catalog: Catalog

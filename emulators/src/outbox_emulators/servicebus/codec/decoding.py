@@ -18,7 +18,7 @@ _I64 = struct.Struct(">q")
 _F32 = struct.Struct(">f")
 _F64 = struct.Struct(">d")
 
-# The items of an array may take no bytes at all, so that their number needs a bound of its own.
+# The items of an array may take no bytes at all: their number needs its own bound.
 _MOST_EMPTY_ITEMS = 255
 
 _LAST_CHARACTER = 0x10FFFF
@@ -281,7 +281,7 @@ def skip(data: bytes, at: int) -> int:
 
 
 def items(data: bytes, at: int) -> Iterator[bytes]:
-    """Yield the encodings, undecoded, of the items of the list or map at `at` (keys and values alike)."""
+    """Yield the encodings, undecoded, of the items of the list or map at `at` (keys and values)."""
     code = data[at]
     if code == 0x45:
         return

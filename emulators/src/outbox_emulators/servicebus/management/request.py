@@ -46,7 +46,7 @@ class Request:
         return queue
 
     def subscription(self) -> Subscription:
-        """Return the subscription. Raises NotAllowed where the entity is none."""
+        """Return the subscription. Raises NotAllowed if the entity is none."""
         try:
             return self.broker.namespace.subscription(self.path)
         except NotFound:

@@ -52,7 +52,7 @@ class SqlExpression:
 
 @dataclass(frozen=True, slots=True)
 class SqlAction:
-    """What a rule does to its copy of a message."""
+    """The action of a rule on its copy of a message."""
 
     text: str
     steps: tuple[Callable[[Message], Message], ...]

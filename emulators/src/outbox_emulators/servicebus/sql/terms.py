@@ -50,7 +50,7 @@ class PropertyName:
     system: bool
 
     def read(self, message: Message) -> Any:
-        """Return the value, or a marker of its own when the message does not have the property."""
+        """Return the value, or a special marker when the message does not have the property."""
         if not self.system:
             properties = message.application_properties
             return next((properties[name] for name in spellings(properties, self.name)), MISSING)

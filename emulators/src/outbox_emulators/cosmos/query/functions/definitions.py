@@ -1,4 +1,4 @@
-"""What a built-in function is, and the checks that many share.
+"""The type of a built-in function, and the checks that many share.
 
 An argument of the wrong type makes the result undefined.
 """

@@ -1,0 +1,201 @@
+"""The demo: its checker, which detects every kind of error, its scenarios, and its subscriber."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import inbox
+from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step, scenarios
+from local.demo.subscriber import Subscriber
+from local.demo.tally import Received, Tally
+from samples.contacts.consumer.changes import Change
+from samples.contacts.consumer.directory import Directory
+
+
+def event(number: int) -> dict[str, Any]:
+    data = {"action": "A", "createdAt": "2021-09-22T11:07:37.3022907+02:00", "n": number}
+    return {"id": f"e{number}", "partitionKey": "k", "type": "domainEvent", "data": data}
+
+
+def message(number: int, **changes: Any) -> Received:
+    source = event(number)
+    fields = {
+        "identifier": source["id"],
+        "session": "k",
+        "subject": "A",
+        "body": json.dumps(source["data"]).encode(),
+        "properties": {
+            "type": "domainEvent",
+            "createdAt": source["data"]["createdAt"],
+            "cosmosTimestamp": 1,
+        },
+        "at": float(number) + 0.25,
+    }
+    return Received(**{**fields, **changes})
+
+
+def tally_of(written: int, received: list[Received]) -> dict[str, Any]:
+    tally = Tally()
+    for number in range(written):
+        tally.wrote(event(number), float(number))
+    for one in received:
+        tally.received(one)
+    return tally.summary()
+
+
+def test_a_correct_run_has_zero_errors_and_latencies() -> None:
+    assert tally_of(3, [message(0), message(1), message(2)]) == {
+        "written": 3,
+        "delivered": 3,
+        "missing": 0,
+        "duplicated": 0,
+        "out_of_order": 0,
+        "altered": 0,
+        "p50_ms": 250.0,
+        "p99_ms": 250.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("received", "counted"),
+    [
+        ([message(0), message(2)], {"missing": 1}),
+        ([message(0), message(1), message(2), message(1)], {"duplicated": 1}),
+        ([message(0), message(2), message(1)], {"out_of_order": 1}),
+        ([message(0), message(1, body=b'{"n":1}'), message(2)], {"altered": 1}),
+        (
+            [message(0, body=json.dumps({**event(0)["data"], "n": 0.0}).encode()), message(1), message(2)],
+            {"altered": 1},
+        ),
+        ([message(0), message(1, subject="B"), message(2)], {"altered": 1}),
+        ([message(0), message(1, properties={}), message(2)], {"altered": 1}),
+        ([message(0), message(1), message(2), message(3)], {"altered": 1}),
+        ([message(0), message(1, session="other"), message(2)], {"altered": 1}),
+    ],
+)
+def test_each_error_is_counted(received: list[Received], counted: dict[str, int]) -> None:
+    summary = tally_of(3, received)
+
+    faults = {name: summary[name] for name in ("missing", "duplicated", "out_of_order", "altered")}
+    assert {name: count for name, count in faults.items() if count} == counted
+
+
+# The demo's scenarios: their events add up, and every change is a new value
+
+
+def changes_of(step: Step) -> list[dict[str, Any]]:
+    match step:
+        case Creation():
+            return [{name: value for name, value in step.contact.items() if name != "id"}]
+        case Changes():
+            return [step.values]
+        case Collision():
+            return [step.one.values, step.other.values]
+        case _:
+            return []
+
+
+@pytest.mark.parametrize(("contacts", "events"), [(1, 1), (3, 7), (40, 1000), (10, 11)])
+def test_the_events_of_all_scenarios_add_up(contacts: int, events: int) -> None:
+    steps = [list(scenario) for scenario in scenarios(contacts, events, seed=1)]
+
+    assert len(steps) == contacts
+    assert sum(step.events for scenario in steps for step in scenario) == events
+
+
+def test_every_value_of_a_contact_is_unique() -> None:
+    for scenario in scenarios(40, 1000, seed=2):
+        values = [
+            (aspect, str(value))
+            for step in scenario
+            for change in changes_of(step)
+            for aspect, value in change.items()
+        ]
+        assert len(values) == len(set(values))
+
+
+def test_a_scenario_begins_with_the_creation_and_ends_with_any_deletion() -> None:
+    for scenario in scenarios(100, 1000, seed=3):
+        steps = list(scenario)
+        assert [isinstance(step, Creation) for step in steps] == [True] + [False] * (len(steps) - 1)
+        assert not any(isinstance(step, Deletion) for step in steps[:-1])
+
+
+def test_a_large_plan_has_every_kind_of_step() -> None:
+    kinds = {type(step) for scenario in scenarios(50, 500, seed=1) for step in scenario}
+
+    assert kinds == {Creation, Changes, Collision, Deletion}
+
+
+def test_a_seed_determines_the_plan() -> None:
+    def plan(seed: int) -> list[list[Step]]:
+        return [list(scenario) for scenario in scenarios(5, 50, seed)]
+
+    assert plan(1) == plan(1) != plan(2)
+
+
+# The demo's subscriber: a redelivery is no duplicate, a second message is; and how it checks the directory
+
+
+DATA = {"action": "ContactDeletedEvent", "contactId": "c", "version": 1, "createdAt": "2026-02-09T11:37:37+00:00"}
+
+
+def delivered(sequence_number: int) -> inbox.Message:
+    return inbox.Message(
+        id="e1",
+        key="c",
+        action="ContactDeletedEvent",
+        body=json.dumps(DATA).encode(),
+        properties={"type": "domainEvent", "createdAt": DATA["createdAt"], "cosmosTimestamp": 1},
+        sequence_number=sequence_number,
+    )
+
+
+def summary(*sequence_numbers: int) -> dict[str, Any]:
+    tally = Tally()
+    tally.wrote({"id": "e1", "partitionKey": "c", "type": "domainEvent", "data": DATA}, 0.0)
+    with Directory() as directory:
+        subscriber = Subscriber(directory, tally)
+        for number in sequence_numbers:
+            subscriber(delivered(number))
+    assert tally.arrived == 1
+    return tally.summary()
+
+
+def test_a_redelivered_message_is_counted_once() -> None:
+    counted = summary(7, 7)
+
+    assert (counted["delivered"], counted["duplicated"], counted["altered"]) == (1, 0, 0)
+
+
+def test_a_second_message_of_the_same_event_is_a_duplicate() -> None:
+    assert summary(7, 8)["duplicated"] == 1
+
+
+JANE = {"id": "c", "name": "Jane", "description": None, "email": None, "company": None}
+
+
+@pytest.mark.parametrize(
+    ("written", "agrees"),
+    [([JANE], True), ([{**JANE, "name": "John"}], False), ([], False), ([JANE, {**JANE, "id": "d"}], False)],
+    ids=["the same", "another name", "one too many", "one missing"],
+)
+def test_the_directory_must_have_exactly_the_written_contacts(written: list[dict[str, Any]], agrees: bool) -> None:
+    with Directory() as directory:
+        directory.apply(Change("c", 1, {name: value for name, value in JANE.items() if name != "id"}))
+
+        assert Subscriber(directory, Tally()).agrees_with({each["id"]: each for each in written}) is agrees
+
+
+def test_a_missing_event_is_noticed_even_if_the_contacts_are_equal() -> None:
+    with Directory() as directory:
+        subscriber = Subscriber(directory, Tally())
+        directory.gaps.note("c", 1)
+        assert subscriber.agrees_with({})
+
+        directory.gaps.note("c", 3)
+
+        assert not subscriber.agrees_with({})
