@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from relay.errors import PublishError, QuarantineError, RelayError, described, first_line
 from relay.events import Event, Received
@@ -25,8 +26,7 @@ MAX_LINKS = 10
 # Seconds between INFO records of attempts without anything unusual. Each such record is a row that costs money.
 SUMMARY_EVERY_S = 60.0
 
-# https://www.w3.org/TR/trace-context/#traceparent-header: a later version may have more fields behind these.
-_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_PROPAGATOR = TraceContextTextMapPropagator()
 
 logger = logging.getLogger(__name__)
 
@@ -275,13 +275,9 @@ def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanConte
 
 def parse(traceparent: str) -> SpanContext | None:
     """The span context of a W3C traceparent; None if it is not valid."""
-    match = _TRACEPARENT.fullmatch(traceparent)
-    if match is None:
+    if traceparent != traceparent.strip():
+        # Only a header may have blanks around it.
         return None
-    version, trace_id, span_id, flags, rest = match.groups()
-    if version == "ff" or (version == "00" and rest):
-        return None
-    context = SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-    )
+    found = _PROPAGATOR.extract({"traceparent": traceparent}, Context())
+    context = get_current_span(found).get_span_context()
     return context if context.is_valid else None

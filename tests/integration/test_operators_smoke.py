@@ -25,7 +25,7 @@ from tests.support.broker import admin, inject, refuse, topic_counts
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event
 from tests.support.quarantined import quarantined
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 APP = Path(__file__).resolve().parents[2]
 
@@ -135,8 +135,7 @@ async def test_other_sessions_of_the_subscription_are_left_alone(
         run = await smoke(environment)
 
     assert run.code == 0
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(1)
+    subscriber = await received(servicebus.connection_string, 1)
     assert subscriber.ids() == {"a": ["1"]}
     assert [message.delivery_count for message in subscriber.messages["a"]] == [0]
 
