@@ -106,10 +106,10 @@ async def check(settings: Settings) -> list[Finding]:
 
 async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> list[Finding]:
     found = await _read(database.read(), subject, _CREATE_DATABASE)
-    findings = [found if isinstance(found, Finding) else Finding.ok(f"{subject} exists")]
     # An identity that may not read the database may still read its containers.
-    if findings[0].level is Level.ERROR:
-        return findings
+    if isinstance(found, Finding) and found.level is Level.ERROR:
+        return [found]
+    findings = [found if isinstance(found, Finding) else Finding.ok(f"{subject} exists")]
     lease_name = settings.cosmos_lease_container
     leases = f"COSMOS_LEASE_CONTAINER '{lease_name}'"
     definitions = {}

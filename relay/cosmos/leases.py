@@ -67,24 +67,24 @@ class LeasePosition:
         return self.id.rpartition(_SEPARATOR)[2]
 
     @property
-    def done(self) -> int:
-        """The last LSN of which everything is known to be done; -1 without one."""
-        lsn, is_within = self._reached()
-        return _NOTHING if lsn is None else lsn - is_within
+    def reached(self) -> tuple[int, float]:
+        """The last LSN of which everything is known to be done, and the last one of which something may be done.
+
+        The first is -1 where nothing is done, the second is infinite where the continuation contains no LSN.
+        """
+        if self.continuation is None:
+            return _NOTHING, _NOTHING
+        match = _TOKEN.fullmatch(self.continuation)
+        if match is None:
+            return _NOTHING, math.inf
+        lsn = int(match["lsn"])
+        # One that says more than an LSN may stand within the transaction of that LSN.
+        return (lsn - 1 if match["more"] else lsn), lsn
 
     @property
-    def begun(self) -> float:
-        """The last LSN of which something may be done; infinite where the continuation does not say."""
-        lsn, _ = self._reached()
-        return math.inf if lsn is None else lsn
-
-    def _reached(self) -> tuple[int | None, bool]:
-        """An LSN, None where the continuation contains none; and whether it may be within that transaction."""
-        if self.continuation is None:
-            return _NOTHING, False
-        match = _TOKEN.fullmatch(self.continuation)
-        # One that says more than an LSN may stand within the transaction of that LSN.
-        return (None, False) if match is None else (int(match["lsn"]), match["more"] != "")
+    def done(self) -> int:
+        """The first of `reached`."""
+        return self.reached[0]
 
     def covers(self, effective_key: str) -> bool:
         return self.minimum <= effective_key < self.maximum
@@ -162,12 +162,12 @@ class Positions:
         return found
 
     def _reached_from(self, bound: str) -> tuple[int, float]:
-        covering = [lease for lease in self.leases if lease.covers(bound)]
-        if not covering:
+        reached = [lease.reached for lease in self.leases if lease.covers(bound)]
+        if not reached:
             return _NOTHING, math.inf
         # One lease is enough among a trigger's own, each counts among those of several triggers.
         furthest = max if self._of_one_trigger else min
-        return furthest(each.done for each in covering), furthest(each.begun for each in covering)
+        return furthest(done for done, _ in reached), furthest(begun for _, begun in reached)
 
 
 async def read_positions(

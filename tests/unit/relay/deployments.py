@@ -30,6 +30,7 @@ class Account:
         containers: What each container says of itself.
         items: What is read of each container, by a query or of its change feed.
         read_from: Where each reading of a change feed began.
+        closed: How often its client was closed.
     """
 
     def __init__(self) -> None:
@@ -43,13 +44,14 @@ class Account:
         self.items: dict[str, Any] = {"data": [], "leases": []}
         self.read_from: list[dict[str, Any]] = []
         self.reads_any_length = False
+        self.closed = 0
 
     async def __aenter__(self) -> Account:
         answer(self.refuses)
         return self
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        self.closed += 1
 
     def get_database_client(self, name: str) -> Account:
         assert name == "outbox"

@@ -38,10 +38,10 @@ async def trouble() -> list[Finding]:
     return [finding for finding in await check(SETTINGS) if finding.level is not Level.OK]
 
 
-@pytest.mark.usefixtures("account")
-async def test_a_sound_account_gives_nothing_but_ok() -> None:
+async def test_a_sound_account_gives_nothing_but_ok(account: Account) -> None:
     findings = await check(SETTINGS)
 
+    assert account.closed == 1
     assert {finding.level for finding in findings} == {Level.OK}
     assert [finding.what.partition(" ")[0] for finding in findings] == [
         "COSMOS_DATABASE",
@@ -147,6 +147,21 @@ async def test_locks_that_cannot_be_read_are_unknown_unless_the_container_says_s
     assert container.what == "COSMOS_LEASE_CONTAINER 'leases' does not exist"
 
 
+async def test_a_lease_that_a_split_left_behind_is_named_with_those_that_it_overlaps(account: Account) -> None:
+    leases = [lease("0", 5), lease("1", 5, ("", "10")), lease("2", 5, ("10", "FF"))]
+    account.items["leases"] = leases
+
+    (finding,) = await trouble()
+
+    assert (finding.level, finding.what.partition(": a lease was left")[0]) == (
+        Level.WARNING,
+        "COSMOS_LEASE_CONTAINER 'leases' has the lease 'host.test_db_coll..0', which overlaps "
+        "'host.test_db_coll..1', 'host.test_db_coll..2'",
+    )
+    account.items["leases"] = [{**each, "id": f"other-function-{each['id']}"} for each in leases]
+    assert await trouble() == []
+
+
 # the scan
 
 
@@ -179,23 +194,26 @@ async def test_what_the_host_cannot_hand_over_is_named(account: Account) -> None
             item("long", 8, number=10**380),
             item("short", 9, number=10**379),
             item("nowhere", None, data=nested(70)),
+            item("just", 10, data=nested(62), number=10**380),
         ),
     ]
 
     found = await scan(SETTINGS)
 
     obstacles = found.data["obstacles"]
-    assert found.data["scanned"] == 5
+    assert (found.data["scanned"], account.closed) == (6, 1)
     assert [(each["id"], each["depth"], each["integerCharacters"], each["lsn"]) for each in obstacles] == [
         ("deep", 64, 0, 7),
         ("long", 1, 381, 8),
         ("nowhere", 71, 0, None),
+        ("just", 63, 381, 10),
     ]
     assert {each["lease"] for each in obstacles} == {"host.test_db_coll..0"}
     assert {finding.level for finding in found.findings} == {Level.ERROR}
-    deep, long, _ = [finding.what for finding in found.findings]
+    deep, long, _, just = [finding.what for finding in found.findings]
     assert "document 'deep' with the partition key 'k' (type 'contact', _lsn 7) is nested 64 levels deep" in deep
     assert "document 'long' with the partition key 'k' (type 'contact', _lsn 8) has an integer of 381" in long
+    assert "document 'just' with the partition key 'k' (type 'contact', _lsn 10) has an integer of 381" in just
     assert account.reads_any_length
     assert sys.get_int_max_str_digits() > 0
 

@@ -34,9 +34,7 @@ def lease(continuation: str | None) -> LeasePosition:
 def test_a_lease_is_done_up_to_an_lsn_and_may_have_begun_the_next(
     continuation: str | None, done: int, begun: float
 ) -> None:
-    found = lease(continuation)
-
-    assert (found.done, found.begun) == (done, begun)
+    assert lease(continuation).reached == (done, begun)
 
 
 def test_an_id_ends_with_a_token() -> None:
@@ -103,9 +101,9 @@ def stored(identifier: str, lsn: int | str | None, minimum: str = "", maximum: s
     return {"id": identifier, "Owner": None, "ContinuationToken": token, "FeedRange": {"Range": bounds}}
 
 
-async def read(*documents: dict[str, Any], own_only: bool = False) -> Positions:
+async def read(*documents: dict[str, Any], **options: Any) -> Positions:
     leases, monitored = cast(ContainerProxy, Leases(*documents)), cast(ContainerProxy, Monitored())
-    return await read_positions(leases, monitored, own_only=own_only)
+    return await read_positions(leases, monitored, **options)
 
 
 async def test_the_lease_that_covers_a_key_says_whether_it_has_passed_an_lsn() -> None:
@@ -159,12 +157,27 @@ async def test_a_key_is_hashed_only_where_the_leases_disagree() -> None:
     assert monitored.asked == 0
     assert [await positions.has_passed(key, 7) for key in ("30", "30", "50")] == [False, False, True]
     assert monitored.asked == 2
+    assert [await positions.has_passed(key, 9) for key in ("30", "50")] == [False, True]
 
 
 async def test_a_key_that_no_lease_covers_is_not_passed() -> None:
     positions = await read(stored("127.0.0.1_db_coll..0", 9, "20", "40"))
 
     assert [await positions.has_passed(key, 5) for key in ("1F", "20", "3F", "40")] == [False, True, True, False]
+
+
+async def test_the_leases_of_a_key_and_of_a_range_are_those_that_cover_it() -> None:
+    positions = await read(
+        stored("127.0.0.1_db_coll..0", 9, "10", "20"),
+        stored("127.0.0.1_db_coll..1", 9, "20", "40"),
+        stored("127.0.0.1_db_coll..2", 9, "20", "60"),
+    )
+
+    found = [await positions.lease_of(key) for key in ("0F", "10", "20", "50")]
+    assert [None if lease is None else lease.token for lease in found] == [None, "0", "1", "2"]
+    ranges = [("00", "10"), ("00", "11"), ("20", "30"), ("1F", "20"), ("40", "60"), ("60", "FF")]
+    within = [positions.within({"Range": {"min": minimum, "max": maximum}}) for minimum, maximum in ranges]
+    assert [[lease.token for lease in each] for each in within] == [[], ["0"], ["1", "2"], ["0"], ["2"], []]
 
 
 async def test_leases_that_overlap_are_found_with_the_one_they_overlap() -> None:

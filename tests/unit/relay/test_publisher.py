@@ -67,10 +67,6 @@ async def test_a_key_that_fails_leaves_the_others_to_finish() -> None:
     assert [outcome.unsent for outcome in outcomes] == [0, 1, 0, 0]
 
 
-async def test_nothing_to_publish_gives_no_outcomes() -> None:
-    assert await FakeTopic().publisher().publish({}) == []
-
-
 async def test_as_many_keys_are_under_way_at_a_time_as_there_are_senders() -> None:
     topic = FakeTopic()
 
@@ -251,15 +247,6 @@ async def test_keys_of_which_something_was_accepted_or_that_are_too_large_are_no
 
     assert [outcome.error for outcome in outcomes] == [None] * 10
     assert [len(outcome.rejected) for outcome in outcomes] == [1] * 10
-
-
-async def test_events_behind_a_rejected_one_are_counted_as_held_back_and_nothing_else() -> None:
-    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
-
-    (outcome,) = await topic.publisher().publish(events("a", "b", "c", "d"), judge=FINAL_IN_ORDER)
-
-    assert (outcome.published, outcome.unsent) == (1, 0)
-    assert [each.id for each in outcome.held_back] == ["c", "d"]
 
 
 async def test_events_behind_a_rejected_one_are_unsent_where_the_key_fails_later() -> None:
