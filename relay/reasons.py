@@ -80,15 +80,15 @@ QUARANTINE: Mapping[Reason, Row] = {
 ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.RelayError: Row("the base of all others", False, _DEFECT),
     errors.SettingsError: Row(
-        "settings are missing or wrong, and the relay does not start",
+        "settings are missing or wrong",
         False,
-        "Correct the settings that the message names; `python -m relay check` validates them.",
+        "Correct those that the message names; then `python -m relay check`.",
     ),
     errors.SourceError: Row("a page of the outbox, or its checkpoint, cannot be read", True, _SERVICE),
     errors.ChangesError: Row(
-        "the trigger delivered something other than a JSON array of documents",
+        "the trigger delivered no JSON array of documents",
         False,
-        "Run `python -m relay check --scan`, which names the document, and correct or delete it.",
+        "Correct or delete what `python -m relay check --scan` names.",
     ),
     errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
     errors.FeedError: Row("the SQL feed, or its claims, cannot be read or written", True, _SERVICE),
@@ -103,15 +103,15 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.ServiceError: Row("a service cannot be reached, or refuses the command", True, _SERVICE),
     errors.SendError: Row("a send did not succeed", True, _WAIT),
     errors.RetryableError: Row(
-        "Service Bus is unavailable, throttled or full, or the network failed",
+        "Service Bus is unavailable, throttled or full",
         True,
-        "Wait, unless the topic is full or throttled: then make room, or raise its capacity.",
+        "Wait; make room in a full topic, or raise its capacity.",
     ),
     errors.StaleClearanceError: Row("the attempt took long; old events have to be compared again", True, _WAIT),
     errors.LostOwnershipError: Row(
-        "the claim on a shard was not renewed in time, and another process may publish its events",
+        "the claim on a shard was not renewed in time",
         True,
-        "Wait: the owner of the shard sends the events. If it repeats, give the worker more processor time.",
+        "Wait: the new owner of the shard sends the events. If it repeats, give the worker more processor time.",
     ),
     errors.ConfigurationError: Row(
         "the topic is missing or disabled, or the identity lacks the right to send", False, _SERVICE
@@ -162,28 +162,20 @@ STATES: Mapping[State, Row] = {
     State.TTL_HEADROOM: Row(
         "an event that is not published yet will soon be deleted by its time to live",
         False,
-        "Switch the time to live of the outbox container off, then look for what stops the relay.",
+        "Switch the container's time to live off, then look for what stops the relay.",
     ),
     State.FAILING: Row(
-        "attempts fail, and their events are sent again until the cause is fixed",
-        True,
-        "Look up the error in the log, and run `python -m relay check`.",
+        "attempts fail, and are repeated", True, "Look up the error in the log, and run `python -m relay check`."
     ),
     State.LAG: Row(
-        "events are published late",
-        True,
-        "Wait if the lag falls. Otherwise look for failed attempts and throttled requests, or add instances.",
+        "events are published late", True, "Wait if the lag falls. Otherwise look for failures, or add instances."
     ),
     State.QUARANTINE: Row(
         "events can never become messages; no consumer got them",
         False,
-        "Run `python -m relay quarantine list`, and do what the reason of each record asks for.",
+        "Do what the reason of each record in `python -m relay quarantine list` asks for.",
     ),
-    State.PARKED: Row(
-        "the events of the key go to quarantine, in order, until they are released",
-        False,
-        _UNPARK,
-    ),
+    State.PARKED: Row("the events of the key go to quarantine, in order, until they are released", False, _UNPARK),
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,

@@ -69,7 +69,7 @@ class EmulatorTopic:
 
     async def waiting(self, subscription: str, limit: int) -> Sequence[tuple[str, Delivery]]:
         """The messages that have waited longest at a subscription, each with its session. Nothing is locked."""
-        await self._refresh()
+        await self._refresh(fresh_s=0.0)
         messages = self._messages.get(subscription, OrderedDict())
         found = [(key, each) for (key, _), each in messages.items() if each.arrival is Arrival.WAITING]
         return sorted(found, key=lambda pair: pair[1].accepted_at or 0.0)[:limit]
@@ -80,9 +80,9 @@ class EmulatorTopic:
             await self._http.close()
         await self._dead_letters.close()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, fresh_s: float = _FRESH_S) -> None:
         async with self._turn:
-            if time.monotonic() - self._read_at <= _FRESH_S:
+            if time.monotonic() - self._read_at <= fresh_s:
                 return
             if not self._messages:
                 await self.subscriptions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -73,23 +73,12 @@ class Release:
             StoreError: The quarantine cannot be read or written.
             ServiceError: The outbox cannot be read.
         """
-        for start in range(0, len(summaries), _CHUNK):
-            chunk = summaries[start : start + _CHUNK]
+        for chunk in _chunks(summaries):
             if self._sender.gave_up:
                 self.not_sent += chunk
-                continue
-            loaded: list[tuple[RecordSummary, Event]] = []
-            late: set[str] = set()
-            for summary in chunk:
-                if summary.partition_key in self._sender.failures:
-                    self.not_sent.append(summary)
-                elif event := await self._load(summary):
-                    loaded.append((summary, event))
-                    if await self._is_late(event):
-                        late.add(summary.id)
-            removed = await self._publish(loaded, stop_at_rejection=False)
-            self.late += [summary for summary in removed if summary.id in late]
-            progress.update(len(self.released))
+            else:
+                await self._release_chunk(chunk, in_order=False)
+                progress.update(len(self.released))
 
     async def release_parked(self, partition_key: str, chosen: Set[str] | None) -> None:
         """Publish the records of a parked key in order, and unpark the key when no record is left.
@@ -131,67 +120,70 @@ class Release:
     async def _in_order(self, summaries: Sequence[RecordSummary]) -> list[RecordSummary]:
         """Returns the records that left quarantine: all, or those before the first that stays."""
         went: list[RecordSummary] = []
-        for start in range(0, len(summaries), _CHUNK):
-            chunk = summaries[start : start + _CHUNK]
-            its_part = await self._chunk_in_order(chunk)
+        for chunk in _chunks(summaries):
+            its_part = await self._release_chunk(chunk, in_order=True)
             went += its_part
             if len(its_part) < len(chunk):
                 break
         return went
 
-    async def _chunk_in_order(self, chunk: Sequence[RecordSummary]) -> list[RecordSummary]:
+    async def _release_chunk(self, chunk: Sequence[RecordSummary], *, in_order: bool) -> list[RecordSummary]:
+        """Returns the records that left quarantine; with `in_order`, one that stays blocks those behind it."""
         gone: list[RecordSummary] = []
         loaded: list[tuple[RecordSummary, Event]] = []
         for summary in chunk:
-            kept = len(self.still_invalid)
+            if summary.partition_key in self._sender.failures:
+                self.not_sent.append(summary)
+                continue
             event = await self._load(summary)
-            if event is not None:
-                loaded.append((summary, event))
-            elif len(self.still_invalid) > kept:
-                break
-            else:
+            if event is None:
                 gone.append(summary)
-        return gone + await self._publish(loaded, stop_at_rejection=True)
+            elif isinstance(event, Event):
+                loaded.append((summary, event))
+            else:
+                self.still_invalid.append(event)
+                if in_order:
+                    break
+        self.gone += gone
+        return gone + await self._publish(loaded, in_order=in_order)
 
-    async def _load(self, summary: RecordSummary) -> Event | None:
-        """The event of a record; None, and noted, where it is gone or not fit to be sent."""
+    async def _load(self, summary: RecordSummary) -> Event | StillInvalid | None:
+        """The event of a record, or why it cannot be sent; None if the record is gone."""
         document = await self._records.document(summary)
         if document is None:
-            self.gone.append(summary)
             return None
         if document.get("type") != self._event_type:
-            detail = f"the document's type is not {self._event_type!r}"
-            self.still_invalid.append(StillInvalid(summary, _TYPE_DIFFERS, detail))
-            return None
+            return StillInvalid(summary, _TYPE_DIFFERS, f"the document's type is not {self._event_type!r}")
         event = self._outbox.event_of(document)
         if not isinstance(event, Event):
-            self.still_invalid.append(StillInvalid(summary, str(event.reason), event.detail))
-            return None
+            return StillInvalid(summary, str(event.reason), event.detail)
         if event.name in self._sent:
             # Whether or not the earlier one was accepted.
             detail = "an earlier record has another version of this document: discard the wrong one"
-            self.still_invalid.append(StillInvalid(summary, _ID_REPEATED, detail))
-            return None
+            return StillInvalid(summary, _ID_REPEATED, detail)
         self._sent.add(event.name)
         return event
 
     async def _publish(
-        self, loaded: Sequence[tuple[RecordSummary, Event]], *, stop_at_rejection: bool
+        self, loaded: Sequence[tuple[RecordSummary, Event]], *, in_order: bool
     ) -> list[RecordSummary]:
         """Returns the records that were accepted and removed."""
-        sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=stop_at_rejection)
+        # Of a parked key, no later event was published.
+        late = [] if in_order else [summary.id for summary, event in loaded if await self._is_late(event)]
+        sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=in_order)
         rejected = {each.position: each for each in sent.rejected}
         accepted = {event.position for event in sent.accepted}
         removed = []
         for position, (summary, event) in enumerate(loaded):
             if position in accepted:
                 await self._records.remove(summary)
-                self.released.append(summary)
                 removed.append(summary)
             elif refusal := rejected.get(position):
                 self.still_invalid.append(StillInvalid(summary, str(refusal.reason), refusal.detail))
-            elif not stop_at_rejection or event.partition_key in self._sender.failures:
+            elif not in_order or event.partition_key in self._sender.failures:
                 self.not_sent.append(summary)
+        self.released += removed
+        self.late += [summary for summary in removed if summary.id in late]
         return removed
 
     async def _is_late(self, event: Event) -> bool:
@@ -254,3 +246,7 @@ class Release:
         if self._sender.failures:
             lines.append("Sends failed for these partition keys; run the same command again:")
         return lines + self._sender.failure_lines()
+
+
+def _chunks(summaries: Sequence[RecordSummary]) -> Iterator[Sequence[RecordSummary]]:
+    return (summaries[start : start + _CHUNK] for start in range(0, len(summaries), _CHUNK))

@@ -147,15 +147,14 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
     subject = f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'"
     yield _sending(subject, facts.sending)
     if isinstance(facts.topic, Gap):
-        other_namespace = facts.topic.why is Why.MISSING and not isinstance(facts.sending, Gap)
-        yield _other_namespace(subject) if other_namespace else _unread(subject, facts.topic)
+        yield _unread(subject, facts.topic, sendable=not isinstance(facts.sending, Gap))
         return
     yield _status(subject, facts.topic.status, Level.ERROR)
     yield _duplicate_detection(subject, facts.topic, settings, required.min_window)
     yield _partitioning(subject, facts.topic.enable_partitioning, facts.sending)
     yield from _ttl(subject, facts.topic.default_message_time_to_live, required)
     if isinstance(facts.subscriptions, Gap):
-        yield _unread(f"the subscriptions of {subject}", facts.subscriptions)
+        yield _unread(f"the subscriptions of {subject}", facts.subscriptions, sendable=False)
         return
     if not facts.subscriptions:
         yield Finding(
@@ -179,28 +178,26 @@ def _sending(subject: str, sending: int | Gap) -> Finding:
     )
 
 
-def _other_namespace(subject: str) -> Finding:
-    return Finding(
-        Level.UNKNOWN,
-        f"the properties of {subject} cannot be read: the topic can be sent to, but the management endpoint does "
-        "not have it",
-        "Set --servicebus-admin to the management endpoint of this namespace.",
-    )
-
-
-def _unread(subject: str, gap: Gap) -> Finding:
+def _unread(subject: str, gap: Gap, *, sendable: bool) -> Finding:
+    unread = f"the properties of {subject} cannot be read"
+    if gap.why is Why.MISSING and sendable:
+        return Finding(
+            Level.UNKNOWN,
+            f"{unread}: the topic can be sent to, but the management endpoint does not have it",
+            "Set --servicebus-admin to the management endpoint of this namespace.",
+        )
     if gap.why is Why.MISSING:
         return Finding(Level.ERROR, f"{subject} does not exist", "Create the topic, or correct SERVICEBUS_TOPIC.")
     if gap.why is Why.FORBIDDEN:
         return Finding(
             Level.UNKNOWN,
-            f"the properties of {subject} cannot be read with these rights: {gap.said}",
+            f"{unread} with these rights: {gap.said}",
             "Run check with a connection string that has the Manage right, or with an identity that has the role "
             "'Azure Service Bus Data Owner'. The app itself needs neither.",
         )
     return Finding(
         Level.UNKNOWN,
-        f"the properties of {subject} cannot be read: no management endpoint answers: {gap.said}",
+        f"{unread}: no management endpoint answers: {gap.said}",
         "Set --servicebus-admin, or SERVICEBUS_ADMIN, to the address of the management endpoint.",
     )
 

@@ -194,14 +194,15 @@ def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
     found = []
     last, unknown = None, 0
     for each in events:
-        sequence = None if each.event is None else each.event.sequence
+        sequence, missing = None if each.event is None else each.event.sequence, 0
         if sequence is None:
             unknown += 1
-            found.append(each)
-            continue
-        missing = 0 if last is None else max(0, sequence - last - 1 - unknown)
+        elif last is None:
+            last, unknown = sequence, 0
+        else:
+            missing = max(0, sequence - last - 1 - unknown)
+            last, unknown = max(last, sequence), 0
         found.append(replace(each, missing_before=missing))
-        last, unknown = sequence if last is None else max(last, sequence), 0
     return found
 
 

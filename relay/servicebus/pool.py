@@ -24,7 +24,7 @@ from relay.errors import PoisonError, RetryableError, SendError
 from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.servicebus.refusals import classify, is_made_up
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.servicebus.unanswered import GRACE_S, Late, Suspects, is_the_cause
+from relay.servicebus.unanswered import GRACE_S, Late, Suspects, is_the_cause, take_note
 
 _CLOSE_TIMEOUT_S = 5.0
 _ENDS = (AMQPLinkError, AMQPSessionError, AMQPConnectionError)
@@ -88,6 +88,7 @@ class PooledSender:
         accepted_late: Callable[[], None],
     ) -> None:
         sending = asyncio.create_task(link.send_messages(message, timeout=timeout_s + GRACE_S))
+        sending.add_done_callback(take_note)
         began = time.monotonic()
         try:
             await asyncio.shield(sending)
@@ -226,7 +227,7 @@ class SenderPool:
 async def _opened(link: ServiceBusSender) -> ServiceBusMessageBatch:
     """Open a link: asking for a batch does, and only the open link knows its limits."""
     opening = asyncio.create_task(link.create_message_batch())
-    opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+    opening.add_done_callback(take_note)
     try:
         return await asyncio.shield(opening)
     finally:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from relay.errors import RetryableError
 from relay.servicebus.transfers import Transfer
@@ -203,3 +204,9 @@ class Groups:
         for each in group:
             self._waiting.remove(each)
             each.admitted.set_result(None)
+
+
+def take_note(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task, which is raised to those who wait for it, if anyone still does."""
+    if not task.cancelled():
+        task.exception()

@@ -18,7 +18,7 @@ from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ERRORS
@@ -238,8 +238,7 @@ async def test_a_link_on_which_a_send_has_failed_is_given_up(
     async with running_stack(tmp_path / "logs", app=app, **settings) as running:
         data = running.container("data")
         await data.create_item(event("opens the link", "a"))
-        subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
-        await subscriber.receive(1)
+        subscriber = await received(running.stack.settings["SERVICEBUS"], 1)
         # The limit is lower than the open link knows, and is announced by a detach alone.
         await answer_oversized(running.admin_port, "detached-without-disposition")
         await inject(running.admin_port, kind="shrink-limit", entity="domain-events", bytes=4000)

@@ -21,7 +21,7 @@ from tests.support.order_container import stored
 from tests.support.orders import Customer, Order
 from tests.support.orders import Name as CustomerName
 from tests.support.outbox import event
-from tests.support.subscriber import Subscriber, body, properties
+from tests.support.subscriber import body, properties, received
 
 SPAN = trace.NonRecordingSpan(
     trace.SpanContext(0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, False, trace.TraceFlags(1))
@@ -71,8 +71,7 @@ async def test_documents_and_messages_are_as_the_contract_says(
     await write(container)
     documents: list[dict[str, Any]] = await stored(container)
     outcome = await make_relay(**settings).handle([*documents, *TOLERATED], "i1")
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(outcome.published)
+    subscriber = await received(servicebus.connection_string, outcome.published)
 
     events = [document for document in documents if document["type"] == "domainEvent"]
     assert outcome.published == len(events) + len(TOLERATED) == 10
@@ -105,8 +104,7 @@ async def test_events_of_several_entities_arrive_in_the_order_raised(
     random.Random(7).shuffle(documents)
     await make_relay().handle(documents, "i1")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(10)
+    subscriber = await received(servicebus.connection_string, 10)
     events = [json.loads(body(message)) for message in subscriber.messages["p"]]
     assert [data["orderId"] for data in events] == ["o1", "o2"] * 5
     assert [data["quantity"] for data in events] == [4, 4, 1, 1, 2, 2, 3, 3, 4, 4]

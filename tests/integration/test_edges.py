@@ -14,7 +14,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.outbox import event, events
 from tests.support.quarantined import quarantined
-from tests.support.subscriber import Subscriber, body
+from tests.support.subscriber import body, received
 
 pytestmark = BOTH_SENDERS
 
@@ -65,11 +65,10 @@ async def test_a_value_stored_in_cosmos_arrives_as_it_was_stored(
 
     await make_relay().handle(orjson.loads(to_text(stored, rewrite_dates=False)), "i1")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(1)
+    subscriber = await received(servicebus.connection_string, 1)
     # Text against text: Python's equality would take 1 for 1.0, and 0.0 for -0.0.
-    received = json.loads(body(subscriber.messages["k"][0]))["value"]
-    assert json.dumps(received) == json.dumps(VALUES[name])
+    arrived = json.loads(body(subscriber.messages["k"][0]))["value"]
+    assert json.dumps(arrived) == json.dumps(VALUES[name])
 
 
 @pytest.mark.parametrize("key", ["k" * 128, "鍵" * 128, "𝄞" * 64, " ", "a/b?c#d\\e%20", "'\"; --"])
@@ -80,8 +79,7 @@ async def test_keys_of_any_script_and_of_the_full_length_keep_their_order(
 
     await make_relay().handle(documents, "i1")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(5)
+    subscriber = await received(servicebus.connection_string, 5)
     assert subscriber.ids() == {key: [document["id"] for document in documents]}
 
 
@@ -90,8 +88,7 @@ async def test_an_event_without_fields_beside_its_action_arrives(
 ) -> None:
     await make_relay().handle([event("e", "k") | {"data": {"action": ""}}], "i1")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(1)
+    subscriber = await received(servicebus.connection_string, 1)
     assert body(subscriber.messages["k"][0]) == b'{"action":""}'
 
 
@@ -104,8 +101,7 @@ async def test_around_the_size_limit_each_message_either_arrives_or_is_quarantin
     outcome = await make_relay().handle(documents, "i1")
 
     set_aside = {item["document"]["id"] async for item in quarantined(quarantine)}
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(outcome.published)
+    subscriber = await received(servicebus.connection_string, outcome.published)
     arrived = subscriber.ids()["k"]
     assert 0 < len(arrived) < len(documents)
     assert arrived == [document["id"] for document in documents if document["id"] not in set_aside]
@@ -151,6 +147,5 @@ async def test_the_order_of_a_key_holds_across_invocations(
     for start in range(0, 30, 3):
         await relay.handle(documents[start : start + 3], f"i{start}")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(30)
+    subscriber = await received(servicebus.connection_string, 30)
     assert subscriber.ids() == {"k": [document["id"] for document in documents]}

@@ -17,7 +17,7 @@ from tests.support.broker import refuse
 from tests.support.outbox import event, events
 from tests.support.quarantined import quarantined
 from tests.support.stacks import running_stack
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 # Every reason, with a document that has it. Those of `id` cannot be stored in Cosmos DB, which wants a string of
 # 1 to 1023 bytes; a relay is given them all the same.
@@ -70,8 +70,7 @@ async def test_a_document_with_any_defect_is_quarantined_while_its_neighbours_ar
 
     (record,) = [item async for item in quarantined(quarantine)]
     assert (record["reason"], record["document"]) == (reason, malformed(reason))
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(5)
+    subscriber = await received(servicebus.connection_string, 5)
     await subscriber.receive_rest()
     assert subscriber.ids()["a"] == ["a-0", "a-1"]
 
@@ -84,8 +83,7 @@ async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_res
         for number, reason in enumerate(stored):
             await data.create_item(event(f"good-{number}", "a"))
             await data.create_item(malformed(reason))
-        subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
-        await subscriber.receive(len(stored))
+        subscriber = await received(running.stack.settings["SERVICEBUS"], len(stored))
         await running.until_function(lambda status: status["documents_delivered"] >= 2 * len(stored))
         records = [item async for item in quarantined(running.container("quarantine"))]
 

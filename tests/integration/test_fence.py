@@ -18,7 +18,7 @@ from relay.errors import LeaseError, PublishError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 pytestmark = BOTH_SENDERS
 
@@ -74,8 +74,7 @@ async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
     outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the frozen one")
 
     assert (outcome.published, outcome.superseded) == (0, 3)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(4)
+    subscriber = await received(servicebus.connection_string, 4)
     await subscriber.receive_rest()
     assert subscriber.ids() == {"k": ["e1", "e2", "e3", "e4"]}
 

@@ -21,7 +21,7 @@ import pytest_asyncio
 from tests.integration.conftest import ROOT
 from tests.support.contract import WRITTEN, check_message
 from tests.support.stacks import RunningStack, running_stack
-from tests.support.subscriber import Subscriber, body, properties
+from tests.support.subscriber import body, properties, received
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
 
@@ -96,8 +96,7 @@ async def test_what_an_example_writes_arrives_exactly_as_written(
     before = await stored(stack, contact)
     code, printed, errors = await run(language, contact, stack, tmp_path)
     after = await stored(stack, contact)
-    subscriber = Subscriber(stack.stack.settings["SERVICEBUS"])
-    await subscriber.receive(1, receivers=1)
+    subscriber = await received(stack.stack.settings["SERVICEBUS"], 1, receivers=1)
 
     assert before.keys() == {contact, identifier}
     event, document = before[identifier], before[contact]

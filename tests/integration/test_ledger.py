@@ -24,7 +24,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
 from tests.support.broker import refuse, stop_refusing
 from tests.support.outbox import event
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 KEYS = [f"k{number}" for number in range(30)]
@@ -88,8 +88,7 @@ async def test_an_outage_longer_than_the_window_does_not_double_the_neighbours(
 
         await relay.handle(documents, "i1")
 
-        subscriber = Subscriber(servicebus.connection_string)
-        await subscriber.receive(copies * (len(KEYS) - 1) + 1, receivers=30)
+        subscriber = await received(servicebus.connection_string, copies * (len(KEYS) - 1) + 1, receivers=30)
         await subscriber.receive_rest()
         await relay.close()
     arrived = {key: len(ids) for key, ids in subscriber.ids().items()}

@@ -20,7 +20,7 @@ from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
 from tests.support.settling import settled
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 CONTENT = "com.microsoft:argument-error"
 
@@ -52,8 +52,7 @@ async def ids(environment: dict[str, str]) -> dict[str, str]:
 
 
 async def arrived(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(count)
+    subscriber = await received(servicebus.connection_string, count)
     return subscriber.ids()
 
 

@@ -24,7 +24,7 @@ from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantined import quarantined
 from tests.support.settling import settled
-from tests.support.subscriber import Subscriber, body, properties
+from tests.support.subscriber import body, properties, received
 
 
 @pytest.fixture
@@ -112,8 +112,7 @@ async def test_release_publishes_in_order_of_arrival_and_removes_what_was_accept
     run = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (run.code, len(run.json["released"]), run.json["stillInvalid"]) == (0, 120, [])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(120)
+    subscriber = await received(servicebus.connection_string, 120)
     assert subscriber.ids() == {
         key: [f"{99 - number:03}-{key}" for number in range(40)] for key in ("k1", "k2", "k3")
     }
@@ -130,8 +129,7 @@ async def test_a_released_message_is_what_the_app_would_have_sent(
 
     await relay_command(environment, "quarantine", "release", "--all")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(1)
+    subscriber = await received(servicebus.connection_string, 1)
     message = subscriber.messages["köy"][0]
     assert json.loads(body(message)) == document["data"]
     assert (message.message_id, message.subject) == ("e1", "ContactNameUpdatedEvent")
@@ -157,8 +155,7 @@ async def test_a_partition_key_stops_at_its_first_event_that_fails_and_the_other
     again = await relay_command(environment, "quarantine", "release", "--all", "--json")
 
     assert (again.code, len(again.json["released"])) == (0, 40)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(80)
+    subscriber = await received(servicebus.connection_string, 80)
     await subscriber.receive_rest()
     assert subscriber.ids() == {key: [f"{key}-{number:02}" for number in range(40)] for key in ("bad", "good")}
     assert await left(quarantine) == []
@@ -190,8 +187,7 @@ async def test_a_release_cut_off_before_the_removal_can_be_repeated(
     run = await relay_command(environment, "quarantine", "release", "--all")
 
     assert (run.code, await left(quarantine)) == (0, [])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(6)
+    subscriber = await received(servicebus.connection_string, 6)
     await subscriber.receive_rest()
     assert subscriber.ids() == {"k": [f"k-{number}" for number in range(6)]}
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 4

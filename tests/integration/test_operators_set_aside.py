@@ -14,7 +14,7 @@ from tests.support.broker import refuse
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 # What the service answers to properties that are too long: it asks to try again, forever.
 RETRY = "amqp:internal-error"
@@ -48,8 +48,7 @@ async def test_a_blocking_event_is_set_aside_at_its_next_attempt_and_its_key_goe
     assert [(each["partitionKey"], each["eventId"]) for each in pending.json["orders"]] == [("k", "k-1")]
     assert outcome.quarantined == {"set-aside": 1}
     assert (after.json["orders"], [each["reason"] for each in after.json["records"]]) == ([], ["set-aside"])
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2)
+    subscriber = await received(servicebus.connection_string, 2)
     assert subscriber.ids() == {"k": ["k-0", "k-2"]}
 
 

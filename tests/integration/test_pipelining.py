@@ -39,7 +39,7 @@ from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event, events, sound
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 
 def of_keys(count: int) -> list[dict[str, Any]]:
@@ -94,8 +94,7 @@ async def test_a_key_has_one_transfer_in_flight(
     outcome = await relay.handle(events("a", 3, text="x" * 150_000), "i1")
 
     assert outcome.published == 3
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(3)
+    subscriber = await received(servicebus.connection_string, 3)
     assert (subscriber.ids()["a"] == ["a-0", "a-1", "a-2"]) is one_in_flight
 
 

@@ -21,7 +21,7 @@ from tests.support.broker import admin, inject, refuse, stop_refusing, topic_cou
 from tests.support.outbox import event, events
 from tests.support.quarantined import quarantined
 from tests.support.settling import settled
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 SIZE = "amqp:link:message-size-exceeded"
 
@@ -155,8 +155,7 @@ async def test_one_condition_on_every_transfer_quarantines_nothing(
     await admin(servicebus.admin_port, "DELETE", "faults")
     outcome = await relay.handle(documents, "i1", 1)
     assert (outcome.published + outcome.already_published, outcome.quarantined) == (60, {})
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(60)
+    subscriber = await received(servicebus.connection_string, 60)
     assert subscriber.ids() == {f"k{key}": [f"e{number}-{key}" for number in range(3)] for key in range(20)}
 
 
@@ -215,8 +214,7 @@ async def test_an_order_sets_a_blocking_event_aside_at_its_next_attempt(
 
     assert (outcome.published + outcome.already_published, outcome.quarantined) == (3, {"set-aside": 1})
     assert await records(quarantine) == [("a-1", "set-aside")]
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(3)
+    subscriber = await received(servicebus.connection_string, 3)
     assert subscriber.ids() == {"a": ["a-0", "a-2"], "b": ["b-0"]}
 
 
@@ -261,8 +259,7 @@ async def test_an_attempt_ends_before_the_host_ends_it_and_the_next_one_goes_on(
         done = outcome.published + outcome.already_published
         break
     assert done == 30
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(30)
+    subscriber = await received(servicebus.connection_string, 30)
     await subscriber.receive_rest()
     assert subscriber.ids() == {f"k{number}": [f"e{number}"] for number in range(30)}
 

@@ -17,7 +17,7 @@ from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events, just_committed
 from tests.support.quarantined import quarantined
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 pytestmark = BOTH_SENDERS
 
@@ -32,8 +32,7 @@ async def test_every_event_arrives_once_in_order_and_as_stored(
     outcome = await make_relay().handle([*documents, *others], "i1")
 
     assert (outcome.published, outcome.ignored, outcome.partition_keys, outcome.sends) == (300, 2, 20, 20)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(300)
+    subscriber = await received(servicebus.connection_string, 300)
     assert subscriber.ids() == {key: [f"{key}-{number}" for number in range(15)] for key in keys}
 
 
@@ -64,8 +63,7 @@ async def test_batches_fill_up_to_the_links_limit_and_split_there(
     outcome = await make_relay().handle(documents, "i1")
 
     assert (outcome.published, outcome.sends) == (60, 5)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(60)
+    subscriber = await received(servicebus.connection_string, 60)
     assert subscriber.ids() == {"big": [document["id"] for document in documents]}
 
 
@@ -100,8 +98,7 @@ async def test_the_culprit_of_a_refused_batch_is_found_by_splitting(
     (record,) = [item async for item in quarantined(quarantine)]
     assert (record["id"] != "a-37", record["document"]["id"], record["invocationId"]) == (True, "a-37", "i1")
     assert "amqp:not-allowed" in record["detail"]
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(104)
+    subscriber = await received(servicebus.connection_string, 104)
     assert subscriber.ids()["a"] == [f"a-{number}" for number in range(100) if number != 37]
 
 
@@ -125,8 +122,7 @@ async def test_when_one_partition_key_fails_the_others_finish_and_the_error_name
 
     assert (outcome.published, outcome.already_published) == (3, 27)
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 0
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(30)
+    subscriber = await received(servicebus.connection_string, 30)
     assert subscriber.ids()["k7"] == ["k7-0", "k7-1", "k7-2"]
 
 
@@ -195,8 +191,7 @@ async def test_a_cancelled_invocation_raises_and_the_next_attempt_completes_it(
     outcome = await relay.handle(documents, "i1")
     assert outcome.published + outcome.already_published == 80
     assert 0 < outcome.published < 80
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(80, receivers=16)
+    subscriber = await received(servicebus.connection_string, 80, receivers=16)
     await subscriber.receive_rest()
     assert subscriber.ids() == {f"k{number}": [f"k{number}-0", f"k{number}-1"] for number in range(40)}
 
@@ -224,8 +219,7 @@ async def test_without_its_quarantine_container_the_invocation_fails_and_says_wh
     with pytest.raises(QuarantineError, match=r"'nowhere' cannot be read or written.*partition key /partitionKey"):
         await relay.handle([*map(just_committed, events("a", 2)), event("x", "")], "i1")
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2)
+    await received(servicebus.connection_string, 2)
 
 
 async def test_quarantine_waits_for_cosmos_to_come_back(make_relay: RelayMaker, cosmos: CosmosServer) -> None:

@@ -186,9 +186,8 @@ async def test_pages_that_come_one_by_one_may_take_longer_than_a_call(
 async def test_after_connections_were_lost_in_silence_one_call_fails_and_the_next_one_has_a_new_one(
     cosmos: CosmosServer,
 ) -> None:
-    network = Network(lambda: asyncio.open_connection("127.0.0.1", cosmos.port))
-    async with network.serve() as port:
-        containers = containers_at(cosmos.connection_string.replace(f":{cosmos.port}/", f":{port}/"))
+    async with Network(lambda: asyncio.open_connection("127.0.0.1", cosmos.port)) as network:
+        containers = containers_at(cosmos.connection_string.replace(f":{cosmos.port}/", f":{network.port}/"))
         await asyncio.gather(*(containers.positions() for _ in range(8)))
         assert network.lose() > 1
 

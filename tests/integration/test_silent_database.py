@@ -32,9 +32,8 @@ async def network(outbox_database: str) -> AsyncIterator[tuple[Network, Database
     """A network between the relay and its database."""
     url = urlsplit(outbox_database)
     (directory,) = parse_qs(url.query)["host"]
-    made = Network(lambda: asyncio.open_unix_connection(f"{directory}/.s.PGSQL.5432"))
-    async with made.serve() as port:
-        settings = sql_settings(f"postgresql://postgres@127.0.0.1:{port}{url.path}")
+    async with Network(lambda: asyncio.open_unix_connection(f"{directory}/.s.PGSQL.5432")) as made:
+        settings = sql_settings(f"postgresql://postgres@127.0.0.1:{made.port}{url.path}")
         database = Database(settings, call_timeout_s=LIMIT_S)
         yield made, database
         async with asyncio.timeout(SOON_S):

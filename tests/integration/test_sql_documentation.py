@@ -20,7 +20,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
 from tests.support.contract import check_message
 from tests.support.pages import ROOT, blocks, section
-from tests.support.subscriber import Subscriber, body
+from tests.support.subscriber import body, received
 
 PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
@@ -92,8 +92,7 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         if worker.returncode is None:
             worker.kill()
             await worker.wait()
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2, receivers=1)
+    subscriber = await received(servicebus.connection_string, 2, receivers=1)
     assert subscriber.messages.keys() == {"contact-7", "contact-5"}
     [message] = subscriber.messages["contact-5"]
     check_message(message, "event")

@@ -9,7 +9,7 @@ from local.stack.parts import ROOT
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.sql_deployment import TABLE, SqlDeployment
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 
 def host_on(sql: SqlDeployment, servicebus: ServiceBusServer, storage: Path) -> Host:
@@ -38,6 +38,5 @@ async def test_the_timer_publishes_what_is_there_and_what_comes_during_a_tick(
         await host.stop()
 
     assert (function["name"], function["invocations"], function["failures"]) == ("relay_sql", 1, 0)
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(3, receivers=1)
+    subscriber = await received(servicebus.connection_string, 3, receivers=1)
     assert subscriber.ids() == {"k": ["e1", "e2", "e3"]}

@@ -31,7 +31,7 @@ from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events
 from tests.support.quarantined import quarantined
-from tests.support.subscriber import Subscriber, properties
+from tests.support.subscriber import properties, received
 from tests.support.telemetry import Telemetry, installed
 
 TTL_S = 864_000
@@ -325,8 +325,7 @@ async def test_with_the_sdks_own_tracing_switched_off_the_consumer_gets_the_even
     finally:
         azure_settings.tracing_implementation = None
 
-    subscriber = Subscriber(servicebus.connection_string)
-    await subscriber.receive(2)
+    subscriber = await received(servicebus.connection_string, 2)
     first, second = (properties(message) for message in subscriber.messages["a"])
     assert first["traceparent"] == traceparent(7)
     assert not {"traceparent", "Diagnostic-Id"} & second.keys()

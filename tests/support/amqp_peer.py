@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from azure.servicebus import TransportType
 from azure.servicebus.aio import ServiceBusClient
@@ -25,6 +25,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.clients import Connection, servicebus_client
+from tests.support.network import Listener
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)
@@ -72,7 +73,7 @@ def error(condition: str, *more: bytes) -> bytes:
     return described(0x1D, [codec.encode_symbol(condition), *more])
 
 
-class Peer:
+class Peer(Listener):
     """The service's end of one connection at a time.
 
     Attributes:
@@ -87,10 +88,9 @@ class Peer:
 
     def __init__(self, entities: Entities, *, secure: bool = False) -> None:
         """`secure`: whether it speaks TLS, as the service always does."""
+        super().__init__()
         self._emulator = ServiceBusServer(entities)
         self._issued = issue() if secure else None
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._reads = asyncio.Event()
         self._reads.set()
@@ -105,23 +105,21 @@ class Peer:
         self.transfers = 0
         self.other_transfers = 0
 
-    async def __aenter__(self) -> Peer:
+    async def __aenter__(self) -> Self:
         await self._emulator.start()
+        return await super().__aenter__()
+
+    async def _listen(self) -> asyncio.Server:
         listening = socket.create_server(("127.0.0.1", 0))
         # What is not read stays with the sender, but for a little.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         context = None if self._issued is None else self._issued.context
-        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=context)
-        return self
+        return await asyncio.start_server(self._accept, sock=listening, ssl=context)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().__aexit__(kind, error, trace)
         await self._emulator.stop()
 
     @property
@@ -131,8 +129,7 @@ class Peer:
 
     def client(self) -> ServiceBusClient:
         """A client that reaches it."""
-        assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
+        port = self.port
         string = self._emulator.connection_string
         if self._issued is None:
             return servicebus_client(
@@ -266,10 +263,9 @@ class Peer:
         self._writer = writer
         their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self._emulator.port)
         pumps = [
-            asyncio.create_task(self._upwards(reader, their_writer)),
-            asyncio.create_task(self._downwards(their_reader, writer)),
+            self._start(self._upwards(reader, their_writer)),
+            self._start(self._downwards(their_reader, writer)),
         ]
-        self._tasks |= {*pumps, asyncio.current_task()}  # type: ignore[arg-type]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:

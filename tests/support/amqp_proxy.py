@@ -7,10 +7,10 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from types import TracebackType
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import FrameReader, Performative, encode_frame, performative
+from tests.support.network import Listener
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _SASL_MECHANISMS, _SASL_OUTCOME = 0x40, 0x44
@@ -161,7 +161,7 @@ class Connection:
         return None
 
 
-class Proxy:
+class Proxy(Listener):
     """Passes frames on, unless a test says otherwise.
 
     Attributes:
@@ -174,9 +174,8 @@ class Proxy:
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._port = port
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self.silent_at: str | None = None
         self.on_transfer: Callable[[Connection, bytes], None] = lambda connection, frame: None
         self.rewrite: Callable[[bytes], bytes] = lambda frame: frame
@@ -184,41 +183,18 @@ class Proxy:
         self.open_connections = 0
         self.is_raw = False
 
-    async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
-
     def through(self, connection_string: str) -> str:
         """A connection string of the emulator's that leads through here."""
         return connection_string.replace(f":{self._port};", f":{self.port};")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
         self.open_connections += 1
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
         connection = Connection(self, up_writer, writer)
         with contextlib.suppress(OSError, asyncio.CancelledError):
             pumps = (connection.upwards(reader), connection.downwards(up_reader))
-            tasks = [asyncio.create_task(pump) for pump in pumps]
-            self._tasks |= set(tasks)
+            tasks = [self._start(pump) for pump in pumps]
             try:
                 # The relay's end closes first, unless a test has closed the other.
                 await asyncio.wait(
@@ -231,7 +207,6 @@ class Proxy:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 up_writer.transport.abort()
                 writer.close()
-        self._tasks.discard(task)
 
 
 def with_window(frame: bytes, frames: int) -> bytes:

@@ -1,44 +1,82 @@
-"""A network that loses connections without telling either end."""
+"""Servers on free ports, and a network that loses connections without either end noticing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
 
 
-class Network:
+class Listener(ABC):
+    """Takes connections on a free port of this machine, and ends all tasks for them with itself."""
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on 127.0.0.1."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        self._server = await self._listen()
+        return self
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._tasks.discard(task)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that ends with the server."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        return task
+
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+
+
+class Network(Listener):
     """Passes connections on, until those that are open are lost without either side noticing."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
     ) -> None:
         """`connect` opens a connection to what is behind the network."""
+        super().__init__()
         self._to_server = connect
-        self._open: set[asyncio.Task[None]] = set()
         self._lost: set[asyncio.Task[None]] = set()
-
-    @contextlib.asynccontextmanager
-    async def serve(self) -> AsyncIterator[int]:
-        """Yields the port that takes connections."""
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            for connection in self._open:
-                connection.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
 
     def lose(self) -> int:
         """Lose the connections that are open; returns their number."""
-        self._lost = {connection for connection in self._open if not connection.done()}
+        self._lost = set(self._tasks)
         return len(self._lost)
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.current_task()
-        assert connection is not None
-        self._open.add(connection)
         there, back = await self._to_server()
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(self._pass(connection, reader, back), self._pass(connection, there, writer))
@@ -46,7 +84,7 @@ class Network:
         back.close()
 
     async def _pass(
-        self, connection: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, connection: asyncio.Task[None] | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while data := await reader.read(65536):
             if connection not in self._lost:

@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from inbox.cancellation import end_tasks
+from tests.support.network import Listener
 
 _READY = b"Z\x00\x00\x00\x05"
 """How the server's ReadyForQuery begins: it ends the authentication, and each statement."""
@@ -44,7 +45,7 @@ def frozen(folder: str) -> Iterator[None]:
                 os.kill(process, signal.SIGCONT)
 
 
-class SilentProxy:
+class SilentProxy(Listener):
     """Forwards connections to a server's socket; from an order on, connections get no more answers, forever.
 
     Attributes:
@@ -53,18 +54,15 @@ class SilentProxy:
     """
 
     def __init__(self, socket: str) -> None:
+        super().__init__()
         self._socket = socket
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._mute: list[asyncio.Event] = []
         self.silent: str | None = None
         self.silenced = 0
 
     def url(self, database: str) -> str:
         """The URL of a database behind it, with a limit for connecting that suits a test."""
-        assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        return f"postgresql://postgres@127.0.0.1:{port}/{database}?connect_timeout=2"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}?connect_timeout=2"
 
     def silence(self) -> None:
         """From now on, no connection that is open gets an answer."""
@@ -73,27 +71,11 @@ class SilentProxy:
         self.silenced += len(self._mute)
         self._mute.clear()
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-
-    async def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        await end_tasks(list(self._tasks))
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._serve(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            return
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.CancelledError), closing(writer):
+            await self._pass_on(reader, writer)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         silent, mute = self.silent, asyncio.Event()
         if silent is not None:
             self.silenced += 1
@@ -127,9 +109,5 @@ class SilentProxy:
 async def proxied(url: str) -> AsyncIterator[tuple[SilentProxy, str]]:
     """A proxy before the server of this URL, and the URL of the same database behind it."""
     parts = urlsplit(url)
-    proxy = SilentProxy(f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432")
-    await proxy.start()
-    try:
+    async with SilentProxy(f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432") as proxy:
         yield proxy, proxy.url(parts.path.removeprefix("/"))
-    finally:
-        await proxy.close()

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from outbox_emulators.servicebus.frames import FrameReader, performative
+from tests.support.network import Listener
 
 _LARGEST = 1_048_576
 _NAMES = dict(
@@ -50,26 +50,18 @@ class Conversation:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class SilentProxy:
+class SilentProxy(Listener):
     """Falls silent at `step` of each of the first `times` connections that reach it; serves the rest.
 
     With `step` None at `times` connections, it accepts them at the level of TCP and forwards nothing.
     """
 
     def __init__(self, port: int, step: Step | None, *, times: int = 1) -> None:
+        super().__init__()
         self._port = port
         self._step = step
         self._left = times
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self.conversations: list[Conversation] = []
-
-    @property
-    def port(self) -> int:
-        """Where it listens, on 127.0.0.1."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
     @property
     def silenced(self) -> list[Conversation]:
@@ -81,19 +73,6 @@ class SilentProxy:
         for each in self.conversations:
             each.silent.set()
 
-    async def __aenter__(self) -> SilentProxy:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conversation = Conversation()
         self.conversations.append(conversation)
@@ -101,11 +80,8 @@ class SilentProxy:
             self._left -= 1
             conversation.silent.set()
         service_reader, service_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        if (task := asyncio.current_task()) is not None:
-            self._tasks.add(task)
-        upwards = asyncio.create_task(self._upwards(reader, service_writer, conversation))
-        downwards = asyncio.create_task(self._downwards(service_reader, writer, conversation))
-        self._tasks |= {upwards, downwards}
+        upwards = self._start(self._upwards(reader, service_writer, conversation))
+        downwards = self._start(self._downwards(service_reader, writer, conversation))
         try:
             await asyncio.wait({upwards})
         finally:

@@ -103,6 +103,13 @@ class Subscriber:
         return True
 
 
+async def received(connection_string: str, count: int, **options: Any) -> Subscriber:
+    """A subscriber that has received this many messages; `options` as for `Subscriber.receive`."""
+    subscriber = Subscriber(connection_string)
+    await subscriber.receive(count, **options)
+    return subscriber
+
+
 def properties(message: ServiceBusReceivedMessage) -> dict[str, Any]:
     """The application properties with text as text, which the SDK gives as bytes."""
     return {

@@ -16,7 +16,7 @@ from outbox_emulators.functions.worker.interface import FunctionTimeout, Invocat
 from outbox_emulators.functions.worker.process import ProcessWorker
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 pytest.importorskip("azure_functions_runtime")
 
@@ -96,8 +96,7 @@ async def test_the_app_relays_events_on_a_stack_with_the_platforms_library(tmp_p
         data = running.container("data")
         for number in range(3):
             await data.create_item(event(str(number), "a"))
-        subscriber = Subscriber(running.stack.settings["SERVICEBUS"])
-        await subscriber.receive(3)
+        subscriber = await received(running.stack.settings["SERVICEBUS"], 3)
 
     assert subscriber.ids() == {"a": ["0", "1", "2"]}
     log = (tmp_path / "logs" / "functions-1.log").read_text()

@@ -21,7 +21,7 @@ from outbox_emulators.functions.worker.interface import Invocation
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.outbox import event
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import received
 
 pytest.importorskip("azure_functions_runtime")
 
@@ -83,8 +83,7 @@ async def test_the_worker_invokes_the_app_and_the_events_arrive(monkeypatch: pyt
         )
 
         assert answer.result.status == 1, getattr(answer.result, "exception", None)
-        subscriber = Subscriber(servicebus.connection_string)
-        await subscriber.receive(2)
+        subscriber = await received(servicebus.connection_string, 2)
         assert subscriber.ids() == {"a": ["1", "2"]}
 
 

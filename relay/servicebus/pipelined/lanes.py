@@ -14,7 +14,7 @@ from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.servicebus.unanswered import GRACE_S, Groups, Late, Suspects, is_the_cause
+from relay.servicebus.unanswered import GRACE_S, Groups, Late, Suspects, is_the_cause, take_note
 
 # Maximum for a connection and its link to open. It takes half a second, and the first token up to some seconds.
 _OPEN_TIMEOUT_S = 15.0
@@ -54,7 +54,7 @@ class Lane:
         if self._opening is None:
             self._give_up()
             self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_note)
+            self._opening.add_done_callback(take_note)
         try:
             async with asyncio.timeout(timeout_s):
                 # The others go on waiting for it when one gives up.
@@ -118,12 +118,6 @@ async def _discard(opening: asyncio.Task[Link]) -> None:
     await asyncio.wait({opening})
     if not opening.cancelled() and opening.exception() is None:
         await opening.result().close()
-
-
-def _note(opening: asyncio.Task[Link]) -> None:
-    """Take note of the error, which is raised to those who wait, if anyone still does."""
-    if not opening.cancelled():
-        opening.exception()
 
 
 class PipelinedSender:

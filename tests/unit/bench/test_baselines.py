@@ -19,7 +19,7 @@ from bench.broker import environment
 from bench.documents import TWENTY_KB, Source, Workload
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.support.subscriber import Subscriber
+from tests.support.subscriber import Subscriber, received
 
 ROOT = Path(__file__).resolve().parents[3]
 SENDERS = 3
@@ -81,8 +81,7 @@ async def test_the_ceilings_send_the_relays_messages() -> None:
     for name, warm_up_events in (("relay", SENDERS), ("prebuilt", 0), ("wire", 0)):
         async with ServiceBusServer(Entities.from_file(ROOT / "infra" / "emulators" / "Config.json")) as server:
             await published(MAKERS[name], server, [documents])
-            subscriber = Subscriber(server.connection_string)
-            await subscriber.receive(4 + warm_up_events)
+            subscriber = await received(server.connection_string, 4 + warm_up_events)
         contents[name] = _contents(subscriber, documents)
 
     assert len(contents["relay"]) == 4

@@ -50,7 +50,7 @@ def reasons(items: Sequence[Rejected]) -> list[tuple[str, str]]:
     return [(item.document["id"], str(item.reason)) for item in items]
 
 
-def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[KeyOutcome]:
+def publish(planned: Plan, refused: str | None = None) -> list[KeyOutcome]:
     """What a publisher does, with one event refused for good."""
     outcomes = []
     for key, events in planned.to_publish.items():
@@ -62,7 +62,7 @@ def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[Ke
                 break
             if event.id == refused:
                 outcome.rejected.append(Rejected.of(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed"))
-                if stop:
+                if planned.policy is not SKIP:
                     outcome.held_back = events[number + 1 :]
                     break
             else:
@@ -71,8 +71,12 @@ def publish(planned: Plan, refused: str | None = None, *, stop: bool) -> list[Ke
     return outcomes
 
 
-def outcome_of(chosen: Received, planned: Plan, outcomes: list[KeyOutcome]) -> Outcome:
-    return settle(planned, chosen, outcomes)
+def settled(
+    chosen: Received, policy: OnPoison, holds: Holds | None = None, *, refused: str | None = None
+) -> tuple[Plan, Outcome]:
+    """What is planned, and what comes of it where one event is refused for good."""
+    planned = made(chosen, policy, holds)
+    return planned, settle(planned, chosen, publish(planned, refused))
 
 
 FEED = (document("e1"), document("e2", **MALFORMED), document("e3"), document("o1", "other"))
@@ -80,31 +84,25 @@ FEED = (document("e1"), document("e2", **MALFORMED), document("e3"), document("o
 
 def test_skip_publishes_what_follows() -> None:
     chosen = selection(*FEED)
-    planned = made(chosen, SKIP)
-    outcomes = publish(planned, "o1", stop=False)
-
-    rejected = outcome_of(chosen, planned, outcomes).set_aside
+    planned, outcome = settled(chosen, SKIP, refused="o1")
 
     assert ids(planned.to_publish) == {"k": ["e1", "e3"], "other": ["o1"]}
-    assert reasons(rejected) == [("e2", "data-not-object"), ("o1", "message-refused")]
-    assert outcome_of(chosen, planned, outcomes).published == 2
+    assert reasons(outcome.set_aside) == [("e2", "data-not-object"), ("o1", "message-refused")]
+    assert outcome.published == 2
 
 
 def test_park_quarantines_what_follows_in_its_order() -> None:
     chosen = selection(*FEED, document("o2", "other"), document("o3", "other"))
-    planned = made(chosen, PARK)
-    outcomes = publish(planned, "o2", stop=True)
-
-    rejected = outcome_of(chosen, planned, outcomes).set_aside
+    planned, outcome = settled(chosen, PARK, refused="o2")
 
     assert ids(planned.to_publish) == {"k": ["e1"], "other": ["o1", "o2", "o3"]}
-    assert reasons(rejected) == [
+    assert reasons(outcome.set_aside) == [
         ("e2", "data-not-object"),
         ("e3", "key-parked"),
         ("o2", "message-refused"),
         ("o3", "key-parked"),
     ]
-    assert outcome_of(chosen, planned, outcomes).published == 2
+    assert outcome.published == 2
 
 
 def test_an_event_of_a_parked_key_is_parked_unless_the_topic_has_it_already() -> None:
@@ -113,19 +111,15 @@ def test_an_event_of_a_parked_key_is_parked_unless_the_topic_has_it_already() ->
 
     assert ids(planned.to_publish) == {"other": ["o1"]}
     assert planned.accepted == 1
-    rejected = outcome_of(chosen, planned, [KeyOutcome("other", published=1)]).set_aside
-    assert reasons(rejected) == [("e2", "key-parked")]
+    outcome = settle(planned, chosen, [KeyOutcome("other", published=1)])
+    assert reasons(outcome.set_aside) == [("e2", "key-parked")]
 
 
 def test_block_stops_the_key_and_says_how_to_go_on() -> None:
     chosen = selection(*FEED)
-    planned = made(chosen, BLOCK)
-    outcomes = publish(planned, stop=True)
+    _, outcome = settled(chosen, BLOCK)
 
-    rejected = outcome_of(chosen, planned, outcomes).set_aside
-
-    assert rejected == []
-    outcome = outcome_of(chosen, planned, outcomes)
+    assert outcome.set_aside == []
     (failed,) = outcome.failed
     assert (failed.partition_key, failed.unsent, failed.blocked_by) == ("k", 2, "e2")
     assert isinstance(failed.error, BlockedError)
@@ -135,31 +129,28 @@ def test_block_stops_the_key_and_says_how_to_go_on() -> None:
 
 def test_block_stops_the_key_of_an_event_that_is_refused() -> None:
     chosen = selection(document("e1"), document("e2"), document("e3"))
-    planned = made(chosen, BLOCK)
-    outcomes = publish(planned, "e2", stop=True)
+    _, outcome = settled(chosen, BLOCK, refused="e2")
 
-    assert outcome_of(chosen, planned, outcomes).set_aside == []
-    (failed,) = outcome_of(chosen, planned, outcomes).failed
+    assert outcome.set_aside == []
+    (failed,) = outcome.failed
     assert (failed.unsent, failed.blocked_by) == (2, "e2")
 
 
 def test_block_stops_a_key_of_which_nothing_was_to_be_sent() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2"))
-    planned = made(chosen, BLOCK)
-    outcomes = publish(planned, stop=True)
+    _, outcome = settled(chosen, BLOCK)
 
-    assert outcome_of(chosen, planned, outcomes).set_aside == []
-    (failed,) = outcome_of(chosen, planned, outcomes).failed
+    assert outcome.set_aside == []
+    (failed,) = outcome.failed
     assert (failed.unsent, failed.blocked_by) == (2, "e1")
 
 
 @pytest.mark.parametrize("policy", [SKIP, PARK, BLOCK])
 def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(policy: OnPoison) -> None:
     chosen = selection(document("e1", partitionKey=7), document("e2"))
-    planned = made(chosen, policy)
-    outcomes = publish(planned, stop=policy is not SKIP)
+    planned, outcome = settled(chosen, policy)
 
-    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e1", "partition-key-not-string")]
+    assert reasons(outcome.set_aside) == [("e1", "partition-key-not-string")]
     assert ids(planned.to_publish) == {"k": ["e2"]}
 
 
@@ -168,14 +159,10 @@ def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(po
 )
 def test_an_operators_order_quarantines_the_event(policy: OnPoison, sent: list[str], behind: list[str]) -> None:
     chosen = selection(document("e1"), document("e2"))
-    planned = made(chosen, policy, Holds(orders={("k", "e1"): (Order(),)}))
-    outcomes = publish(planned, stop=policy is not SKIP)
-
-    rejected = outcome_of(chosen, planned, outcomes).set_aside
+    planned, outcome = settled(chosen, policy, Holds(orders={("k", "e1"): (Order(),)}))
 
     assert ids(planned.to_publish).get("k", []) == sent
-    assert reasons(rejected) == [("e1", "set-aside"), *((each, "key-parked") for each in behind)]
-    outcome_of(chosen, planned, outcomes)
+    assert reasons(outcome.set_aside) == [("e1", "set-aside"), *((each, "key-parked") for each in behind)]
 
 
 def test_an_order_that_comes_after_the_event_was_accepted_changes_nothing() -> None:
@@ -188,14 +175,14 @@ def test_an_outcome_that_does_not_add_up_raises_instead_of_losing_events() -> No
     chosen = selection(document("e1"), document("e2"))
 
     with pytest.raises(AccountingError, match=r"2 document\(s\) came, and 0 are accounted for"):
-        outcome_of(chosen, Plan(SKIP), [])
+        settle(Plan(SKIP), chosen, [])
 
 
 def test_events_unsent_without_an_error_are_no_success() -> None:
     chosen = selection(document("e1"))
 
     with pytest.raises(AccountingError):
-        outcome_of(chosen, made(chosen, SKIP), [KeyOutcome("k", unsent=1)])
+        settle(made(chosen, SKIP), chosen, [KeyOutcome("k", unsent=1)])
 
 
 def test_an_event_held_back_without_parking_is_no_success() -> None:
@@ -203,30 +190,32 @@ def test_an_event_held_back_without_parking_is_no_success() -> None:
     outcomes = [KeyOutcome("k", held_back=[chosen.events[0]])]
 
     with pytest.raises(AccountingError):
-        outcome_of(chosen, made(chosen, SKIP), outcomes)
+        settle(made(chosen, SKIP), chosen, outcomes)
 
 
 def test_park_waits_for_what_is_still_to_be_sent_before_it_parks_the_key() -> None:
     chosen = selection(*FEED)
-    planned = made(chosen, PARK)
-    outcomes = [
+    of_keys = [
         KeyOutcome("k", unsent=1, error=RetryableError("later")),
         KeyOutcome("other", published=1),
     ]
 
-    assert outcome_of(chosen, planned, outcomes).set_aside == []
-    assert outcome_of(chosen, planned, outcomes).unsent == 3
+    outcome = settle(made(chosen, PARK), chosen, of_keys)
+
+    assert outcome.set_aside == []
+    assert outcome.unsent == 3
 
 
 def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
     chosen = selection(*FEED)
-    planned = made(chosen, SKIP)
-    outcomes = [
+    of_keys = [
         KeyOutcome("k", unsent=2, error=RetryableError("later")),
         KeyOutcome("other", published=1),
     ]
 
-    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e2", "data-not-object")]
+    outcome = settle(made(chosen, SKIP), chosen, of_keys)
+
+    assert reasons(outcome.set_aside) == [("e2", "data-not-object")]
 
 
 @pytest.mark.parametrize("policy", [SKIP, PARK, BLOCK])
@@ -236,7 +225,7 @@ def test_what_the_checkpoint_has_passed_is_neither_published_nor_set_aside_nor_b
 
     planned = made(chosen, policy, holds, passed=frozenset({0, 1, 2}))
 
-    outcome = outcome_of(chosen, planned, [])
+    outcome = settle(planned, chosen, [])
     assert (outcome.superseded, outcome.unsent, outcome.quarantined.total()) == (3, 0, 0)
 
 
@@ -277,26 +266,25 @@ def test_a_new_order_for_another_version_is_carried_out() -> None:
 
     planned = made(chosen, SKIP, Holds(orders={("k", "e1"): (Order(True, Place(lsn=7)), Order())}))
 
-    assert reasons(outcome_of(chosen, planned, []).set_aside) == [("e1", "set-aside")]
+    assert reasons(settle(planned, chosen, []).set_aside) == [("e1", "set-aside")]
 
 
 def test_orders_for_several_events_of_a_blocked_key_are_carried_out_together() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2"), document("e3", **MALFORMED), document("e4"))
     holds = Holds(orders={("k", "e1"): (Order(),), ("k", "e3"): (Order(),)})
-    planned = made(chosen, BLOCK, holds)
-    outcomes = publish(planned, stop=True)
+    _, outcome = settled(chosen, BLOCK, holds)
 
-    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [
+    assert reasons(outcome.set_aside) == [
         ("e1", "data-not-object"),
         ("e3", "data-not-object"),
     ]
-    assert outcome_of(chosen, planned, outcomes).published == 2
+    assert outcome.published == 2
 
 
 def test_an_order_behind_an_event_that_blocks_is_carried_out_all_the_same() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2"), document("e3"))
     planned = made(chosen, BLOCK, Holds(orders={("k", "e2"): (Order(),)}))
-    outcome = outcome_of(chosen, planned, publish(planned, stop=True))
+    outcome = settle(planned, chosen, publish(planned))
 
     assert outcome.quarantined == {"set-aside": 1}
     assert (outcome.unsent, outcome.failed[0].blocked_by) == (2, "e1")
@@ -304,11 +292,10 @@ def test_an_order_behind_an_event_that_blocks_is_carried_out_all_the_same() -> N
 
 def test_what_lies_before_the_event_that_parked_a_key_is_published() -> None:
     chosen = selection(*(document(f"e{lsn}", _lsn=lsn) for lsn in (5, 6, 7, 8)))
-    planned = made(chosen, PARK, Holds(parked={"k": Place(lsn=7)}))
-    outcomes = publish(planned, stop=True)
+    planned, outcome = settled(chosen, PARK, Holds(parked={"k": Place(lsn=7)}))
 
     assert ids(planned.to_publish) == {"k": ["e5", "e6"]}
-    assert reasons(outcome_of(chosen, planned, outcomes).set_aside) == [("e7", "key-parked"), ("e8", "key-parked")]
+    assert reasons(outcome.set_aside) == [("e7", "key-parked"), ("e8", "key-parked")]
 
 
 def test_within_a_commit_the_order_of_the_event_that_parked_a_key_decides() -> None:
@@ -323,7 +310,7 @@ def test_the_first_event_that_blocks_a_key_is_named() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2", **MALFORMED))
     planned = made(chosen, BLOCK)
 
-    (failed,) = outcome_of(chosen, planned, []).failed
+    (failed,) = settle(planned, chosen, []).failed
 
     assert isinstance(failed, KeyFailure)
     assert (failed.unsent, failed.blocked_by) == (2, "e1")
@@ -331,10 +318,9 @@ def test_the_first_event_that_blocks_a_key_is_named() -> None:
 
 def test_the_error_of_an_earlier_event_explains_a_key_that_is_blocked_too() -> None:
     chosen = selection(document("e1"), document("e2", **MALFORMED))
-    planned = made(chosen, BLOCK)
-    outcomes = [KeyOutcome("k", unsent=1, error=RetryableError("later"))]
+    later = [KeyOutcome("k", unsent=1, error=RetryableError("later"))]
 
-    (failed,) = outcome_of(chosen, planned, outcomes).failed
+    (failed,) = settle(made(chosen, BLOCK), chosen, later).failed
 
     assert (failed.unsent, str(failed.error), failed.blocked_by) == (2, "later", None)
 
@@ -376,5 +362,5 @@ def test_every_document_of_a_batch_is_accounted_for_whatever_is_known_of_it(
 
     planned = plan(chosen, policy, holds, passed, lambda event: event.id == "e3")
 
-    outcome = outcome_of(chosen, planned, publish(planned, "e4", stop=policy is not SKIP))
+    outcome = settle(planned, chosen, publish(planned, "e4"))
     assert outcome.documents == chosen.documents

@@ -376,22 +376,6 @@ async def test_a_first_refusal_stops_the_key_and_sets_nothing_aside() -> None:
     assert topic.ids() == ["a"]
 
 
-async def test_what_is_refused_again_and_again_while_others_are_accepted_is_refused_for_its_own_content() -> None:
-    topic = FakeTopic(by_id={"b": "amqp:not-allowed"})
-    publisher = topic.publisher()
-    (first,) = await publisher.publish(events("b", "c"))
-    await publisher.publish(events("x", key="other"))
-    (second,) = await publisher.publish(events("b", "c"))
-    await publisher.publish(events("y", key="other"))
-    assert (first.blocked_by, second.blocked_by) == ("b", "b")
-
-    (third,) = await publisher.publish(events("b", "c"))
-
-    assert isinstance(first.error, DoubtfulRefusalError)
-    assert isinstance(second.error, DoubtfulRefusalError)
-    assert ([each.id for each in third.rejected], third.published, third.error) == (["b"], 1, None)
-
-
 async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
     topic = FakeTopic(by_id={"a": "amqp:not-allowed", "b": "amqp:not-allowed"})
     publisher = topic.publisher()

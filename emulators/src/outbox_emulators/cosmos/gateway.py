@@ -14,6 +14,7 @@ from outbox_emulators.access import Access
 from outbox_emulators.cosmos import admin, catalog_api, feed_api, items_api, offers_api, query_api
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.authorization import Authorization
+from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES
 from outbox_emulators.cosmos.errors import (
     PARTITION_KEY_RANGE_GONE,
     BadRequest,
@@ -23,6 +24,7 @@ from outbox_emulators.cosmos.errors import (
     NotFound,
     RequestTimeout,
     ServiceUnavailable,
+    TooLarge,
     TooManyRequests,
 )
 from outbox_emulators.cosmos.fault_plans import FaultKind
@@ -64,6 +66,8 @@ _VALUES = {
     "x-ms-documentdb-query-emit-traces": _BOOLEAN,
     _CONTENT_FORMAT: frozenset(("jsontext", "cosmosbinary")),
 }
+_LARGEST_BODY = 2 * MAX_ITEM_BYTES
+"""An item may be written with escapes and blanks that its size does not count."""
 _IN_NO_NAME = frozenset("/\\")
 
 _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
@@ -101,6 +105,8 @@ class Gateway:
             return _cut(http)
         except CosmosError as error:
             reply = error_reply(error, activity, path)
+        except RecursionError:
+            reply = error_reply(BadRequest("The request is nested too deeply."), activity, path)
         except Exception as error:  # noqa: BLE001 - a bug here must look like a failure of the service, not of the connection
             _log.exception("%s %s failed", http.method, path)
             reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity, path)
@@ -130,7 +136,7 @@ class Gateway:
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
         _check_headers(http.headers)
-        body = await http.content.read() if http.body_exists else b""
+        body = await _body_of(http) if http.body_exists else b""
         request = Request(http.method, segments, http.headers, body, activity)
         if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
             _log.info("Fault %d (%s) applied to %s %s", fault.id, fault.plan.kind, http.method, path)
@@ -222,6 +228,16 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 def _is_version(text: str) -> bool:
     # Those after the last one of the list are the clients' affair.
     return _DATE.fullmatch(text) is not None and (text in _VERSIONS or text > max(_VERSIONS))
+
+
+async def _body_of(http: web.BaseRequest) -> bytes:
+    """The body. Raises TooLarge before more of it is read than any request may have."""
+    body = bytearray()
+    async for part in http.content.iter_any():
+        body += part
+        if len(body) > _LARGEST_BODY:
+            raise TooLarge()
+    return bytes(body)
 
 
 def _is_connected(http: web.BaseRequest) -> bool:

@@ -32,6 +32,8 @@ _SPARSE = {
 _PATHS_SPELT_OUT = 13
 _FALSE, _TRUE, _INT32, _FLOAT64, _UTF8, _BINARY = 2, 3, 7, 16, 20, 21
 _CHARGE = 6
+_LONGEST_VARINT = 10
+"""Bytes, of seven bits each, that an integer of 64 bits takes at most."""
 
 
 class InvalidRow(ValueError):
@@ -143,14 +145,13 @@ def _sized(row: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _varint(row: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = row[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        byte = row[at + place]
+        value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return value, at
-        shift += 7
+            return value, at + place + 1
+    raise InvalidRow("an integer has more than 64 bits")
 
 
 def _varint_of(value: int) -> bytes:

@@ -8,8 +8,8 @@ from outbox_emulators.cosmos import hybridrow, operations
 from outbox_emulators.cosmos.account import Account, partition_by_id
 from outbox_emulators.cosmos.batches import BatchResult, execute_batch, execute_each, parse_batch
 from outbox_emulators.cosmos.containers import Container
-from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Document, Item
-from outbox_emulators.cosmos.errors import BadRequest, NotFound, TooLarge
+from outbox_emulators.cosmos.documents import Document, Item
+from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.items import Commit
 from outbox_emulators.cosmos.messages import Reply, Request, data_headers, item_reply, refused_at
 from outbox_emulators.cosmos.operations import Outcome
@@ -19,7 +19,6 @@ from outbox_emulators.cosmos.query.predicate import condition_holds
 from outbox_emulators.cosmos.sessions import demanded_lsn
 
 # A body may be larger than the item that is stored: blanks, escapes, system properties.
-_MAX_BODY_BYTES = 2 * MAX_ITEM_BYTES
 
 
 def create_or_upsert(account: Account, request: Request) -> Reply:
@@ -155,8 +154,6 @@ def _document(request: Request) -> Document:
     for trigger in ("x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include"):
         if trigger in request.headers:
             raise BadRequest(f"Triggers are not supported ({trigger}).")
-    if len(request.body) > _MAX_BODY_BYTES:
-        raise TooLarge()
     return Document.of(request.json())
 
 

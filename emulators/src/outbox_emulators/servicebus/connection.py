@@ -159,7 +159,7 @@ class AmqpConnection(asyncio.Protocol):
         held, self._held = self._held, None
         if self._transport is None or held is None:
             return
-        self._transport.resume_reading()
+        self._read_again()
         self._take(self._frames.feed(bytes(held.rest)), as_it_is=held.first)
 
     def _answer_sasl(self, frame: bytes) -> None:
@@ -168,6 +168,7 @@ class AmqpConnection(asyncio.Protocol):
             self._transport.write(self._sasl.answer(frame))
             if self._sasl.refused:
                 self._transport.close()
+                self._leave()
 
     def _accepts_key(self, name: str, key: str) -> bool:
         try:
@@ -198,10 +199,19 @@ class AmqpConnection(asyncio.Protocol):
         self.links.close()
 
     def pause_writing(self) -> None:
+        """Neither answer nor read a client that does not read: what it sends would only add to the answers."""
         self.writable = False
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _read_again(self) -> None:
+        stalled = self._held is not None and not self._held.mute
+        if self._transport is not None and self.writable and not stalled:
+            self._transport.resume_reading()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._read_again()
         self.links.pump()
         self.flush()
 

@@ -24,7 +24,7 @@ HEADER_BYTES = _FRAME_HEADER.size
 _PERFORMATIVE = b"\x00\x53"
 
 OPEN, BEGIN, ATTACH = 0x10, 0x11, 0x12
-_DETACH, _END = 0x16, 0x17
+_DETACH, END = 0x16, 0x17
 TRANSFER, DISPOSITION = 0x14, 0x15
 _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
 _STATE = 4
@@ -156,7 +156,7 @@ class DeliveryTracker:
                 handle = codec.decode(next(codec.items(frame, at)))[0]
                 self._open.pop((channel, handle), None)
                 self._links.pop((channel, handle), None)
-            elif code == _END:
+            elif code == END:
                 self._links = {key: name for key, name in self._links.items() if key[0] != channel}
         except (*codec.DECODE_ERRORS, StopIteration):
             # A malformed frame is for the engine to refuse.

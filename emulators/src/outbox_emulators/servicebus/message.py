@@ -24,6 +24,8 @@ from outbox_emulators.servicebus.sections import (
     sections,
 )
 
+MAX_PROPERTY_BYTES = 32 * 1024
+"""One property of a message ("Service Bus quotas", learn.microsoft.com)."""
 UNLIMITED_TTL_MS = 0xFFFFFFFF
 """The longest time to live that the header can say."""
 

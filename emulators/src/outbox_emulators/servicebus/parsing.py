@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
-from outbox_emulators.servicebus.message import UNLIMITED_TTL_MS, Message, Property, plain_text
+from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, UNLIMITED_TTL_MS, Message, Property, plain_text
 from outbox_emulators.servicebus.sections import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -20,8 +20,7 @@ from outbox_emulators.servicebus.sections import (
 MAX_ID_LENGTH = 128
 """UTF-16 units that a message id, session id or partition key may have ("Service Bus quotas")."""
 MAX_PROPERTIES_BYTES = 64 * 1024
-MAX_PROPERTY_BYTES = 32 * 1024
-"""One property of a message, and all that goes before its body ("Service Bus quotas", learn.microsoft.com)."""
+"""All that goes before the body of a message ("Service Bus quotas", learn.microsoft.com)."""
 
 PARTITION_KEY = "x-opt-partition-key"
 SCHEDULED_ENQUEUE_TIME = "x-opt-scheduled-enqueue-time"
@@ -52,6 +51,8 @@ def parse(data: bytes) -> Message:
     bare_start = body_start = -1
     try:
         for code, start, value, end in sections(data):
+            if code < DATA and end - start > MAX_PROPERTIES_BYTES:
+                raise PropertiesTooLarge
             if code == HEADER:
                 durable, priority, ttl_ms = _parse_header(codec.decode(data, value)[0])
             elif code == MESSAGE_ANNOTATIONS:

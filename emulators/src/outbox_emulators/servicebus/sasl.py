@@ -18,6 +18,8 @@ OFFERED = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
 _SASL_FRAME = 1
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _OK, _REFUSED = 0, 1
+_LARGEST_FRAME = 512
+"""MIN-MAX-FRAME-SIZE, which a SASL frame must not exceed (section 5.3.1)."""
 
 
 class Sasl:
@@ -26,6 +28,7 @@ class Sasl:
     def __init__(self, accepts_key: Callable[[str, str], bool]) -> None:
         """`accepts_key` checks the name and the key of a rule, and grants what they allow."""
         self._accepts_key = accepts_key
+        self._expected = [self._begin, self._decide]
         self.refused = False
 
     @staticmethod
@@ -36,9 +39,17 @@ class Sasl:
         return len(frame) > HEADER_BYTES and frame[5] == _SASL_FRAME
 
     def answer(self, frame: bytes) -> bytes:
-        """Return the answer to the client's header or frame."""
-        if frame == HEADER:
-            return HEADER + encode_frame(_SASL_FRAME, _MECHANISMS, [codec.encode_symbols(OFFERED)])
+        """Return the answer to the client's header, then to its one frame; none to anything else."""
+        if not self._expected or len(frame) > _LARGEST_FRAME:
+            self.refused = True
+            return b""
+        return self._expected.pop(0)(frame)
+
+    def _begin(self, frame: bytes) -> bytes:
+        self.refused = frame != HEADER
+        return HEADER + encode_frame(_SASL_FRAME, _MECHANISMS, [codec.encode_symbols(OFFERED)])
+
+    def _decide(self, frame: bytes) -> bytes:
         try:
             accepted = self._accepts(frame)
         except (*codec.DECODE_ERRORS, StopIteration):

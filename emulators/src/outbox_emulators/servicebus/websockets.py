@@ -19,6 +19,8 @@ PATH = "/$servicebus/websocket"
 SUBPROTOCOLS = ("AMQPWSB10", "amqp")
 
 _LARGEST_PENDING_BYTES = 256 * 1024
+_LARGEST_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Of a WebSocket message, in which clients send a frame of AMQP, or a few: 64 KiB each."""
 _CLOSE_TIMEOUT_S = 1.0
 
 
@@ -34,7 +36,7 @@ class WebSockets:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one client until it goes, or the broker lets go of it."""
         socket = web.WebSocketResponse(
-            protocols=SUBPROTOCOLS, max_msg_size=0, compress=False, timeout=_CLOSE_TIMEOUT_S
+            protocols=SUBPROTOCOLS, max_msg_size=_LARGEST_MESSAGE_BYTES, compress=False, timeout=_CLOSE_TIMEOUT_S
         )
         if not socket.can_prepare(request):
             raise web.HTTPBadRequest(text="This address is for WebSockets only.")
@@ -58,6 +60,7 @@ async def _converse(socket: web.WebSocketResponse, below: asyncio.Transport, pro
                 await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"AMQP is binary.")
             elif not transport.is_closing():
                 protocol.data_received(message.data)
+                await transport.readable.wait()
     finally:
         transport.close()
         protocol.connection_lost(None)
@@ -76,6 +79,8 @@ class _Transport(asyncio.Transport):
         self._paused = False
         self._closing = False
         self._changed = asyncio.Event()
+        self.readable = asyncio.Event()
+        self.readable.set()
 
     async def write_out(self, socket: web.WebSocketResponse) -> None:
         """Send what is written until the end, then close the WebSocket."""
@@ -107,9 +112,16 @@ class _Transport(asyncio.Transport):
             self._paused = True
             self._protocol.pause_writing()
 
+    def pause_reading(self) -> None:
+        self.readable.clear()
+
+    def resume_reading(self) -> None:
+        self.readable.set()
+
     def close(self) -> None:
         self._closing = True
         self._changed.set()
+        self.readable.set()
 
     def abort(self) -> None:
         self._pending.clear()

@@ -7,6 +7,9 @@ from collections.abc import Collection
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.syntax import Call, Expression, Name, Query, Sourced, Subquery
 
+_MOST_JOINS = 10
+"""https://learn.microsoft.com/azure/cosmos-db/concepts-limits#sql-query-limits"""
+
 
 def check_query(query: Query, around: frozenset[str] | None = None) -> None:
     """Raise BadRequest for what cannot be resolved, or cannot stand together.
@@ -15,6 +18,8 @@ def check_query(query: Query, around: frozenset[str] | None = None) -> None:
     """
     if query.selects_all:
         _check_everything(query)
+    if len(query.joins) > _MOST_JOINS:
+        raise BadRequest(f"The query has {len(query.joins)} JOINs; the limit is {_MOST_JOINS}.")
     _check_names(query, around)
     filters = [key.value for key in query.order_by] + [*query.group_by, *([query.where] if query.where else [])]
     for source in filters:

@@ -11,6 +11,7 @@ from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.functions import FUNCTIONS, Function
+from outbox_emulators.cosmos.query.functions.definitions import within_64_bits
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -30,6 +31,7 @@ from outbox_emulators.cosmos.query.syntax import (
     Unary,
 )
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, equal, kind_of, order
+from outbox_emulators.like import like_pattern
 
 Parameters = Mapping[str, Any]
 
@@ -192,8 +194,8 @@ def _arithmetic(function: Callable[[Any, Any], Any], left: Evaluator, right: Eva
         if kind_of(first) is not Kind.NUMBER or kind_of(second) is not Kind.NUMBER:
             return UNDEFINED
         try:
-            return function(first, second)
-        except (ZeroDivisionError, OverflowError):
+            return within_64_bits(function(first, second))
+        except (ValueError, ZeroDivisionError, OverflowError):
             return UNDEFINED
 
     return evaluate
@@ -237,15 +239,16 @@ def _like(value: Evaluator, pattern: Evaluator, escape: str | None) -> Evaluator
         if not isinstance(text, str) or not isinstance(wanted, str):
             return UNDEFINED
         if wanted not in compiled:
-            compiled[wanted] = like_pattern(wanted, escape)
+            compiled[wanted] = _pattern(wanted, escape)
         return compiled[wanted].fullmatch(text) is not None
 
     return evaluate
 
 
-def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
+def _pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
     """`%` any characters, `_` one, `[a-z]` and `[^a-z]` one of (not of) these."""
-    parts, position = [], 0
+    parts: list[str | None] = []
+    position = 0
     while position < len(pattern):
         character = pattern[position]
         position += 1
@@ -254,7 +257,7 @@ def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
             parts.append(re.escape(pattern[position]))
             position += 1
         elif character == "%":
-            parts.append(".*")
+            parts.append(None)
         elif character == "_":
             parts.append(".")
         elif end != -1:
@@ -263,7 +266,7 @@ def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
         else:
             parts.append(re.escape(character))
     try:
-        return re.compile("".join(parts), re.DOTALL)
+        return like_pattern(parts)
     except re.error as error:
         raise BadRequest(f"The LIKE pattern '{pattern}' is invalid: {error}.") from error
 

@@ -12,6 +12,9 @@ from outbox_emulators.cosmos.query.clauses import QueryBuilder
 from outbox_emulators.cosmos.query.grammar import parser
 from outbox_emulators.cosmos.query.syntax import Expression, Query
 
+_LONGEST = 512 * 1024
+"""https://learn.microsoft.com/azure/cosmos-db/concepts-limits#sql-query-limits"""
+
 
 @functools.lru_cache(maxsize=1024)
 def parse_query(text: str) -> Query:
@@ -29,6 +32,8 @@ def parse_condition(text: str) -> tuple[str, Expression]:
 
 
 def _parse(text: str, start: str) -> Any:
+    if len(text) > _LONGEST:
+        raise BadRequest(f"The query has {len(text)} characters; the limit is {_LONGEST}.")
     try:
         return QueryBuilder(text).transform(parser().parse(text, start=start))
     except UnexpectedInput as error:
@@ -37,6 +42,6 @@ def _parse(text: str, start: str) -> Any:
     except VisitError as error:
         if isinstance(error.orig_exc, BadRequest):
             raise error.orig_exc from error
-        raise
+        raise BadRequest(f"Syntax error: {error.orig_exc}") from error
     except LarkError as error:
         raise BadRequest(f"Syntax error: {error}") from error

@@ -19,7 +19,7 @@ _F32 = struct.Struct(">f")
 _F64 = struct.Struct(">d")
 
 # The items of an array may take no bytes at all: their number needs its own bound.
-_MOST_EMPTY_ITEMS = 65536
+_MOST_EMPTY_ITEMS = 255
 
 _LAST_CHARACTER = 0x10FFFF
 
@@ -97,8 +97,11 @@ def _symbol(data: bytes) -> Symbol:
     return Symbol(data.decode("ascii"))
 
 
-def _compound(wide: bool) -> Callable[[bytes, int], tuple[int, int, int]]:
-    """Read size and count; return the count, where the items start, and where the compound ends."""
+def _compound(wide: bool, *, empty_items: int = 0) -> Callable[[bytes, int], tuple[int, int, int]]:
+    """Read size and count; return the count, where the items start, and where the compound ends.
+
+    `empty_items` of them may take no bytes.
+    """
 
     def read(data: bytes, at: int) -> tuple[int, int, int]:
         if wide:
@@ -107,11 +110,21 @@ def _compound(wide: bool) -> Callable[[bytes, int], tuple[int, int, int]]:
         else:
             size, count = data[at], data[at + 1]
             start, end = at + 2, at + 1 + size
-        if end > len(data) or count > max(size, _MOST_EMPTY_ITEMS):
+        if end > len(data) or count > max(size, empty_items):
             raise CodecError(f"a compound of {count} items in {size} bytes at {at} is not possible")
         return count, start, end
 
     return read
+
+
+def _ended(at: int, end: int) -> int:
+    """The end of a compound whose items were read up to `at`.
+
+    Without this check, compounds could overlap, and reading them take exponential time.
+    """
+    if at > end:
+        raise CodecError(f"the items of a compound that ends at {end} run to {at}")
+    return end
 
 
 def _list(wide: bool) -> _Reader:
@@ -130,7 +143,7 @@ def _list(wide: bool) -> _Reader:
                 reader = _READERS.get(code)
                 item, at = decode(data, at) if reader is None else reader(data, at + 1)
                 items.append(item)
-        return items, end
+        return items, _ended(at, end)
 
     return read
 
@@ -144,13 +157,13 @@ def _map(wide: bool) -> _Reader:
         for _ in range(count // 2):
             key, at = decode(data, at)
             items[key], at = decode(data, at)
-        return items, end
+        return items, _ended(at, end)
 
     return read
 
 
 def _array(wide: bool) -> _Reader:
-    read_frame = _compound(wide)
+    read_frame = _compound(wide, empty_items=_MOST_EMPTY_ITEMS)
 
     def read(data: bytes, at: int) -> tuple[list[Value], int]:
         count, at, end = read_frame(data, at)
@@ -165,7 +178,7 @@ def _array(wide: bool) -> _Reader:
         for _ in range(count):
             item, at = reader(data, at)
             items.append(item)
-        return items, end
+        return items, _ended(at, end)
 
     return read
 
@@ -274,8 +287,8 @@ def items(data: bytes, at: int) -> Iterator[bytes]:
         return
     if code not in (0xC0, 0xC1, 0xD0, 0xD1):
         raise CodecError(f"0x{code:02x} is neither a list nor a map")
-    count, at, _ = (_WIDE if code >= 0xD0 else _NARROW)(data, at + 1)
+    count, at, end = (_WIDE if code >= 0xD0 else _NARROW)(data, at + 1)
     for _ in range(count):
-        end = skip(data, at)
-        yield data[at:end]
-        at = end
+        start, at = at, skip(data, at)
+        _ended(at, end)
+        yield data[start:at]

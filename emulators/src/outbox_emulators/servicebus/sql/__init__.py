@@ -19,6 +19,10 @@ from outbox_emulators.servicebus.sql.builder import Builder
 from outbox_emulators.servicebus.sql.grammar import parser
 from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError, spellings
 
+_LONGEST = 1024
+_MOST_STATEMENTS = 32
+"""Of a filter or an action, and of an action ("Service Bus quotas", learn.microsoft.com)."""
+
 __all__ = [
     "EvaluationError",
     "SqlAction",
@@ -67,13 +71,23 @@ class SqlAction:
 def parse_filter(text: str, parameters: Mapping[str, Any] | None = None) -> SqlExpression:
     """Read the expression of a SQL filter. Raises SqlError saying what is wrong and where."""
     known = parameters or {}
+    _check_length(text, "filter")
     return SqlExpression(text, _read(text, "filter", known), known)
 
 
 def parse_action(text: str, parameters: Mapping[str, Any] | None = None) -> SqlAction:
     """Read the statements of a SQL action. Raises SqlError saying what is wrong and where."""
     known = parameters or {}
-    return SqlAction(text, _read(text, "action", known), known)
+    _check_length(text, "action")
+    steps = _read(text, "action", known)
+    if len(steps) > _MOST_STATEMENTS:
+        raise SqlError(f"the action has {len(steps)} statements; the limit is {_MOST_STATEMENTS}")
+    return SqlAction(text, steps, known)
+
+
+def _check_length(text: str, what: str) -> None:
+    if len(text) > _LONGEST:
+        raise SqlError(f"the {what} has {len(text)} characters; the limit is {_LONGEST}")
 
 
 def _read(text: str, start: str, parameters: Mapping[str, Any]) -> Any:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
 from lark import Token, Transformer
 
+from outbox_emulators.like import like_pattern
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.sql.terms import (
     ARITHMETIC,
     COMPARISONS,
+    INTEGERS,
     MISSING,
     SYSTEM_PROPERTIES,
     EvaluationError,
     Node,
     PropertyName,
     SqlError,
+    bounded,
     comparable,
     expression,
     invert,
     is_number,
-    like_to_regex,
+    like_pieces,
     mismatched,
     predicate,
     unquote,
@@ -151,7 +153,7 @@ class Builder(Transformer[Token, Any]):
                 raise EvaluationError("The escape character of LIKE is not a string of length 1.")
             if not isinstance(text, str):
                 return None
-            return re.fullmatch(like_to_regex(wanted, mark), text, re.DOTALL) is not None
+            return like_pattern(like_pieces(wanted, mark)).fullmatch(text) is not None
 
         return Node(evaluate, predicate=True)
 
@@ -171,7 +173,7 @@ class Builder(Transformer[Token, Any]):
             strings = sign == "+" and isinstance(first, str) and isinstance(second, str)
             if not numbers and not strings:
                 raise mismatched(str(sign), first, second)
-            return calculate(first, second)
+            return bounded(calculate(first, second))
 
         return Node(evaluate)
 
@@ -186,7 +188,7 @@ class Builder(Transformer[Token, Any]):
                 return None
             if not is_number(number):
                 raise EvaluationError(f"Operator '{parts[0]}' cannot be applied to an operand that is no number")
-            return -number if negative else number
+            return bounded(-number) if negative else number
 
         return Node(evaluate)
 
@@ -223,6 +225,8 @@ class Builder(Transformer[Token, Any]):
 
     def integer(self, parts: list[Any]) -> Node:
         number = int(parts[0])
+        if number not in INTEGERS:
+            raise SqlError(f"{parts[0]} has more than 64 bits")
         return Node(lambda message: number)
 
     def number(self, parts: list[Any]) -> Node:

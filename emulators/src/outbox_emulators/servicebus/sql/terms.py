@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outbox_emulators.servicebus.message import Message, Property
+from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message, Property
 
 SYSTEM_PROPERTIES: dict[str, Property] = {
     "contenttype": Property.CONTENT_TYPE,
@@ -23,6 +23,7 @@ SYSTEM_PROPERTIES: dict[str, Property] = {
 }
 
 MISSING = object()
+INTEGERS = range(-(1 << 63), 1 << 63)
 
 
 class SqlError(ValueError):
@@ -116,6 +117,15 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def bounded(value: Any) -> Any:
+    """A result, if a property can have it: at most 32 KB, or 64 bits. Raises EvaluationError otherwise."""
+    if isinstance(value, str) and len(value) > MAX_PROPERTY_BYTES:
+        raise EvaluationError(f"The result has more than {MAX_PROPERTY_BYTES} characters.")
+    if isinstance(value, int) and value not in INTEGERS:
+        raise EvaluationError("Arithmetic operation resulted in an overflow.")
+    return value
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -162,16 +172,17 @@ def unquote(text: str) -> str:
     return text[1:-1].replace(end * 2, end)
 
 
-def like_to_regex(pattern: str, escape: str | None) -> str:
-    out: list[str] = []
+def like_pieces(pattern: str, escape: str | None) -> list[str | None]:
+    """The pattern for `like_pattern`."""
+    out: list[str | None] = []
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             out.append(re.escape(next(characters, "")))
         elif character == "%":
-            out.append(".*")
+            out.append(None)
         elif character == "_":
             out.append(".")
         else:
             out.append(re.escape(character))
-    return "".join(out)
+    return out

@@ -7,7 +7,14 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from outbox_emulators.cosmos.query.functions.definitions import MANY, Function, as_number, integer_of, of_kinds
+from outbox_emulators.cosmos.query.functions.definitions import (
+    MANY,
+    Function,
+    as_number,
+    check_size,
+    integer_of,
+    of_kinds,
+)
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, canonical, kind_of, same, sort_order
 
 _SCALARS = (Kind.NULL, Kind.BOOLEAN, Kind.NUMBER, Kind.STRING)
@@ -16,6 +23,7 @@ _SCALARS = (Kind.NULL, Kind.BOOLEAN, Kind.NUMBER, Kind.STRING)
 def _concat(*arrays: Any) -> Any:
     if any(kind_of(array) is not Kind.ARRAY for array in arrays):
         return UNDEFINED
+    check_size(sum(map(len, arrays)))
     return [element for array in arrays for element in array]
 
 

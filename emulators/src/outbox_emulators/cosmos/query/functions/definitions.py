@@ -10,12 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, kind_of
 
 MANY = 200
 """Maximum number of arguments of a function that takes any number of them."""
 
 _EXACT = 1 << 53
+_INTEGERS = range(-(1 << 63), 1 << 63)
+
+LARGEST = 4 * 1024 * 1024
+"""Maximum number of characters of a string, and of elements of an array, that a function makes: as many bytes as a
+response may have (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-request-limits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,30 @@ def of_numbers(call: Callable[..., Any], count: int, optional: int = 0) -> Funct
 def as_number(number: Any) -> Any:
     """A number as JSON has it: whole ones without a fraction, and undefined for those that are not finite."""
     if not isinstance(number, float):
-        return number
+        return within_64_bits(number)
     if not math.isfinite(number):
         return UNDEFINED
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
+
+
+def within_64_bits(number: Any) -> Any:
+    """A number as the service holds it: integers of more than 64 bits become doubles.
+
+    Raises OverflowError if it is beyond those too.
+    """
+    if isinstance(number, int) and number not in _INTEGERS:
+        return float(number)
+    if isinstance(number, float) and math.isinf(number):
+        raise OverflowError
+    return number
+
+
+def check_size(size: int) -> None:
+    """Raise BadRequest if a function is about to make a string or an array of more than LARGEST."""
+    if size > LARGEST:
+        raise BadRequest(
+            f"A function of the query makes a value of {size} characters or elements: at most {LARGEST}."
+        )
 
 
 def integer_of(number: Any) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.functions.definitions import MANY, Function, of_kinds, of_strings
+from outbox_emulators.cosmos.query.functions.definitions import MANY, Function, check_size, of_kinds, of_strings
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, kind_of
 
 _LONGEST_REPLICATE = 10_000
@@ -45,7 +45,7 @@ def _contains_several(*, decisive: bool, ignore_case: bool) -> Function:
 
 
 def _concat(*parts: Any) -> Any:
-    return "".join(parts) if all(kind_of(part) is Kind.STRING for part in parts) else UNDEFINED
+    return _join(list(parts), "")
 
 
 def _substring(text: str, start: float, length: float) -> str:
@@ -81,7 +81,15 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _join(parts: list[Any], separator: str) -> Any:
-    return separator.join(parts) if all(isinstance(part, str) for part in parts) else UNDEFINED
+    if not all(isinstance(part, str) for part in parts):
+        return UNDEFINED
+    check_size(sum(map(len, parts)) + len(separator) * len(parts))
+    return separator.join(parts)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    check_size(len(text) + text.count(old) * max(0, len(new) - len(old)))
+    return text.replace(old, new)
 
 
 def _to_string(value: Any) -> Any:
@@ -137,7 +145,7 @@ STRINGS: dict[str, Function] = {
     "LOWER": of_strings(str.lower, 1),
     "LTRIM": of_strings(str.lstrip, 2, optional=1),
     "REGEXMATCH": of_strings(_regex_match, 3, optional=1),
-    "REPLACE": of_strings(str.replace, 3),
+    "REPLACE": of_strings(_replace, 3),
     "REPLICATE": of_kinds(_replicate, Kind.STRING, Kind.NUMBER),
     "REVERSE": of_strings(lambda text: text[::-1], 1),
     "RIGHT": of_kinds(_right, Kind.STRING, Kind.NUMBER),

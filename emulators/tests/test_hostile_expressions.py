@@ -1,0 +1,191 @@
+"""Queries and rules that are to run for ever, or to fill the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import struct
+import sys
+import zlib
+from typing import Any
+
+import aiohttp
+import pytest
+
+from emulators.tests.servicebus.fakes import a_message
+from outbox_emulators.cosmos import hybridrow
+from outbox_emulators.cosmos.errors import BadRequest
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
+from outbox_emulators.cosmos.query.parsing import parse_query
+from outbox_emulators.cosmos.query.values import UNDEFINED
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.like import like_pattern
+from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
+from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
+from outbox_emulators.testing import RawClient
+
+WITHIN_S = 60
+MANY_ANYTHINGS = "%a" * 30 + "%b"
+# Of an exponential search, each further character doubles the time.
+NEARLY = "a" * 60
+
+
+async def within_bounds(code: str) -> str:
+    """What a program of its own prints, which is killed with its 2 GB of memory or its time."""
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n{code}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode().strip()
+
+
+def value_of(expression: str, item: Any = None) -> Any:
+    """What `SELECT VALUE` yields of an item in the container `c`."""
+    [selected] = parse_query(f"SELECT VALUE {expression} FROM c").selected
+    return compile_expression(selected.expression, {})(Scope(item))
+
+
+def message(**properties: Any) -> Message:
+    return a_message(properties=properties)
+
+
+def test_like_tries_no_place_twice() -> None:
+    pieces = [None if each == "%" else each for each in MANY_ANYTHINGS]
+
+    assert like_pattern(pieces).fullmatch(NEARLY) is None
+    assert like_pattern(pieces).fullmatch(f"{NEARLY}b") is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("", "", True),
+        ("%", "", True),
+        ("%%", "ab\n", True),
+        ("a%a", "a", False),
+        ("a%a", "aa", True),
+        ("%ab%ab", "abab", True),
+        ("%ab%ab", "aab", False),
+        ("a%b%c", "abcbc", True),
+        ("%.", "x.", True),
+        ("%.", "xx", False),
+    ],
+)
+def test_like_matches_whole_texts(pattern: str, text: str, found: bool) -> None:
+    pieces = [None if each == "%" else re.escape(each) for each in pattern]
+
+    assert (like_pattern(pieces).fullmatch(text) is not None) is found
+
+
+async def test_like_in_a_query_takes_no_exponential_time() -> None:
+    assert (
+        await within_bounds(
+            "from emulators.tests.test_hostile_expressions import *\n"
+            "print(value_of(f\"c.text LIKE '{MANY_ANYTHINGS}'\", {'text': NEARLY}))"
+        )
+        == "False"
+    )
+
+
+async def test_like_in_a_filter_takes_no_exponential_time() -> None:
+    assert (
+        await within_bounds(
+            "from emulators.tests.test_hostile_expressions import *\n"
+            "print(parse_filter(f\"text LIKE '{MANY_ANYTHINGS}'\").matches(message(text=NEARLY)))"
+        )
+        == "False"
+    )
+
+
+async def test_an_action_does_not_double_a_text_without_end() -> None:
+    action = "; ".join(["SET x = x + x"] * 30)
+
+    assert "more than 32768 characters" in await within_bounds(
+        "from emulators.tests.test_hostile_expressions import *\n"
+        f"parse_action({action!r}).apply(message(x='a' * 1000))"
+    )
+    assert MAX_PROPERTY_BYTES == 32768
+
+
+def test_numbers_of_an_action_have_64_bits() -> None:
+    with pytest.raises(EvaluationError, match="overflow"):
+        parse_action("; ".join(["SET x = x * x"] * 30)).apply(message(x=10))
+    with pytest.raises(EvaluationError, match="overflow"):
+        parse_filter("-x = 1").matches(message(x=-(2**63)))
+    with pytest.raises(SqlError, match="more than 64 bits"):
+        parse_filter(f"x = {2**63}")
+
+
+def test_rules_are_as_short_as_the_service_wants_them() -> None:
+    with pytest.raises(SqlError, match="1025 characters; the limit is 1024"):
+        parse_filter("a = 1" + " " * 1020)
+    with pytest.raises(SqlError, match="1025 characters; the limit is 1024"):
+        parse_action("SET a = 1" + " " * 1016)
+    with pytest.raises(SqlError, match="33 statements; the limit is 32"):
+        parse_action("; ".join(["SET a = 1"] * 33))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "REPLACE(" * 8 + "'aaaaaaaaaa'" + ", 'a', 'aaaaaaaaaa')" * 8,
+        "STRINGJOIN(STRINGSPLIT(REPLICATE(',', 10000), ','), REPLICATE('x', 10000))",
+        "CONCAT(" + ", ".join(["c.text"] * 200) + ")",
+        "ARRAY_CONCAT(" + ", ".join(["c.list"] * 200) + ")",
+    ],
+)
+def test_a_function_makes_no_value_larger_than_a_response(expression: str) -> None:
+    with pytest.raises(BadRequest, match="at most 4194304"):
+        value_of(expression, {"text": "x" * 100_000, "list": [0] * 100_000})
+
+
+def test_numbers_of_a_query_become_doubles() -> None:
+    assert value_of("SQUARE(" * 12 + "10" + ")" * 12) is UNDEFINED
+    assert value_of(" * ".join(["9000000000000000000"] * 30)) is UNDEFINED
+    assert value_of("9000000000000000000 * 9") == 8.1e19
+    assert value_of("SQUARE(3000000000) = 9000000000000000000") is True
+
+
+@pytest.mark.parametrize(
+    ("query", "limit"),
+    [
+        (
+            "SELECT VALUE 1 FROM c " + " ".join(f"JOIN j{n} IN c.list" for n in range(11)),
+            "11 JOINs; the limit is 10",
+        ),
+        ("SELECT VALUE 1 --" + "x" * 524_288, "524305 characters; the limit is 524288"),
+        ("SELECT VALUE " + "9" * 5000, "Syntax error"),
+    ],
+)
+async def test_a_query_beyond_a_limit_is_a_bad_request(query: str, limit: str) -> None:
+    async with CosmosServer() as server, aiohttp.ClientSession() as session:
+        raw = RawClient(session, server.endpoint, server.key)
+        provision(server.account, [ContainerSpec.parse("shop/orders:/pk")])
+        body = json.dumps({"query": query, "parameters": []})
+        headers = {"content-type": "application/query+json", "x-ms-documentdb-isquery": "True"}
+        partition = {"x-ms-documentdb-partitionkey": '["a"]'}
+        answer = await raw.send("POST", "/dbs/shop/colls/orders/docs", headers=headers | partition, body=body)
+
+    assert answer.status == 400
+    assert limit in answer.text
+
+
+def test_an_integer_of_a_row_has_64_bits() -> None:
+    endless = b"\x81" + (2145473648).to_bytes(4, "little") + b"\x07" + bytes(8) + b"\xff" * 2_000_000
+    with pytest.raises(hybridrow.InvalidRow, match="more than 64 bits"):
+        hybridrow.operations(record_of(endless))
+
+
+def record_of(row: bytes) -> bytes:
+    """A batch of one row."""
+    header = struct.pack("<BiBi", 0x81, 2147473648, 1, 10)
+    return header + struct.pack("<BiiI", 0x81, 2147473649, len(row), zlib.crc32(row)) + row
