@@ -122,8 +122,8 @@ class Positions:
     async def has_passed(self, partition_key: Any, lsn: int) -> bool:
         """Whether everything that was committed to a partition key up to an LSN is known to be done.
 
-        An event is done if Service Bus accepted it or quarantine stored it. The key, a value as the SDK takes it, is
-        only hashed if the leases disagree about the LSN.
+        An event is done if Service Bus accepted it or quarantine stored it. The key, a value as the SDK takes it,
+        is only hashed if the leases disagree about the LSN.
         """
         if self._done_everywhere < lsn <= self._done_anywhere:
             return await self.passed(partition_key, lsn) is True
