@@ -11,7 +11,7 @@
 | content_type           | `application/json`                                                |
 | application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
 |                        | `traceparent` where the document has them as strings, `sequence`  |
-|                        | where it has one as an integer                                    |
+|                        | if it has one as an integer                                       |
 
 With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
 """
@@ -99,7 +99,7 @@ def _message(event: Event, properties: dict[str, str | int]) -> Message:
 
 def _properties(event: Event) -> dict[str, str | int]:
     properties: dict[str, str | int] = {"type": event.type}
-    # Only Cosmos DB gives a document a time of its own.
+    # Only Cosmos DB gives a document its own time.
     if event.committed_at is not None and "_ts" in event.document:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
     created_at = event.data.get("createdAt")
@@ -113,7 +113,7 @@ def _properties(event: Event) -> dict[str, str | int]:
 
 
 def _put_integer(value: int, name: str, properties: dict[str, str | int]) -> None:
-    """What AMQP has no integer for, beyond 64 bits, is left out."""
+    """Integers beyond 64 bits, which AMQP does not have, are left out."""
     if -(2**63) <= value < 2**63:
         properties[name] = value
 

@@ -1,4 +1,4 @@
-"""What an error of azure-servicebus is about: this message, this moment, or the configuration."""
+"""The cause of an error of azure-servicebus: this message, this moment, or the configuration."""
 
 from __future__ import annotations
 

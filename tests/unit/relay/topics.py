@@ -33,6 +33,7 @@ class FakeTopic(Topic):
         client_closed: Whether the client was closed.
         refuses_links: What is raised instead of opening any link.
         answers_after_s: Seconds that it takes for each transfer.
+        fails_when_cancelled: What a send raises that is cancelled while it waits for its answer.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class FakeTopic(Topic):
         self.client_closed = False
         self.refuses_links: Exception | None = None
         self.answers_after_s = 0.0
+        self.fails_when_cancelled: Exception | None = None
         self.answers = list(answers)
         self.by_id = by_id or {}
 
@@ -116,7 +118,12 @@ class Link(Sender):
 
     async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
         await self._hang()
-        await asyncio.sleep(self._fake.answers_after_s)
+        try:
+            await asyncio.sleep(self._fake.answers_after_s)
+        except asyncio.CancelledError:
+            if self._fake.fails_when_cancelled is not None:
+                raise self._fake.fails_when_cancelled from None
+            raise
         await super().send_messages(message, timeout=timeout)
 
     async def close(self) -> None:
