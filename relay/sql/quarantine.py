@@ -190,7 +190,7 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
         try:
             await session.execute(Statement(ROLLBACK))
         except ChangefeedError:
-            # Nobody may go on with a session whose transaction may be open.
+            # A session whose transaction may be open must not be used again.
             raise DatabaseError(first_line(error), lost=True) from error
         raise
 
