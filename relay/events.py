@@ -5,7 +5,7 @@ Documents have the same shape in every kind of outbox, and quarantine keeps them
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "traceparent": …, "sequence": …}
 
-What only a source knows, such as the time of the commit, the source passes beside the document. A source that has
+Facts that only a source knows, such as the time of the commit, are passed next to the document. A source that has
 JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
 """
 

@@ -81,7 +81,7 @@ class Orders:
         """The holds on documents of this batch.
 
         Raises:
-            QuarantineError: The quarantine could not be read, and has to be.
+            QuarantineError: The quarantine could not be read, which this batch requires.
         """
         is_first = invocation_id not in self._begun
         tried_elsewhere = is_first and _may_have_been_tried(received)

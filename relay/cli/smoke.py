@@ -178,7 +178,7 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
 
 @dataclass(slots=True)
 class SmokeTest:
-    """Writes the events of a smoke test, finds out where they end up, and deletes them."""
+    """Writes the events of a smoke test, finds their fate, and deletes them."""
 
     smoke: Smoke
     settings: Settings

@@ -124,7 +124,7 @@ class Quarantined:
                 if self._newest is not None:
                     self._since = (datetime.fromisoformat(self._newest) - _OVERLAP).isoformat()
                 return True
-            # As many records of one moment as fit a page: the next one has to be larger to get past them.
+            # If a whole page of records has the same time, the next one has to be larger to get past it.
             limit = 2 * limit if page[-1].quarantined_at == self._since else _PAGE
             self._since = page[-1].quarantined_at
         return False

@@ -212,7 +212,7 @@ class Progress:
             self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
 
     def _deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
-        """Take over what the topic says of the latest events."""
+        """Apply the topic's information about the latest events."""
         for name, deliveries in found.items():
             if (tracked := self.latest.get(name)) is not None:
                 at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)

@@ -35,7 +35,7 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class LeasePosition:
-    """One lease, and how far it has come.
+    """One lease, and its position.
 
     Attributes:
         id: The lease document's id.

@@ -13,7 +13,7 @@
 |                        | `traceparent` where the document has them as strings, `sequence`  |
 |                        | if it has one as an integer                                       |
 
-With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
+With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode.
 """
 
 from __future__ import annotations

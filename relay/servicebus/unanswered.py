@@ -60,7 +60,7 @@ class _Suspicion:
 
 
 class Suspects:
-    """The transfers that may have ended a link. The oldest are forgotten where there are too many.
+    """The transfers that may have ended a link. The oldest are forgotten if there are too many.
 
     Attributes:
         accepted: Number of transfers accepted, whichever link they took.

@@ -60,7 +60,7 @@ class Link:
         self._deliveries = Deliveries(self._loop)
         self._credit = Credit()
         self._outgoing = Outgoing(connection, self._deliveries, self._credit, lambda: self._start(self._drain()))
-        # Where it is, and what the peer has said of itself.
+        # Its state, and the peer's description of itself.
         self._state = State.OPENING
         self._reactions: dict[int, Callable[[list[Any]], None]] = self._reactions_in(State.OPENING)
         self._attached: asyncio.Future[LinkLimits] = self._loop.create_future()
