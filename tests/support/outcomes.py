@@ -1,4 +1,4 @@
-"""What the outcome of a partition key adds up to."""
+"""The sums of a partition key's outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a quarantine container, apart from orders."""
+"""The content of a quarantine container, apart from orders."""
 
 from __future__ import annotations
 
