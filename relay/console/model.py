@@ -29,7 +29,7 @@ class Partition:
         behind: Number of events committed behind the position, as far as the console has read.
         oldest_s: The age of the oldest of them; 0 if there is none.
         moved_at: When the position was last seen to move; None if it was not yet.
-        retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or where
+        retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
             that cannot be seen from here.
         error: Why the last attempt failed.
     """

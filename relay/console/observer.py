@@ -178,7 +178,7 @@ def observer_of(settings: Settings, environment: Mapping[str, str], *, from_begi
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
-        environment: May have `SERVICEBUS_ADMIN`, where the management endpoint has its own address.
+        environment: May have `SERVICEBUS_ADMIN`, if the management endpoint has its own address.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
 
     Raises:

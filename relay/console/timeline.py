@@ -245,7 +245,7 @@ def steps(tracked: Tracked) -> Sequence[Step]:
                 why=f"{record.reason}: {record.detail}" if record else None,
             )
         )
-    # The broker's own time where a subscription has it.
+    # The broker's own time if a subscription has it.
     accepted = accepted_at(tracked.deliveries)
     if accepted is None:
         accepted = tracked.published_at

@@ -71,7 +71,7 @@ class Feed:
         self._read: list[Committed] = []
 
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
-        """The next events, at most about `limit`; none only where all of the feed was read.
+        """The next events, at most about `limit`; none only if all of the feed was read.
 
         Raises AzureError or OSError; events read before are returned by the next call.
         """
