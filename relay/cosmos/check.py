@@ -135,7 +135,7 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
         findings.append(locks)
     monitored = database.get_container_client(settings.cosmos_container)
     overlaps = await _read(_overlaps(leases, stored, monitored), leases, "Create the container.")
-    # Where the leases cannot be read, the findings about the containers and the locks say why.
+    # If the leases cannot be read, the findings about the containers and the locks say why.
     return findings if isinstance(overlaps, Finding) else findings + overlaps
 
 

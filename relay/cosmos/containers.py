@@ -71,7 +71,7 @@ class Containers:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:
-        """A block that calls Cosmos DB once, and is cut off where no answer comes in time.
+        """A block that calls Cosmos DB once, and is cut off if no answer comes in time.
 
         After a call was cut off, by this or by the caller, the next one opens another client: a connection that
         no longer answers must not be used again. Other calls that are under way keep theirs.

@@ -71,7 +71,7 @@ class Feed:
         self._read: list[Committed] = []
 
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
-        """The next events, at most about `limit`; none only where all of the feed was read.
+        """The next events, at most about `limit`; none only if all of the feed was read.
 
         Raises AzureError or OSError; events read before are returned by the next call.
         """
@@ -138,7 +138,7 @@ def committed_of(document: Document, partition: str, place: tuple[int, int]) -> 
 
 
 async def _partition(positions: Positions, feed_range: Mapping[str, Any], partition_key: object) -> str:
-    """The lease token of a document that was read in a range; the range itself where no lease covers it."""
+    """The lease token of a document that was read in a range; the range itself if no lease covers it."""
     leases = positions.within(feed_range)
     if len(leases) > 1 and isinstance(partition_key, str):
         lease = await positions.lease_of(partition_key)

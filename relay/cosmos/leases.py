@@ -35,7 +35,7 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class LeasePosition:
-    """One lease, and how far it has come.
+    """One lease, and its position.
 
     Attributes:
         id: The lease document's id.
@@ -70,7 +70,7 @@ class LeasePosition:
     def reached(self) -> tuple[int, float]:
         """The last LSN of which everything is known to be done, and the last one of which something may be done.
 
-        The first is -1 if nothing is done, the second is infinite where the continuation contains no LSN.
+        The first is -1 if nothing is done, the second is infinite if the continuation contains no LSN.
         """
         if self.continuation is None:
             return _NOTHING, _NOTHING
@@ -130,7 +130,7 @@ class Positions:
         return lsn <= self._done_everywhere
 
     async def passed(self, partition_key: Any, lsn: int) -> bool | None:
-        """As `has_passed`; None if no lease covers the key, or where the position that decides is unknown."""
+        """As `has_passed`; None if no lease covers the key, or if the position that decides is unknown."""
         effective_key = await self.keys.of(partition_key)
         if effective_key is None:
             return None

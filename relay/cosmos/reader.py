@@ -140,7 +140,7 @@ class CosmosOutbox:
         await self._feed_containers.close()
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
-        """The events of a key that the relay has passed, or may have passed where no lease says."""
+        """The events of a key that the relay has passed, or may have passed if no lease tells."""
         found = []
         async for document in self._feed_of_key(partition_key, since):
             place = Place.of(document).in_feed

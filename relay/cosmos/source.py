@@ -26,7 +26,7 @@ from relay.cosmos.containers import Containers
 from relay.errors import ChangesError
 from relay.events import Document, Event, Received, Rejected, read_event
 
-# Number of items that are compared before other tasks run: some 3 ms, or 30 where the SDK hashes.
+# Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
 _AT_ONCE = 256
 
 _UNUSABLE = object()
@@ -169,7 +169,7 @@ def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
-    commit, does; where a document of the transaction has none, the feed's order stays.
+    commit, does; if a document of the transaction has none, the feed's order stays.
     """
     lsns = [document.get("_lsn") for document in documents]
     if all(one != other or one is None for one, other in pairwise(lsns)):

@@ -13,7 +13,7 @@
 |                        | `traceparent` where the document has them as strings, `sequence`  |
 |                        | if it has one as an integer                                       |
 
-With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
+With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def cloudevents(source: str) -> Contract:
 
     The attribute names are prefixed `cloudEvents:` as the AMQP binding has it
     (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md, 3.1.3.1).
-    `time` is left out where `createdAt` is no RFC 3339 timestamp, as the specification requires.
+    `time` is left out if `createdAt` is no RFC 3339 timestamp, as the specification requires.
     """
 
     def message(event: Event) -> Message:
@@ -75,7 +75,7 @@ def cloudevents(source: str) -> Contract:
 
 
 def contract(cloudevents_source: str | None) -> Contract:
-    """The contract for the settings: CloudEvents where a source is given, else the plain one."""
+    """The contract for the settings: CloudEvents if a source is given, else the plain one."""
     return plain if cloudevents_source is None else cloudevents(cloudevents_source)
 
 

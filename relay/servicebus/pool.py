@@ -277,7 +277,7 @@ def _ended_link(error: Exception) -> bool:
     if isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError):
         return True
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
-    # The SDK makes up an outcome where the link has ended without an error.
+    # The SDK makes up an outcome if the link has ended without an error.
     return (isinstance(inner, MessageException) and is_made_up(inner)) or isinstance(inner, _ENDS)
 
 

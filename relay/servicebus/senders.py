@@ -41,7 +41,7 @@ class Senders(Protocol):
 def differences() -> list[str]:
     """How the installed SDK differs from the one that the pipelined sender was tested with; nothing if not."""
     try:
-        # Where the SDK is another one, not even this may be possible.
+        # With another version of the SDK, not even this may be possible.
         from relay.servicebus.pipelined import sdk
     except (ImportError, AttributeError) as error:
         return [f"azure-servicebus is another one than was tested: {error}"]
@@ -51,7 +51,7 @@ def differences() -> list[str]:
 def senders(settings: Settings) -> Senders:
     """The senders that the settings ask for. Nothing is connected until the first send.
 
-    Where the installed SDK is another than the pipelined sender was tested with, they are the pool's.
+    If the pipelined sender was not tested with the installed SDK, they are the pool's.
     """
     # No retries within the SDK: it would send again on a link that it has opened on its own.
     client = servicebus_client(settings.servicebus, retry_total=0)

@@ -73,13 +73,13 @@ class Sender(Protocol):
             timeout_s: Seconds for the service to answer, opening a link included.
             may_send: Called when everything is ready, with nothing that takes time between it and the transfer,
                 and again before the rest of a transfer that had to wait. It raises a SendError to prevent that.
-            accepted_late: Called at most once, where the service accepts the transfer after this has raised.
+            accepted_late: Called at most once, if the service accepts the transfer after this has raised.
             wait_s: Seconds until the attempt ends; `timeout_s` if None. They limit how long a transfer that may
                 have ended a link waits to be sent apart from others, which does not count towards `timeout_s`.
 
         Raises:
             PoisonError: The service refused the content of this very transfer.
-            RetryableError: It was not accepted, or its fate is unknown. It is `refused` where the
+            RetryableError: It was not accepted, or its fate is unknown. It is `refused` if the
                 cause is this very transfer: the service has answered it with an error, or has ended its link again
                 and again while nothing else was in flight, and accepted others.
             SendError: Nothing can be sent, or `may_send` has prevented it.

@@ -1,7 +1,7 @@
 """Transfers without an answer: those that took longer than the timeout, and those whose link the service ended.
 
 Of the latter, any may be the cause, or none: a connection also ends when a host of the service is updated. Which
-one it is shows only where each is sent by itself. The records outlive an attempt, as the sender of a key does not.
+one it is shows only if each is sent alone. The records outlive an attempt, as the sender of a key does not.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Suspicion:
 
 
 class Suspects:
-    """The transfers that may have ended a link. The oldest are forgotten where there are too many.
+    """The transfers that may have ended a link. The oldest are forgotten if there are too many.
 
     Attributes:
         accepted: Number of transfers accepted, whichever link they took.
@@ -89,7 +89,7 @@ class Suspects:
     def ended(self, transfer: Transfer, in_flight: int, *, busy: bool = False) -> bool:
         """Note that a link ended with this transfer and others in flight; returns whether it is the cause.
 
-        It is where its link has ended more than once with nothing else in flight, while the service has accepted
+        It is if its link has ended more than once with nothing else in flight, while the service has accepted
         another transfer since the first time: in an outage, nothing is accepted. Ends of a `busy` service do not
         count.
         """

@@ -123,7 +123,7 @@ class Backlog:
                 seen = first.setdefault(shard_id, claim)
                 if claim.owner is not None and (seen.owner, seen.version) != (claim.owner, claim.version):
                     living.add(shard_id)
-            # Where no shard was ever claimed, there is no sign of life to wait for.
+            # If no shard was ever claimed, there is no renewal to wait for.
             if living.issuperset(self._shards) or not claims or time.monotonic() >= ends:
                 return claims, living
             await asyncio.sleep(self._feed.claim_s / _LOOKS)

@@ -1,4 +1,4 @@
-"""The database of an SQL outbox: one session that is shared, and more where a reader needs its own.
+"""The database of an SQL outbox: one shared session, and more for readers that need their own.
 
 Every call of a session ends in time, also on a server that does not answer any more. The server's own statement
 timeout does not end a statement of a server that is frozen, and keepalives do not notice one: its kernel still
@@ -214,7 +214,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class BoundedSession:
-    """A session whose calls raise DatabaseError (`lost`) where the server does not answer in time.
+    """A session whose calls raise DatabaseError (`lost`) if the server does not answer in time.
 
     A call that was cut off or cancelled leaves the connection in an unknown state, so the session is
     closed and refuses every later call.
@@ -268,7 +268,7 @@ class BoundedSession:
             while not task.done() and (left_s := ends - loop.time()) > 0 and self._needed():
                 await asyncio.wait((task,), timeout=min(left_s, _LOOK_EVERY_S))
         except asyncio.CancelledError:
-            # Even where the answer has just come: a transaction may be open.
+            # Even if the answer has just come: a transaction may be open.
             self._cut_off(task, "a call was cancelled")
             raise
         if task.done():

@@ -1,8 +1,8 @@
 """From rows of the event table to events.
 
 The columns `id`, `partition_key` and `data` are required; `action`, `created_at`, `sequence`, `traceparent` and
-`type` are used where the table has them. A row becomes a document of the shape that every outbox has
-(relay/events.py), with its position beside it:
+`type` are used if the table has them. A row becomes a document of the shape that every outbox has
+(relay/events.py), with its position:
 
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "sequence": …, "traceparent": …, "_shard": 0, "_ulid": "01JD…"}

@@ -225,7 +225,7 @@ class Shard:
             )
 
     def _report(self, error: Exception, entries: Sequence[Entry]) -> None:
-        """Log an error that is a defect of the relay, and name the event where there is only one."""
+        """Log an error that is a defect of the relay, and name the event if there is only one."""
         remedy = "It is tried again."
         if len(entries) == 1:
             remedy += (
@@ -237,7 +237,7 @@ class Shard:
         logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), remedy)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait; not any longer than the shard is this process's, which is to be free for its next owner."""
+        """Wait, but only while this process owns the shard, so that it is free for its next owner."""
         ends = time.monotonic() + pause_s
         while self._goes_on() and (left_s := ends - time.monotonic()) > 0:
             with suppress(TimeoutError):

@@ -86,7 +86,7 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
 
 
 class Watch:
-    """Which claims have shown no sign of life for `claim_s`, by this process's own clock."""
+    """The claims without a renewal for `claim_s`, by this process's own clock."""
 
     def __init__(self, claim_s: float) -> None:
         self._claim_s = claim_s

@@ -84,7 +84,7 @@ async def fill(data: ContainerProxy, keys: int, transactions: int, size: int) ->
 
 
 async def until_noted(state: Path, chunks: int) -> None:
-    """Wait until another process has noted so many chunks in its state file."""
+    """Wait until another process has recorded this many chunks in its state file."""
 
     def noted() -> bool:
         return state.exists() and state.read_bytes().count(b"\n") > chunks

@@ -210,7 +210,7 @@ class Proxy(Listener):
 
 
 def with_window(frame: bytes, frames: int) -> bytes:
-    """The emulator's frame, with room for so many frames in all where it grants room in a session."""
+    """The emulator's frame, with room for this many frames in all, if it grants room in a session."""
     found = performative(frame)
     if found is None or found.code not in (BEGIN, FLOW):
         return frame

@@ -1,6 +1,6 @@
 """function_app.py on the platform's own Python worker, azure-functions-runtime, without the host.
 
-The host speaks protobuf with the worker; here plain objects with the same attributes stand in for its messages.
+The host speaks protobuf with the worker; here plain objects with the same attributes replace its messages.
 """
 
 from __future__ import annotations

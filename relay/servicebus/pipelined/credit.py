@@ -43,7 +43,7 @@ class Credit:
         self.transfer_limit = begin.incoming_window
 
     def session_flow(self, flow: Flow) -> None:
-        """Take what a flow says of the session."""
+        """Apply a flow's state of the session."""
         self.next_incoming_id = flow.next_outgoing_id
         # The peer counts from what it has received; before our first frame, it may not know the id.
         self.transfer_limit = unwrapped(flow.next_incoming_id or 0, self.transfers) + flow.incoming_window

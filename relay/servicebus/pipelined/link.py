@@ -37,8 +37,8 @@ class LinkLostError(RetryableError):
 
     Attributes:
         in_flight: Number of deliveries in flight when the peer ended the link, this one included: any of them may
-            be the cause. 0 if this one had not been begun, or where the peer did not end it.
-        behind: Number of them where this one had not been begun; it is not the cause.
+            be the cause. 0 if this one had not been begun, or if the peer did not end it.
+        behind: Number of them if this one had not been begun; it is not the cause.
     """
 
     def __init__(self, message: str, *, in_flight: int = 0, behind: int = 0, busy: bool = False) -> None:
@@ -60,7 +60,7 @@ class Link:
         self._deliveries = Deliveries(self._loop)
         self._credit = Credit()
         self._outgoing = Outgoing(connection, self._deliveries, self._credit, lambda: self._start(self._drain()))
-        # Where it is, and what the peer has said of itself.
+        # Its state, and the peer's description of itself.
         self._state = State.OPENING
         self._reactions: dict[int, Callable[[list[Any]], None]] = self._reactions_in(State.OPENING)
         self._attached: asyncio.Future[LinkLimits] = self._loop.create_future()
@@ -76,7 +76,7 @@ class Link:
 
         Args:
             connection: It is closed if this fails.
-            accepted_late: Called with the seconds that a transfer took, where the peer accepts one after
+            accepted_late: Called with the seconds that a transfer took, if the peer accepts one after
                 `send` has given up.
 
         Raises:
@@ -149,7 +149,7 @@ class Link:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
         finally:
-            # Where the process ends first, too.
+            # Also if the process ends first.
             await self._close()
 
     async def _close(self) -> None:
@@ -360,7 +360,7 @@ class Link:
 
     @contextmanager
     def _losing_unless(self, doing: str) -> Iterator[None]:
-        """The link is lost where a task of it fails."""
+        """The link is lost if a task of it fails."""
         try:
             yield
         except OSError as error:

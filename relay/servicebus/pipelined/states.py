@@ -12,7 +12,7 @@ from relay.servicebus.pipelined import frames
 
 
 class State(Enum):
-    """Where the session and its link are. Both are begun at once, so there is no state between."""
+    """The state of the session and its link. Both are begun at once, so there is no state between."""
 
     OPENING = "begin and attach were sent, and the peer has not attached"
     REFUSED = "the peer has attached without a target: a detach has to follow, which says why"

@@ -174,7 +174,7 @@ def lease(token: str, lsn: int | None, bounds: tuple[str, str] = ("", "FF")) -> 
 
 
 def nested(levels: int, kind: type = dict) -> Any:
-    """A container of so many levels."""
+    """A container with this many levels."""
     value: Any = kind()
     for _ in range(levels - 1):
         value = {"x": value} if kind is dict else [value]

@@ -152,7 +152,7 @@ class _Client(Client):
 
 
 def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> Event:
-    """A sound event with `size` bytes of payload beside the least there is."""
+    """A sound event with `size` bytes of payload in addition to the minimum."""
     data = {"action": "A", "filling": "x" * size}
     document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": data}
     return sound(document | changes)
