@@ -1,4 +1,4 @@
-"""The port through which `cli/` and `console/` read an outbox, and what comes of it.
+"""The port through which `cli/` and `console/` read an outbox, and its values.
 
 `relay.assembly.open_outbox` opens the outbox of the settings: `relay.cosmos.reader` and `relay.sql.reader` are its
 adapters, and `tests/contracts/test_outboxes.py` says what each must do. Nothing here moves a checkpoint.

@@ -50,7 +50,7 @@ resource outbox 'Microsoft.Sql/servers/databases@2025-01-01' = {
   }
 }
 
-// Any address within Azure may then try to log in: a container app without a virtual network has no fixed address.
+// Any address within Azure may then try to log in: a container app without a virtual network has no dedicated address.
 resource fromAzure 'Microsoft.Sql/servers/firewallRules@2025-01-01' = if (publicAccess) {
   parent: server
   name: 'azure'

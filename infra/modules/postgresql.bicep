@@ -97,7 +97,7 @@ resource onlyTls 'Microsoft.DBforPostgreSQL/flexibleServers/configurations@2025-
   ]
 }
 
-// Any address within Azure may then try to log in: a container app without a virtual network has no fixed address.
+// Any address within Azure may then try to log in: a container app without a virtual network has no dedicated address.
 resource fromAzure 'Microsoft.DBforPostgreSQL/flexibleServers/firewallRules@2025-08-01' = if (publicAccess) {
   parent: server
   name: 'azure'

@@ -106,21 +106,6 @@ async def test_containers_that_are_not_there_or_not_right_are_found(
     ]
 
 
-async def test_a_database_that_is_not_there_is_found(environment: dict[str, str]) -> None:
-    run = await relay_command(environment | {"COSMOS_DATABASE": "nowhere"}, "check", *WINDOW, "--json")
-
-    assert (run.code, levels(run, "error")) == (1, ["COSMOS_DATABASE 'nowhere' does not exist"])
-
-
-async def test_a_topic_that_is_not_there_is_found_on_both_sides(environment: dict[str, str]) -> None:
-    run = await relay_command(environment | {"SERVICEBUS_TOPIC": "nowhere"}, "check", *WINDOW, "--json")
-
-    assert run.code == 1
-    cannot_be_sent_to, does_not_exist = levels(run, "error")
-    assert cannot_be_sent_to.startswith("SERVICEBUS_TOPIC 'nowhere' cannot be sent to")
-    assert does_not_exist == "SERVICEBUS_TOPIC 'nowhere' does not exist"
-
-
 async def test_a_topic_that_is_closed_is_found(environment: dict[str, str], servicebus: ServiceBusServer) -> None:
     await set_topic_status(servicebus.admin_port, "SendDisabled")
 

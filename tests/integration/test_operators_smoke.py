@@ -16,15 +16,13 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
-from relay.cli.session import open_session
 from relay.cli.smoke import SmokeTest
 from relay.settings import Settings
-from tests.integration.conftest import RelayMaker
 from tests.support.app import copy_app, without_date_setting
-from tests.support.broker import admin, inject, refuse, topic_counts
+from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
 
 APP = Path(__file__).resolve().parents[2]
@@ -59,7 +57,7 @@ class Running:
 
 
 async def documents(container: ContainerProxy) -> list[dict[str, Any]]:
-    return [item async for item in quarantined(container)]
+    return await quarantined(container)
 
 
 async def smoke(environment: dict[str, str], *words: str) -> Run:
@@ -267,18 +265,3 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     assert oversized["quarantined"] == ["data-not-object"] * 2
     assert any("keeps refusing" in remedy for remedy in run.json["remedies"])
     assert await documents(quarantine) == []
-
-
-async def test_a_session_whose_lock_is_lost_is_locked_again(
-    make_relay: RelayMaker, environment: dict[str, str], servicebus: ServiceBusServer
-) -> None:
-    subscription = "domain-events/Subscriptions/all"
-    async with open_session(Settings.from_environment(environment), "all", "k", hold_s=30) as session:
-        await make_relay().handle([event("e1", "k"), event("e2", "k")], "i1")
-        first = await session.receive(10)
-        await inject(servicebus.admin_port, kind="expire-locks", entity=subscription)
-        second = await session.receive(10)
-
-    assert first is not None
-    assert second is not None
-    assert (first.message_id, second.message_id) == ("e1", "e2")

@@ -89,13 +89,6 @@ async def test_install_makes_what_is_missing_and_nothing_twice(environment: dict
     ] == []
 
 
-async def test_install_names_the_table_that_is_missing(environment: dict[str, str]) -> None:
-    code, result = await command(environment, "install", "--keep", "30d")
-
-    assert code == 2
-    assert f"there is no table {TABLE}" in result["error"]
-
-
 async def test_a_database_that_cannot_be_reached_is_an_error_without_its_password(
     environment: dict[str, str],
 ) -> None:
@@ -147,12 +140,3 @@ async def _until_shared(session: AsyncSession) -> None:
             if None not in owners and sorted(owners.count(owner) for owner in set(owners)) == [2, 2]:
                 return
             await asyncio.sleep(0.1)
-
-
-async def test_without_an_sql_outbox_there_is_nothing_to_run(environment: dict[str, str]) -> None:
-    cosmos = {name: value for name, value in environment.items() if not name.startswith("SQL")}
-
-    code, result = await command(cosmos | {"COSMOS": "AccountEndpoint=https://a/;AccountKey=YQ=="}, "run")
-
-    assert code == 2
-    assert "SQL is not set" in result["error"]

@@ -28,7 +28,7 @@ def parse_duration(text: str) -> int:
 
 
 class Reader:
-    """An object of the document and where it stands in it. Names are matched without regard to case.
+    """An object of the document and its place in it. Names are matched without regard to case.
 
     `done` records the names that were never requested.
     """

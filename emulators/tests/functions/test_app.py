@@ -1,15 +1,28 @@
-"""Loading apps: what is run, what is left out, what is refused."""
+"""Loading apps: what is run and what is refused; their settings, and host.json."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+import os
 import sys
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 from outbox_emulators.functions.app import importable, load_functions
+from outbox_emulators.functions.connections import Connections
+from outbox_emulators.functions.environment import applied, read_env_file, read_local_settings
 from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.host_json import HostConfiguration
+from outbox_emulators.functions.settings import Connection, Settings
+from outbox_emulators.functions.singleton import LockTimings
+from outbox_emulators.functions.timespan import parse_timespan
 
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
 _HEAD = "import azure.functions as func\n\napp = func.FunctionApp()\n\n"
@@ -119,3 +132,203 @@ def test_what_cannot_be_run_is_refused_with_the_reason(tmp_path: Path, body: str
 def test_a_directory_without_a_script_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"function_app\.py does not exist"):
         load_functions(tmp_path)
+
+
+# Settings: env files, local.settings.json, expressions, connections
+
+
+def test_an_env_file_is_read_as_source_and_env_file_options_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "local.env"
+    file.write_text(
+        "# made by the local stack\n"
+        "COSMOS='AccountEndpoint=http://127.0.0.1:8081/;AccountKey=a${b}==;'\n"
+        "export TOPIC=events\n"
+        '\nQUOTED="two words" # why\n'
+        "EMPTY=\n"
+    )
+    assert read_env_file(file) == {
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:8081/;AccountKey=a${b}==;",
+        "TOPIC": "events",
+        "QUOTED": "two words",
+        "EMPTY": "",
+    }
+
+
+def test_an_env_file_that_is_not_there_or_has_bare_names_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"none\.env does not exist"):
+        read_env_file(tmp_path / "none.env")
+    (tmp_path / "bare.env").write_text("JUST_A_NAME\n")
+    with pytest.raises(HostError, match="JUST_A_NAME"):
+        read_env_file(tmp_path / "bare.env")
+
+
+def test_the_values_of_local_settings_are_read(tmp_path: Path) -> None:
+    assert read_local_settings(tmp_path) == {}
+    (tmp_path / "local.settings.json").write_text(json.dumps({"Values": {"A": "1", "B": True, "C": 2}}))
+    assert read_local_settings(tmp_path) == {"A": "1", "B": "true", "C": "2"}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"Values": []}', '{"IsEncrypted": true, "Values": {}}'])
+def test_unreadable_local_settings_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "local.settings.json").write_text(content)
+    with pytest.raises(HostError, match=r"local\.settings\.json"):
+        read_local_settings(tmp_path)
+
+
+def test_given_settings_win_over_the_environment_and_defaults_fill_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIVEN", "environment")
+    monkeypatch.setenv("PRESENT", "environment")
+    monkeypatch.delenv("ABSENT", raising=False)
+    with applied({"GIVEN": "given"}, defaults={"PRESENT": "default", "ABSENT": "default"}) as environment:
+        assert [environment[name] for name in ("GIVEN", "PRESENT", "ABSENT")] == [
+            "given",
+            "environment",
+            "default",
+        ]
+        assert os.environ["GIVEN"] == "given"
+    assert (os.environ["GIVEN"], os.environ.get("ABSENT")) == ("environment", None)
+
+
+def test_the_time_zone_follows_the_settings() -> None:
+    with applied({"TZ": "Asia/Tokyo"}, defaults={}):
+        assert time.localtime().tm_gmtoff == 9 * 3_600
+
+
+def test_expressions_are_resolved_within_text_and_without_regard_to_case() -> None:
+    settings = Settings({"Name": "data", "OTHER": "x"})
+    assert settings.resolve("a-%NAME%-%other%") == "a-data-x"
+    assert settings.missing("%NAME% %NOT_THERE%") == ["NOT_THERE"]
+    with pytest.raises(HostError, match="set NOT_THERE"):
+        settings.resolve("%NOT_THERE%")
+
+
+def test_a_connection_is_a_connection_string_or_an_identity_family() -> None:
+    family = {"A__accountEndpoint": "https://a/", "A__credential": "managedidentity", "A__clientId": "id"}
+    assert Settings(family).connection("A") == Connection(None, "https://a/", "managedidentity", "id")
+    assert Settings({"B": "AccountEndpoint=…"}).connection("B").connection_string == "AccountEndpoint=…"
+    assert Settings({"AzureWebJobsC": "prefixed", "C": "plain"}).connection("C").connection_string == "prefixed"
+    with pytest.raises(HostError, match=r"'D' is not set: set D .* or D__accountEndpoint"):
+        Settings(family).connection("D")
+
+
+@pytest.mark.parametrize(
+    ("credential", "expected"), [("managedidentity", ManagedIdentityCredential), (None, DefaultAzureCredential)]
+)
+async def test_an_identity_family_is_used_through_azure_identity(
+    credential: str | None, expected: type[object]
+) -> None:
+    connection = Connection(None, "https://account.documents.example/", credential, None)
+    async with AsyncExitStack() as stack:
+        connections = Connections(Settings({}), stack, asyncio.Event())
+        assert isinstance(await connections._credential(connection), expected)
+
+
+async def test_an_unusable_connection_string_is_reported_with_its_name() -> None:
+    async with AsyncExitStack() as stack:
+        with pytest.raises(HostError, match="'COSMOS' is not usable"):
+            await Connections(Settings({"COSMOS": "nonsense"}), stack, asyncio.Event()).client("COSMOS")
+
+
+# host.json and the durations in it
+
+
+def _read(directory: Path, content: dict[str, Any]) -> HostConfiguration:
+    (directory / "host.json").write_text(json.dumps({"version": "2.0", **content}))
+    return HostConfiguration.from_directory(directory)
+
+
+def _with_dates(handling: str) -> dict[str, Any]:
+    return {"extensions": {"cosmosDB": {"serializerSettings": {"dateParseHandling": handling}}}}
+
+
+def test_the_defaults_are_half_an_hour_and_rewritten_dates(tmp_path: Path) -> None:
+    assert _read(tmp_path, {}) == HostConfiguration(1800.0, rewrite_dates=True, has_extension_bundle=False)
+
+
+@pytest.mark.parametrize(
+    ("handling", "rewritten"), [("None", False), ("none", False), ("Default", True), ("default", True)]
+)
+def test_date_handling_decides_whether_dates_are_rewritten(tmp_path: Path, handling: str, rewritten: bool) -> None:
+    assert _read(tmp_path, _with_dates(handling)).rewrite_dates is rewritten
+
+
+@pytest.mark.parametrize(
+    ("version", "rewritten"),
+    [
+        ("[4.28.0, 5.0.0)", False),
+        ("[4.23.1, 5.0.0)", False),
+        ("4.24.0", False),
+        ("[4.23.0, 5.0.0)", True),
+        ("[4.*, 5.0.0)", True),
+        ("[3.3.0, 4.0.0)", True),
+        ("(, 5.0.0)", HostError),
+    ],
+)
+def test_an_extension_that_may_be_too_old_rewrites_dates_whatever_the_setting_says(
+    tmp_path: Path, version: str, rewritten: bool | type[HostError]
+) -> None:
+    content = {**_with_dates("None"), "extensionBundle": {"id": "any", "version": version}}
+    if rewritten is HostError:
+        with pytest.raises(HostError, match="write a range"):
+            _read(tmp_path, content)
+    else:
+        assert _read(tmp_path, content).rewrite_dates is rewritten
+
+
+def test_an_extension_that_is_too_old_does_not_know_a_wrong_setting_either(tmp_path: Path) -> None:
+    content = {**_with_dates("DateTime"), "extensionBundle": {"id": "any", "version": "[4.0.0, 4.21.0)"}}
+    assert _read(tmp_path, content).rewrite_dates is True
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("00:05:00", 300.0), ("1.00:00:00", 86_400.0), ("-1", None)])
+def test_the_function_timeout_is_read(tmp_path: Path, timeout: str, seconds: float | None) -> None:
+    assert _read(tmp_path, {"functionTimeout": timeout}).function_timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (_with_dates("DateTime"), "DateTime"),
+        (_with_dates("DateTimeOffset"), "DateTimeOffset"),
+        ({"functionTimeout": "00:00:00"}, "functionTimeout"),
+        ({"functionTimeout": "five"}, "functionTimeout"),
+        ({"functionTimeout": "24:00:00"}, "functionTimeout"),
+        ({"version": "1.0"}, "version"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, content: dict[str, Any], named: str) -> None:
+    with pytest.raises(HostError, match=named):
+        _read(tmp_path, content)
+
+
+def test_a_directory_without_host_json_is_no_function_app(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="no function app"):
+        HostConfiguration.from_directory(tmp_path)
+
+
+def test_broken_json_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text("{")
+    with pytest.raises(HostError, match="is not JSON"):
+        HostConfiguration.from_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("01:02", 3_720.0), ("00:00:01.5", 1.5), ("-00:00:01", -1.0), ("2", 172_800.0)]
+)
+def test_timespans_are_read_as_dotnet_reads_them(text: str, seconds: float) -> None:
+    assert parse_timespan(text, name="x") == seconds
+
+
+def test_the_lock_of_a_timer_lasts_as_the_singleton_section_says(tmp_path: Path) -> None:
+    assert _read(tmp_path, {}).locks == LockTimings(60.0, 60.0)
+    section = {"listenerLockPeriod": "00:00:15", "listenerLockRecoveryPollingInterval": "00:02:00"}
+    assert _read(tmp_path, {"singleton": section}).locks == LockTimings(15.0, 120.0)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"listenerLockPeriod": "00:00:14"}, {"listenerLockPeriod": "00:01:01"}, {"listenerLockPeriod": "x"}],
+)
+def test_a_lock_that_a_blob_cannot_have_is_refused(tmp_path: Path, section: dict[str, str]) -> None:
+    with pytest.raises(HostError, match="listenerLockPeriod"):
+        _read(tmp_path, {"singleton": section})

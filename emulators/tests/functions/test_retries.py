@@ -1,14 +1,29 @@
-"""Retry policies: what may be declared, and the delays that follow."""
+"""Retry policies, the failures after which a host tries again, its client's transport, and its share of leases."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+from azure.core.rest import HttpRequest
+from azure.cosmos.exceptions import CosmosHttpResponseError
+from hypothesis import given
+from hypothesis import strategies as st
 
-from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.balancing import leases_to_take
+from outbox_emulators.functions.errors import HostError, is_transient
+from outbox_emulators.functions.feed import PartitionRange
+from outbox_emulators.functions.leases import Lease
 from outbox_emulators.functions.retries import RetryPolicy
+from outbox_emulators.functions.transport import TriggerTransport
 
 
 def _exponential(**changed: object) -> dict[str, object]:
@@ -71,3 +86,168 @@ def test_no_declaration_is_no_policy() -> None:
 def test_what_the_worker_or_the_host_would_refuse_is_refused(declared: dict[str, object], named: str) -> None:
     with pytest.raises(HostError, match=named):
         RetryPolicy.from_settings(declared)
+
+
+# The failures of Cosmos DB after which a host tries again
+
+
+answered: Any = CosmosHttpResponseError  # its constructor has no annotations
+
+
+@pytest.mark.parametrize("status", [408, 410, 429, 449, 500, 503])
+def test_what_the_service_may_answer_otherwise_next_time_is_transient(status: int) -> None:
+    assert is_transient(answered(status, "later"))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 412])
+def test_what_the_app_or_its_settings_caused_is_not(status: int) -> None:
+    assert not is_transient(answered(status, "no"))
+
+
+@pytest.mark.parametrize(
+    ("error", "transient"),
+    [
+        (ServiceRequestError("no connection"), True),
+        (ServiceResponseError("cut"), True),
+        (ClientAuthenticationError("no credential"), False),
+    ],
+)
+def test_a_connection_may_come_back_and_a_credential_does_not(error: AzureError, transient: bool) -> None:
+    assert is_transient(error) is transient
+
+
+# The transport of the trigger's client, on its own: what it repeats, and what it gives back at once
+
+
+Answer = Callable[[], Awaitable[web.Response]]
+
+
+class Service:
+    """Counts requests, and answers them as `answer` does."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.answer: Answer = self._nothing
+
+    async def handle(self, _: web.BaseRequest) -> web.Response:
+        self.requests += 1
+        return await self.answer()
+
+    async def _nothing(self) -> web.Response:
+        return web.Response()
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+async def address(service: Service) -> AsyncIterator[str]:
+    application = web.Application()
+    application.router.add_get("/dbs", service.handle)
+    async with TestServer(application) as server:
+        yield str(server.make_url("/dbs"))
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[TriggerTransport]:
+    async with TriggerTransport(asyncio.Event()) as opened:
+        yield opened
+
+
+async def test_a_request_without_an_answer_is_not_repeated(
+    service: Service, address: str, transport: TriggerTransport
+) -> None:
+    async def hang() -> web.Response:
+        await asyncio.sleep(0.5)
+        return web.Response()
+
+    service.answer = hang
+    with pytest.raises(AzureError):
+        await transport.send(HttpRequest("GET", address), read_timeout=0.05)
+
+    assert service.requests == 1
+
+
+@pytest.mark.parametrize(("retry_after_ms", "requests"), [(1, 10), (31_000, 1)])
+async def test_a_throttled_request_is_repeated_nine_times_and_for_thirty_seconds_at_most(
+    service: Service, address: str, transport: TriggerTransport, retry_after_ms: int, requests: int
+) -> None:
+    async def throttle() -> web.Response:
+        return web.Response(status=429, headers={"x-ms-retry-after-ms": str(retry_after_ms)})
+
+    service.answer = throttle
+    async with asyncio.timeout(10):
+        response = await transport.send(HttpRequest("GET", address))
+
+    assert (response.status_code, service.requests) == (429, requests)
+
+
+# The share of the leases that a host takes
+
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def _leases(*owners: str | None, age_s: float = 1) -> list[Lease]:
+    written = NOW - timedelta(seconds=age_s)
+    return [
+        Lease(f"p..{number}", PartitionRange(str(number), "", "FF"), owner, None, written, "e", {})
+        for number, owner in enumerate(owners)
+    ]
+
+
+def _taken(leases: list[Lease], host: str = "me") -> list[str]:
+    return [lease.token for lease in leases_to_take(leases, host=host, now=NOW, expiration_s=60)]
+
+
+def test_the_only_host_takes_everything() -> None:
+    assert _taken(_leases(None, None, None, None)) == ["0", "1", "2", "3"]
+
+
+def test_a_second_host_takes_its_share_of_what_is_free() -> None:
+    assert _taken(_leases("other", "other", None, None)) == ["2", "3"]
+    assert _taken(_leases("other", None, None, None)) == ["1", "2"]
+
+
+def test_where_nothing_is_free_one_lease_is_stolen_at_a_time() -> None:
+    assert _taken(_leases("other", "other", "other", "other")) == ["0"]
+    assert _taken(_leases("me", "other", "other", "other")) == ["1"]
+
+
+def test_an_equal_share_is_enough() -> None:
+    assert _taken(_leases("me", "me", "other", "other")) == []
+
+
+def test_leases_are_stolen_from_the_host_with_the_most() -> None:
+    assert _taken(_leases("a", "b", "b", "b", "a", "b")) == ["1"]
+
+
+def test_a_remainder_is_not_passed_back_and_forth() -> None:
+    assert _taken(_leases("other", "other", "me")) == []
+    assert _taken(_leases("me", "me", "other"), host="other") == []
+
+
+def test_expired_leases_are_free() -> None:
+    assert _taken(_leases("dead", "dead", age_s=61)) == ["0", "1"]
+    assert _taken(_leases("alive", "alive", age_s=59)) == ["0"]
+
+
+def test_a_host_with_its_share_takes_nothing() -> None:
+    assert _taken([]) == []
+    assert _taken(_leases("other")) == []
+
+
+@given(st.integers(1, 12), st.integers(1, 5))
+def test_hosts_taking_turns_come_to_rest_with_fair_shares(partitions: int, hosts: int) -> None:
+    owners: list[str | None] = [None] * partitions
+    names = [f"host-{number}" for number in range(hosts)]
+    for _ in range(partitions * hosts + 2):
+        for name in names:
+            for token in _taken(_leases(*owners), host=name):
+                owners[int(token)] = name
+    counts = [owners.count(name) for name in names]
+    assert sum(counts) == partitions
+    assert max(counts) - min(counts) <= 1 or max(counts) <= -(-partitions // hosts)
+    assert not any(_taken(_leases(*owners), host=name) for name in names)

@@ -8,10 +8,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
-from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _servicebus_sender_async
+from azure.servicebus.aio import (
+    ServiceBusClient,
+    ServiceBusSender,
+    _servicebus_receiver_async,
+    _servicebus_sender_async,
+)
 
 from emulators.tests.servicebus.fakes import FakeClock
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 
@@ -130,3 +137,15 @@ async def client(server: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
 async def admin(server: ServiceBusServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.admin_port}") as session:
         yield session
+
+
+@pytest.fixture
+def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
+    return Broker(admin, server)
+
+
+@pytest.fixture
+async def sender(client: ServiceBusClient) -> AsyncIterator[ServiceBusSender]:
+    async with client.get_queue_sender("orders") as opened:
+        await opened.send_messages(ServiceBusMessage("0", message_id="0"))
+        yield opened

@@ -8,10 +8,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus._pyamqp.error import TokenAuthFailure
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
 from outbox_emulators.servicebus.server import ServiceBusServer
+
+WAIT_S = 5
 
 
 @contextmanager
@@ -24,6 +28,22 @@ def answered_as_missing(path: str) -> Iterator[None]:
     assert refusal.condition == b"amqp:client-error"
     assert refusal.status_code == 404
     assert f"/{path}' could not be found".encode() in refusal.status_description
+
+
+async def send(client: ServiceBusClient, queue: str, *ids: str, **fields: Any) -> None:
+    """Send messages whose bodies are their ids."""
+    async with client.get_queue_sender(queue) as sender:
+        await sender.send_messages([ServiceBusMessage(each, message_id=each, **fields) for each in ids])
+
+
+async def take(receiver: ServiceBusReceiver, count: int) -> list[Any]:
+    """Receive this many messages."""
+    found: list[Any] = []
+    while len(found) < count:
+        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
+        assert more, f"{count} messages expected, {len(found)} came"
+        found += more
+    return found
 
 
 class Broker:
@@ -39,7 +59,7 @@ class Broker:
         return [entry.message.message_id for entry in entries]
 
     async def counts(self, path: str) -> dict[str, Any]:
-        """What the admin port shows of an entity."""
+        """The admin port's view of an entity."""
         counts: dict[str, Any] = (await self._ask("GET", "/admin/entities"))[path]
         return counts
 

@@ -1,4 +1,4 @@
-"""Rules over the management API: returned as they were given, and applied to what is sent from then on."""
+"""Rules over the management API, and descriptions spelt as @azure/service-bus 7.9.5 wants them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """What was given of a filter or an action, without what the SDK adds to it."""
+    """The given properties of a filter or an action, without the SDK's additions."""
     added = ("requires_preprocessing", "compatibility_level")
     fields = {name: value for name, value in vars(found).items() if name not in added and value}
     if isinstance(found, TrueRuleFilter | FalseRuleFilter):
@@ -203,3 +203,29 @@ async def test_a_rule_that_is_not_valid_is_refused(management: Any, options: dic
 
     assert raised.value.status_code == 400
     assert words in str(raised.value)
+
+
+# Descriptions as @azure/service-bus 7.9.5 wants them: it reads names by their spelling, prefixes included
+
+
+async def test_names_are_spelled_as_clients_that_look_for_their_spelling_expect(
+    server: ServiceBusServer,
+) -> None:
+    async with management_client(server) as management:
+        await management.create_queue("letters", user_metadata="a < b & c")
+
+    queue = await requested(server, "GET", "letters")
+    topic = await requested(server, "GET", "events/Subscriptions/named")
+    rule = await requested(server, "GET", "events/Subscriptions/named/Rules/by-label")
+
+    for document, description in ((queue, "QueueDescription"), (topic, "SubscriptionDescription")):
+        assert document.startswith('<entry xmlns="http://www.w3.org/2005/Atom"><id>')
+        assert '<content type="application/xml"><' in document
+        assert f'<{description} xmlns="{CONNECT}"' in document
+        assert (
+            '<CountDetails xmlns:d2p1="http://schemas.microsoft.com/netservices/2011/06/servicebus">'
+            "<d2p1:ActiveMessageCount>0</d2p1:ActiveMessageCount>" in document
+        )
+        assert document.count("xmlns:d2p1=") == 1
+    assert "<UserMetadata>a &lt; b &amp; c</UserMetadata>" in queue
+    assert '<Filter xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="CorrelationFilter">' in rule

@@ -1,4 +1,4 @@
-"""What the broker varies by a seed: redelivery, late and reordered answers, and order across partitions."""
+"""The broker's behaviour by seed: redelivery, late and reordered answers, and order across partitions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus._pyamqp.error import AMQPLinkError
 from azure.servicebus._pyamqp.message import Message, Properties
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
+from emulators.tests.servicebus.support import send, take
 from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
 from outbox_emulators.servicebus.entities import Entities
@@ -38,20 +39,6 @@ async def client(harsh: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
         yield connected
 
 
-async def send(client: ServiceBusClient, queue: str, *ids: str, **fields: Any) -> None:
-    async with client.get_queue_sender(queue) as sender:
-        await sender.send_messages([ServiceBusMessage("x", message_id=each, **fields) for each in ids])
-
-
-async def received(receiver: ServiceBusReceiver, count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
-        assert more, f"{count} messages expected, {len(found)} came"
-        found += more
-    return found
-
-
 async def test_a_completion_that_comes_too_late_brings_the_message_again(
     client: ServiceBusClient, harsh: ServiceBusServer
 ) -> None:
@@ -59,7 +46,7 @@ async def test_a_completion_that_comes_too_late_brings_the_message_again(
     deliveries = []
     async with client.get_queue_receiver("orders") as receiver:
         while True:
-            [message] = await received(receiver, 1)
+            [message] = await take(receiver, 1)
             deliveries.append((message.sequence_number, message.delivery_count))
             try:
                 await receiver.complete_message(message)
@@ -110,13 +97,13 @@ async def test_a_session_that_is_lost_on_a_slow_completion_comes_again_in_its_or
 ) -> None:
     await send(client, "chats", "1", "2", "3", session_id="s")
     async with client.get_queue_receiver("chats", session_id="s", prefetch_count=10) as receiver:
-        first, *_ = await received(receiver, 3)
+        first, *_ = await take(receiver, 3)
         with pytest.raises(SessionLockLostError):
             await receiver.complete_message(first)
     harsh.broker.edges.odds = Odds(delayed=0.0)
 
     async with client.get_queue_receiver("chats", session_id="s", prefetch_count=10) as receiver:
-        again = await received(receiver, 3)
+        again = await take(receiver, 3)
         for message in again:
             await receiver.complete_message(message)
 
@@ -129,7 +116,7 @@ async def test_a_quick_completion_is_in_time(client: ServiceBusClient, harsh: Se
     await send(client, "orders", "1")
 
     async with client.get_queue_receiver("orders") as receiver:
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
         await receiver.complete_message(message)
 
     assert harsh.broker.edges.met == {}
@@ -140,10 +127,10 @@ async def test_a_dead_letter_is_completed_however_slowly(
 ) -> None:
     await send(client, "orders", "1")
     async with client.get_queue_receiver("orders") as receiver:
-        await receiver.dead_letter_message((await received(receiver, 1))[0])
+        await receiver.dead_letter_message((await take(receiver, 1))[0])
 
     async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
-        await receiver.complete_message((await received(receiver, 1))[0])
+        await receiver.complete_message((await take(receiver, 1))[0])
 
     assert harsh.broker.edges.met == {}
 
@@ -155,7 +142,7 @@ async def test_late_answers_reach_those_who_wait_for_them(
     await send(client, "orders", "1", "2")
 
     async with client.get_queue_receiver("orders") as receiver:
-        for message in await received(receiver, 2):
+        for message in await take(receiver, 2):
             await receiver.complete_message(message)
 
     assert harsh.broker.edges.met == {Edge.SETTLEMENT_DELAYED: 3}
@@ -240,7 +227,7 @@ async def of_partitions(entities: Entities, seed: int | None) -> tuple[list[int]
             await sender.send_messages(message)
         receive_mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         async with client.get_queue_receiver("spread", receive_mode=receive_mode, prefetch_count=50) as receiver:
-            found = [int(message.message_id) for message in await received(receiver, 40)]
+            found = [int(message.message_id) for message in await take(receiver, 40)]
         return found, set(server.broker.edges.met)
 
 

@@ -14,6 +14,7 @@ from azure.servicebus.management import EntityStatus
 
 from emulators.tests.servicebus.plain_http import management_client, requested
 from emulators.tests.servicebus.raw_amqp import Management, connected
+from emulators.tests.servicebus.support import send
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
 
@@ -25,11 +26,6 @@ async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
     """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
     async with management_client(server) as client:
         yield client
-
-
-async def send(client: ServiceBusClient, entity: str, *ids: str) -> None:
-    async with client.get_queue_sender(entity) as sender:
-        await sender.send_messages([ServiceBusMessage(each, message_id=each) for each in ids])
 
 
 async def received(

@@ -1,4 +1,4 @@
-"""Links and connections that the broker ends while nobody uses them, and what azure-servicebus makes of that."""
+"""Links and connections that the broker ends while nobody uses them, and when one was last active."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError, ServiceBusError
-from proton import Message
+from proton import Event, Message
 from proton.utils import LinkDetached
 
 from emulators.tests.servicebus.raw_amqp import connected
 from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.frames import DeliveryTracker
+from outbox_emulators.servicebus.link_table import LinkTable
+from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
 
@@ -30,11 +32,6 @@ IDLE_ENDS = {
     Edge.IDLE_CONNECTION_CLOSED,
     Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR,
 }
-
-
-@pytest.fixture
-def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
-    return Broker(admin, server)
 
 
 @pytest.fixture
@@ -200,3 +197,45 @@ async def until_met(server: ServiceBusServer, edge: Edge) -> None:
     async with asyncio.timeout(10):
         while not server.broker.edges.met[edge]:
             await asyncio.sleep(0.01)
+
+
+# When a connection was last active: what its links carry counts, and so do links that come and go
+
+
+class FakeLink:
+    """A link of the engine that does nothing."""
+
+    _impl = "the engine's C object"
+
+    def close(self) -> None:
+        pass
+
+
+class QuietEndpoint(LinkEndpoint):
+    """An endpoint that answers nothing."""
+
+    def open(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def links() -> LinkTable:
+    return LinkTable(QuietEndpoint, DeliveryTracker(), lambda: None)
+
+
+async def later() -> float:
+    """Let a moment pass that the loop's clock can measure; returns the time after it."""
+    await asyncio.sleep(0.01)
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_connection_is_active_when_a_link_is_attached_carries_something_or_ends(links: LinkTable) -> None:
+    link = FakeLink()
+
+    for kind in (Event.LINK_REMOTE_OPEN, Event.LINK_FLOW, Event.LINK_REMOTE_CLOSE):
+        before = await later()
+        assert links.active_s < before
+        links.handle(kind, link)
+        assert links.active_s >= before
+
+    assert links.items() == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -25,11 +24,6 @@ DETACHED = "detached-without-disposition"
 ALONE = "rejected-alone"
 
 TOO_LARGE = b"x" * 262_200
-
-
-@pytest.fixture
-def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
-    return Broker(admin, server)
 
 
 @pytest.fixture

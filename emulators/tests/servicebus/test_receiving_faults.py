@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import aiohttp
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
 
-from emulators.tests.servicebus.support import Broker
+from emulators.tests.servicebus.support import Broker, send, take
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 WAIT_S = 5
-
-
-@pytest.fixture
-def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
-    return Broker(admin, server)
-
-
-async def send(client: ServiceBusClient, queue: str, *ids: str, session: str | None = None) -> None:
-    async with client.get_queue_sender(queue) as sender:
-        await sender.send_messages([ServiceBusMessage(each, message_id=each, session_id=session) for each in ids])
-
-
-async def take(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    found: list[Any] = []
-    while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
-        assert more, f"{count} messages expected, {len(found)} came"
-        found += more
-    return found
 
 
 async def settle_and_receive(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
@@ -50,7 +29,7 @@ async def until(broker: Broker, queue: str, **counts: int) -> None:
 
 
 async def test_receivers_can_be_cut_while_senders_go_on(broker: Broker, client: ServiceBusClient) -> None:
-    await send(client, "chats", "1", "2", session="a")
+    await send(client, "chats", "1", "2", session_id="a")
     async with (
         client.get_queue_sender("chats") as sender,
         client.get_queue_receiver("chats", session_id="a") as receiver,
@@ -101,7 +80,7 @@ async def test_locks_on_messages_can_be_made_to_expire(broker: Broker, client: S
 
 
 async def test_locks_on_sessions_can_be_made_to_expire(broker: Broker, client: ServiceBusClient) -> None:
-    await send(client, "chats", "1", "2", session="a")
+    await send(client, "chats", "1", "2", session_id="a")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         await take(receiver, 1)
         await broker.inject(kind="expire-locks", entity="chats")
@@ -120,7 +99,7 @@ async def test_a_receivers_link_is_detached_in_place_of_a_delivery(
     await broker.inject(kind="detach-link", entity="chats", role="receiver")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         assert await receiver.receive_messages(1, max_wait_time=0.2) == []
-        await send(client, "chats", "1", session="a")
+        await send(client, "chats", "1", session_id="a")
         with pytest.raises(ServiceBusError):
             await receiver.receive_messages(1, max_wait_time=WAIT_S)
 
@@ -150,7 +129,7 @@ async def test_a_receiver_without_sessions_attaches_anew_by_itself_when_it_is_de
 async def test_a_delivery_cut_in_mid_frame_is_delivered_again(
     broker: Broker, client: ServiceBusClient, reset: bool
 ) -> None:
-    await send(client, "chats", "1", "2", session="a")
+    await send(client, "chats", "1", "2", session_id="a")
     await broker.inject(kind="cut-mid-frame", entity="chats", role="receiver", reset=reset)
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         with pytest.raises(ServiceBusError):
@@ -162,7 +141,7 @@ async def test_a_delivery_cut_in_mid_frame_is_delivered_again(
 
 
 async def test_a_settlement_cut_in_mid_frame_did_not_happen(broker: Broker, client: ServiceBusClient) -> None:
-    await send(client, "chats", "1", "2", session="a")
+    await send(client, "chats", "1", "2", session_id="a")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         first, second = await take(receiver, 2)
         await receiver.complete_message(first)

@@ -1,7 +1,8 @@
-"""Claims-based security with the real SDK."""
+"""Who a client is: claims-based security with the real SDK, shared access signatures, and SASL mechanisms."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -14,9 +15,16 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
+from proton import ConnectionException, Message
+from proton.utils import BlockingConnection
 
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim
+from outbox_emulators.servicebus import codec
+from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim, SharedAccess
+from outbox_emulators.servicebus.authorization import AuthorizationRule, Right
 from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.errors import Unauthorized
+from outbox_emulators.servicebus.frames import encode_frame
+from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.timers import system_clock
 
@@ -97,3 +105,176 @@ async def test_a_link_without_a_token_is_refused(
 
     with pytest.raises(ServiceBusAuthorizationError, match="amqp:unauthorized-access"):
         await sender.__aenter__()
+
+
+# Shared access signatures, made by the SDK and by others
+
+
+NOW = 1_700_000_000
+KEY = "the key"
+AUDIENCE = "sb://127.0.0.1:5672/orders"
+
+
+@pytest.fixture
+def access() -> SharedAccess:
+    rules = {
+        "": AuthorizationRule(KEY_NAME, Right.ANY, KEY, "the second key"),
+        "orders": AuthorizationRule("listener", Right.LISTEN, "for orders", "for orders too"),
+    }
+    return SharedAccess(
+        lambda path: [(owner, rule) for owner, rule in rules.items() if owner in ("", path)], lambda: NOW
+    )
+
+
+def token(audience: str = AUDIENCE, key: str = KEY, name: str = KEY_NAME, expiry: int = NOW + 60) -> str:
+    made: str = generate_sas_token(audience, name, key, expiry)  # type: ignore[no-untyped-call]
+    return made
+
+
+def test_a_token_of_the_sdk_grants_its_entity(access: SharedAccess) -> None:
+    assert access.check(token(), AUDIENCE) == Claim("orders", NOW + 60)
+    assert access.check(token(key="the second key"), AUDIENCE) == Claim("orders", NOW + 60)
+
+
+def test_the_key_of_an_entity_grants_its_rights_and_nothing_elsewhere(access: SharedAccess) -> None:
+    for key in ("for orders", "for orders too"):
+        assert access.check(token(key=key, name="listener"), AUDIENCE) == Claim("orders", NOW + 60, Right.LISTEN)
+        [claim] = access.check_key("listener", key, ["orders", "others"])
+        assert (claim.path, claim.rights) == ("orders", Right.LISTEN)
+    others = AUDIENCE.replace("orders", "others")
+    with pytest.raises(Unauthorized, match="InvalidSignature"):
+        access.check(token(others, "for orders", "listener"), others)
+    with pytest.raises(Unauthorized, match="InvalidSignature"):
+        access.check_key("listener", "for orders", ["others"])
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        (["Read"], "'Read' is no right"),
+        ([], "at least one"),
+        (["Manage", "Send"], "needs Send and Listen"),
+    ],
+)
+def test_rights_that_are_not_valid_are_refused(names: list[str], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Right.parse(names)
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (token(key="another"), "InvalidSignature"),
+        (token(name="Nobody"), "InvalidSignature"),
+        (token().replace("orders", "others"), "InvalidSignature"),
+        (token().replace(f"se={NOW + 60}", f"se={NOW + 6000}"), "InvalidSignature"),
+        (token(expiry=NOW), "ExpiredToken"),
+        (token("sb://127.0.0.1:5672/other"), "InvalidAudience"),
+        ("eyJhbGciOi.a.b", "MalformedToken"),
+        ("SharedAccessSignature sr=x&sig=y", "MalformedToken"),
+        ("", "MalformedToken"),
+    ],
+)
+def test_any_other_is_refused_with_the_reason(access: SharedAccess, bad: str, complaint: str) -> None:
+    with pytest.raises(Unauthorized, match=complaint):
+        access.check(bad, AUDIENCE)
+
+
+def test_a_claim_covers_its_path_and_all_below_and_nothing_beside() -> None:
+    claim = Claim("Orders", NOW)
+
+    assert claim.covers("orders")
+    assert claim.covers("orders/$management")
+    assert not claim.covers("orders2")
+    assert not claim.covers("topic/Subscriptions/orders")
+    assert Claim("", NOW).covers("anything")
+
+
+# The SASL mechanisms that the service offers, as clients other than azure-servicebus use them
+
+
+INIT = 0x41
+OK, REFUSED = 0, 1
+
+
+def init(mechanism: str, response: bytes = b"") -> bytes:
+    return encode_frame(1, INIT, [codec.encode_symbol(mechanism), codec.encode_binary(response)])
+
+
+async def handshake(server: ServiceBusServer, *frames: bytes) -> bytes:
+    """Send the SASL header and frames; returns all that comes until the broker has nothing to add, or closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(HEADER + b"".join(frames))
+        answer = await reader.readexactly(len(HEADER))
+        for _ in range(1 + len(frames)):
+            size = await reader.readexactly(4)
+            answer += size + await reader.readexactly(int.from_bytes(size) - 4)
+        return answer
+    finally:
+        writer.close()
+
+
+async def test_the_mechanisms_of_the_service_are_offered(server: ServiceBusServer) -> None:
+    answer = await handshake(server)
+
+    assert answer.startswith(HEADER)
+    [mechanisms] = codec.decode(answer, len(HEADER) + 11)[0]
+    assert mechanisms == ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (init("MSSBCBS"), OK),
+        (init("ANONYMOUS", b"me"), OK),
+        (init("EXTERNAL"), OK),
+        (init("PLAIN", f"\0{KEY_NAME}\0{DEFAULT_KEY}".encode()), OK),
+        (init("PLAIN", f"\0{KEY_NAME}\0wrong".encode()), REFUSED),
+        (init("PLAIN", f"\0wrong\0{DEFAULT_KEY}".encode()), REFUSED),
+        (init("PLAIN", b"nonsense"), REFUSED),
+        (init("CRAM-MD5"), REFUSED),
+        (encode_frame(1, INIT, []), REFUSED),
+        (encode_frame(1, 0x43, [codec.encode_binary(b"")]), REFUSED),
+    ],
+)
+async def test_a_mechanism_is_accepted_or_refused(server: ServiceBusServer, frame: bytes, code: int) -> None:
+    answer = await handshake(server, frame)
+
+    assert answer.endswith(encode_frame(1, 0x44, [codec.encode_ubyte(code)]))
+
+
+async def test_a_refused_client_is_cut_off(server: ServiceBusServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HEADER + init("PLAIN", b"\0a\0b"))
+
+    await asyncio.wait_for(reader.read(), 5)
+
+    writer.close()
+
+
+def send_with_key(port: int, key: str) -> None:
+    connection = BlockingConnection(
+        f"amqp://127.0.0.1:{port}",
+        user=KEY_NAME,
+        password=key,
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+        timeout=5,
+    )
+    try:
+        connection.create_sender("orders").send(Message(body=b"x", inferred=True, id="1"))
+    finally:
+        connection.close()
+
+
+async def test_a_key_in_plain_serves_without_a_token(server: ServiceBusServer) -> None:
+    await asyncio.to_thread(send_with_key, server.port, DEFAULT_KEY)
+
+    entries = server.broker.namespace.outlet("orders").messages.peek(0, 10)
+    assert [entry.message.message_id for entry in entries] == ["1"]
+
+
+async def test_a_wrong_key_in_plain_does_not(server: ServiceBusServer) -> None:
+    with pytest.raises(ConnectionException, match=r"(?i)auth"):
+        await asyncio.to_thread(send_with_key, server.port, "wrong")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
     MessageSizeExceededError,
     ServiceBusError,
 )
 
-from emulators.tests.servicebus.support import answered_as_missing
+from emulators.tests.servicebus.support import answered_as_missing, take
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.partitions import partition_of
@@ -27,15 +27,6 @@ from outbox_emulators.servicebus.shorthand import entities_of
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 WAIT_S = 5
-
-
-async def received(receiver: ServiceBusReceiver, count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
-        assert more, f"{count} messages expected, {len(found)} came"
-        found += more
-    return found
 
 
 def body(message: Any) -> bytes:
@@ -61,7 +52,7 @@ async def test_a_message_arrives_as_it_was_sent(client: ServiceBusClient) -> Non
         client.get_subscription_receiver("events", "named", receive_mode=DELETE) as receiver,
     ):
         await sender.send_messages(sent)
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
 
     assert body(message) == b'{"n": 1.0, "s": "\xc3\xbc"}'
     for name in [
@@ -92,7 +83,7 @@ async def test_a_batch_arrives_message_by_message_and_in_order(client: ServiceBu
             batch.add_message(ServiceBusMessage(str(number)))
         await sender.send_messages(batch)
 
-        assert [body(message) for message in await received(receiver, 500)] == [b"%d" % n for n in range(500)]
+        assert [body(message) for message in await take(receiver, 500)] == [b"%d" % n for n in range(500)]
 
 
 async def test_a_body_that_looks_like_a_message_is_not_taken_for_a_batch(client: ServiceBusClient) -> None:
@@ -103,7 +94,7 @@ async def test_a_body_that_looks_like_a_message_is_not_taken_for_a_batch(client:
     ):
         await sender.send_messages(ServiceBusMessage(inner))
 
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
 
     assert body(message) == inner
 
@@ -116,7 +107,7 @@ async def test_a_duplicate_is_accepted_and_not_delivered(client: ServiceBusClien
         for each in ("1", "1", "2"):
             await sender.send_messages(ServiceBusMessage(each, message_id=each, subject="Named"))
 
-        assert [message.message_id for message in await received(receiver, 2)] == ["1", "2"]
+        assert [message.message_id for message in await take(receiver, 2)] == ["1", "2"]
 
 
 async def test_a_partitioned_queue_detects_duplicates_by_key_and_id(client: ServiceBusClient) -> None:
@@ -127,7 +118,7 @@ async def test_a_partitioned_queue_detects_duplicates_by_key_and_id(client: Serv
         for key in ("a", "b", "a"):
             await sender.send_messages(ServiceBusMessage(key, message_id="1", partition_key=key))
 
-        assert [message.partition_key for message in await received(receiver, 2)] == ["a", "b"]
+        assert [message.partition_key for message in await take(receiver, 2)] == ["a", "b"]
 
 
 async def test_sequence_numbers_of_a_partitioned_queue_have_the_partition_in_their_top_bits(
@@ -162,7 +153,7 @@ async def test_a_sql_rule_filters_and_its_action_changes_the_copy(client: Servic
         for price in (50, 150):
             await sender.send_messages(ServiceBusMessage("x", application_properties={"price": price}))
 
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
 
     assert message.subject == "Dear"
     assert message.application_properties == {b"price": 150, b"dear": True}
@@ -200,7 +191,7 @@ async def test_premium_takes_1_mib_and_large_messages_where_enabled(premium: Ser
     ):
         assert (await sender.create_message_batch()).max_size_in_bytes == 1024 * 1024
         await sender.send_messages(ServiceBusMessage(b"x" * 2_000_000))
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
         assert body(message) == b"x" * 2_000_000
 
 
@@ -221,7 +212,7 @@ async def test_a_partition_key_other_than_the_session_is_refused_with_the_whole_
             await sender.send_messages([ServiceBusMessage("good", session_id="a"), wrong])
         await sender.send_messages(ServiceBusMessage("after", session_id="a"))
     async with client.get_queue_receiver("chats", session_id="a", receive_mode=DELETE) as receiver:
-        assert [body(each) for each in await received(receiver, 1)] == [b"after"]
+        assert [body(each) for each in await take(receiver, 1)] == [b"after"]
 
 
 async def test_properties_too_large_are_answered_as_a_failure_of_the_service(
@@ -260,7 +251,7 @@ async def test_scheduled_messages_come_at_their_time_or_not_at_all(client: Servi
         with pytest.raises(MessageNotFoundError):
             await sender.cancel_scheduled_messages(cancelled)
 
-        [message] = await received(receiver, 1)
+        [message] = await take(receiver, 1)
 
     assert body(message) == b"kept"
     assert datetime.now(UTC) >= soon
@@ -276,7 +267,7 @@ async def test_an_acknowledgement_can_be_delayed_and_the_message_is_there_before
     ):
         started = asyncio.get_running_loop().time()
         sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
-        await received(receiver, 1)
+        await take(receiver, 1)
         assert not sending.done()
         await sending
 
@@ -293,7 +284,7 @@ async def test_many_senders_at_once_lose_nothing(client: ServiceBusClient) -> No
         for number in range(10):
             group.create_task(send(number))
     async with client.get_queue_receiver("orders", receive_mode=DELETE) as receiver:
-        found = [body(message).decode() for message in await received(receiver, 200)]
+        found = [body(message).decode() for message in await take(receiver, 200)]
 
     assert len(set(found)) == 200
     for number in range(10):
@@ -324,7 +315,7 @@ async def test_a_sender_that_goes_before_its_delayed_acknowledgement_affects_no_
     ):
         sender = client.get_queue_sender("orders")
         sending = asyncio.create_task(sender.send_messages(ServiceBusMessage("first")))
-        assert [body(message) for message in await received(receiver, 1)] == [b"first"]
+        assert [body(message) for message in await take(receiver, 1)] == [b"first"]
         for connection in list(server.broker.connections):
             if any(isinstance(endpoint, PublishEndpoint) for endpoint in connection.links.endpoints()):
                 connection.abort()
@@ -332,5 +323,5 @@ async def test_a_sender_that_goes_before_its_delayed_acknowledgement_affects_no_
             await sending
 
         await sender.send_messages(ServiceBusMessage("second"))
-        assert [body(message) for message in await received(receiver, 1)] == [b"second"]
+        assert [body(message) for message in await take(receiver, 1)] == [b"second"]
         await sender.close()

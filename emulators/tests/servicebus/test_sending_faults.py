@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -27,18 +26,6 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
 
 LARGE = "x" * 200_000
-
-
-@pytest.fixture
-def broker(admin: aiohttp.ClientSession, server: ServiceBusServer) -> Broker:
-    return Broker(admin, server)
-
-
-@pytest.fixture
-async def sender(client: ServiceBusClient) -> AsyncIterator[ServiceBusSender]:
-    async with client.get_queue_sender("orders") as opened:
-        await opened.send_messages(ServiceBusMessage("0", message_id="0"))
-        yield opened
 
 
 @pytest.fixture

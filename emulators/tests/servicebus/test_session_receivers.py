@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     OperationTimeoutError,
@@ -16,6 +15,7 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from emulators.tests.servicebus.support import take
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.session_queue import SessionQueue
 
@@ -25,15 +25,6 @@ WAIT_S = 5
 async def send(client: ServiceBusClient, queue: str, session: str, *bodies: str) -> None:
     async with client.get_queue_sender(queue) as sender:
         await sender.send_messages([ServiceBusMessage(body, session_id=session) for body in bodies])
-
-
-async def take(receiver: ServiceBusReceiver, count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
-        assert more, f"{count} messages expected, {len(found)} came"
-        found += more
-    return found
 
 
 async def test_a_session_is_received_in_order_whatever_its_neighbours_do(client: ServiceBusClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from dataclasses import replace
 from typing import Any
@@ -174,6 +175,22 @@ def test_what_a_pooled_sender_has_given_up_before_it_left_never_leaves_behind_it
         assert topic.transfers == [["a", "b"]]
 
     virtual_time.run(attempts())
+
+
+def test_a_send_that_fails_when_it_is_given_up_leaves_no_traceback() -> None:
+    topic = FakeTopic()
+    topic.answers_after_s, topic.fails_when_cancelled = 60, AttributeError("no connection")
+    unretrieved: list[dict[str, Any]] = []
+
+    async def attempt() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
+        await topic.publisher(send_timeout_s=1).publish(events("a"))
+        await asyncio.sleep(60)
+        gc.collect()
+
+    virtual_time.run(attempt())
+
+    assert unretrieved == []
 
 
 def test_an_attempt_ends_in_time_though_another_invocation_has_every_sender() -> None:

@@ -33,6 +33,7 @@ class FakeTopic(Topic):
         client_closed: Whether the client was closed.
         refuses_links: What is raised instead of opening any link.
         answers_after_s: Seconds that it takes for each transfer.
+        fails_when_cancelled: What a send raises that is cancelled while it waits for its answer.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class FakeTopic(Topic):
         self.client_closed = False
         self.refuses_links: Exception | None = None
         self.answers_after_s = 0.0
+        self.fails_when_cancelled: Exception | None = None
         self.answers = list(answers)
         self.by_id = by_id or {}
 
@@ -71,7 +73,7 @@ class FakeTopic(Topic):
         self._accept(found)
 
     def ids(self, key: str = "k") -> list[str | None]:
-        """What was accepted of a partition key, in order."""
+        """The accepted events of a partition key, in order."""
         return [message.message_id for message in self.accepted[key]]
 
     def client(self) -> ServiceBusClient:
@@ -116,7 +118,12 @@ class Link(Sender):
 
     async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
         await self._hang()
-        await asyncio.sleep(self._fake.answers_after_s)
+        try:
+            await asyncio.sleep(self._fake.answers_after_s)
+        except asyncio.CancelledError:
+            if self._fake.fails_when_cancelled is not None:
+                raise self._fake.fails_when_cancelled from None
+            raise
         await super().send_messages(message, timeout=timeout)
 
     async def close(self) -> None:
@@ -145,7 +152,7 @@ class _Client(Client):
 
 
 def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> Event:
-    """A sound event with `size` bytes of payload beside the least there is."""
+    """A sound event with `size` bytes of payload in addition to the minimum."""
     data = {"action": "A", "filling": "x" * size}
     document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": data}
     return sound(document | changes)
