@@ -93,7 +93,7 @@ async def offer_and_client() -> AsyncIterator[tuple[str, RawClient]]:
 
 async def test_cosmos_db_blames_the_client(offer_and_client: tuple[str, RawClient]) -> None:
     offer, raw = offer_and_client
-    autoscale = ("PUT", f"/offers/{offer}", {}, '{"content": {"offerAutopilotSettings": 1}}')
+    autoscale: Sent = ("PUT", f"/offers/{offer}", {}, '{"content": {"offerAutopilotSettings": 1}}')
     for method, path, headers, body in [*COSMOS, autoscale]:
         answer = await raw.send(method, path, headers=headers, body=body)
         assert 400 <= answer.status < 500, (method, path, headers, str(body)[:100], answer.text[:300])
