@@ -1,4 +1,4 @@
-"""What a database does to the workers of an SQL outbox, and that every shard continues when it is over."""
+"""Faults of a database under the workers of an SQL outbox: every shard continues when they are over."""
 
 from __future__ import annotations
 

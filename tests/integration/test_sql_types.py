@@ -150,7 +150,7 @@ async def session(postgres_database: str) -> AsyncIterator[AsyncSession]:
 
 
 def judged(row: dict[str, Any]) -> Event | Rejected:
-    """What becomes of a row, whose message can be encoded and whose record can be stored."""
+    """The fate of a row, whose message can be encoded and whose record can be stored."""
     found = event_of(Entry(_ULID, row, {}), 0, "domainEvent")
     if isinstance(found, Event):
         encode(cloudevents("/contacts")(found))
@@ -248,7 +248,7 @@ async def test_such_rows_stop_neither_a_page_nor_the_worker(postgres_database: s
 
 
 async def relayed(url: str, last: str) -> tuple[InMemoryPublisher, InMemoryQuarantine]:
-    """What a worker has published and set aside, once the event with that id was published."""
+    """The events that a worker has published and set aside, once the event with that id was published."""
     topic, quarantine = InMemoryPublisher(), InMemoryQuarantine()
     database = Database(sql_settings(url))
     relay = relay_of(database, topic, quarantine)

@@ -1,4 +1,4 @@
-"""What `check` finds in the facts that it has read."""
+"""The findings of `check` in the facts that it has read."""
 
 from __future__ import annotations
 

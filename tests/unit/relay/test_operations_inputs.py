@@ -1,4 +1,4 @@
-"""What operators type: env files, durations, points in time, the command line itself."""
+"""Operators' input: env files, durations, points in time, the command line itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command prints, where, and when."""
+"""The output of a command."""
 
 from __future__ import annotations
 
