@@ -61,7 +61,7 @@ class Group:
         self._written = 0
 
     async def open(self, resources: AsyncExitStack, logs: Path, *, warm_up: int) -> None:
-        """Start everything, and relay so many events, to open all senders of all hosts."""
+        """Start everything, and relay this many events, to open all senders of all hosts."""
         self._testbed = await resources.enter_async_context(
             running_testbed(
                 logs,

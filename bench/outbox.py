@@ -31,7 +31,7 @@ def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The number of the key's physical partition, of so many equal ones."""
+    """The number of the key's physical partition, of this many equal ones."""
     return locate(_DEFINITION.split(partitions), _DEFINITION.of_values([key]).effective)
 
 

@@ -148,7 +148,7 @@ def targets_table(targets: Iterable[Target]) -> Table:
 
 
 def headlines_table(targets: Iterable[Target]) -> Table:
-    """The few targets that stand for all."""
+    """The targets of the README's headlines."""
     chosen = [target for target in targets if target.headline][:HEADLINES]
     return Table("Headlines", ("what", "measured"), tuple((target.name, _measured(target)) for target in chosen))
 

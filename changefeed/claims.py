@@ -44,7 +44,7 @@ class Claim:
 
 
 class Stored:
-    """The cursors that a process has stored, or may have stored where the answer was lost."""
+    """The cursors that a process has stored, or may have stored if the answer was lost."""
 
     def __init__(self) -> None:
         self._cursors: dict[tuple[int, int], list[bytes]] = {}
@@ -211,7 +211,7 @@ class Claims:
     def store(self, claim: Claim, cursor: bytes) -> Operation[None]:
         """As Consumer.store."""
         expected = self._stored.expected(claim)
-        # Where the answer is lost, the next call finds either cursor.
+        # If the answer is lost, the next call finds either cursor.
         self._stored.attempted(claim, cursor)
         marks = ", ".join("?" for _ in expected)
         result = yield Statement(

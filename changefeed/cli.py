@@ -69,7 +69,7 @@ def _jsonable(value: Any) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Without connection strings in its errors, and with an example where a number is none."""
+    """Without connection strings in its errors, and with an example if a number is none."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

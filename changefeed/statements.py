@@ -58,7 +58,7 @@ class Entry:
     Attributes:
         ulid: Its position, 16 bytes.
         row: The columns of its row in the event table; None if that row does not exist.
-        key: The primary key, where the row does not exist; else empty.
+        key: The primary key, if the row does not exist; else empty.
     """
 
     ulid: bytes
@@ -73,7 +73,7 @@ class BackfillPlan:
     Attributes:
         order_by: Columns of the event table; the primary key decides between equal rows.
         time_column: The column with the times for the ULIDs (UTC without a time zone); None for the present.
-        shard_id: The shard of all rows, where `shard_column` is None.
+        shard_id: The shard of all rows, if `shard_column` is None.
         shard_column: The column whose text gives each row its shard, as `writing.shard_of` does.
         shards: Number of shards, with `shard_column`.
     """
@@ -187,7 +187,7 @@ class Session(Protocol):
         """Carry out one statement. Raises ChangefeedError."""
 
     def listen(self, channel: str, /) -> None:
-        """Receive the notifications of this channel, where the database has any."""
+        """Receive the notifications of this channel, if the database has any."""
 
     def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait for a notification, of that payload if one is given.

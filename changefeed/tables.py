@@ -31,7 +31,7 @@ class Unnumbered:
     Attributes:
         shard_id: Its shard.
         number: Its place among the events of the shard that have no position.
-        time_hint: When it happened, as its writer says, in UTC; without a time zone where the database has none.
+        time_hint: When it happened, as its writer says, in UTC; without a time zone if the database has none.
         entry: The event; its `ulid` is START.
     """
 

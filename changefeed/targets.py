@@ -101,7 +101,7 @@ def _check_transaction(target: Any) -> None:
 
 
 def _sql(insert: Insert, placeholder: str) -> str:
-    # Both kinds of database take identifiers in double quotes. Where %s is a placeholder, any % is doubled.
+    # Both kinds of database take identifiers in double quotes. If %s is a placeholder, any % is doubled.
     table = _quoted(insert.table, placeholder)
     columns = ", ".join(_quoted(column, placeholder) for column in insert.columns)
     row = f"({', '.join([placeholder] * len(insert.columns))})"

@@ -2,7 +2,7 @@
 
     python3 local/make_venv.py
 
-Ends with 1, and one line that says what to do, where Python is too old or cannot make environments, or where
+Ends with 1, and one line that says what to do, if Python is too old or cannot make environments, or if
 python-qpid-proton cannot be compiled. Needs the standard library alone, and can be read by older Pythons too.
 """
 

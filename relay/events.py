@@ -5,7 +5,7 @@ Documents have the same shape in every kind of outbox, and quarantine keeps them
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "traceparent": …, "sequence": …}
 
-What only a source knows, such as the time of the commit, the source passes beside the document. A source that has
+Facts that only a source knows, such as the time of the commit, are passed next to the document. A source that has
 JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
 """
 
@@ -72,7 +72,7 @@ class Event(NamedTuple):
         expires_at: When its source deletes it, in seconds since 1970; None if never.
         sequence: The number its writer gave it within its entity; None without one.
         traceparent: The W3C trace context of the request behind it; None without one.
-        body: `data` as JSON text, exactly as it was committed, where its source keeps text; else None.
+        body: `data` as JSON text, exactly as it was committed, if its source keeps text; else None.
     """
 
     id: str
@@ -172,7 +172,7 @@ def read_event(
 
     Args:
         position: Its place among those it came with.
-        committed_at: When it was committed, in seconds since 1970, where its source says so.
+        committed_at: When it was committed, in seconds since 1970, if its source says so.
         expires_at: When its source deletes it, in seconds since 1970, if ever.
 
     Returns:

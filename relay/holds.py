@@ -41,7 +41,7 @@ class Order:
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
         place: The event's place in its feed; None for an operator's order that has not been carried out.
-        reason: The reason under which a sound event is set aside; `detail` is said of it.
+        reason: The reason under which a sound event is set aside; `detail` explains it.
     """
 
     carried_out: bool = False

@@ -1,13 +1,13 @@
 """The parked keys and orders that this process knows, and those that it stores.
 
-The quarantine is read when a process starts, whenever an attempt is repeated, where a document is invalid, and
-where an event is old enough for another process to have set it aside before this one got the lease. So pages of a
+The quarantine is read when a process starts, whenever an attempt is repeated, if a document is invalid, and
+if an event is old enough for another process to have set it aside before this one got the lease. So pages of a
 sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
 belong to a key that another process has parked.
 
 A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
-Where another process may have attempted a page, set an event aside and published those behind it, the relay tries
+If another process may have attempted a page, set an event aside and published those behind it, the relay tries
 for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
 knows of no event that an operator has set aside.
 """
@@ -81,7 +81,7 @@ class Orders:
         """The holds on documents of this batch.
 
         Raises:
-            QuarantineError: The quarantine could not be read, and has to be.
+            QuarantineError: The quarantine could not be read, which this batch requires.
         """
         is_first = invocation_id not in self._begun
         tried_elsewhere = is_first and _may_have_been_tried(received)

@@ -1,4 +1,4 @@
-"""The port through which `cli/` and `console/` read an outbox, and what comes of it.
+"""The port through which `cli/` and `console/` read an outbox, and its values.
 
 `relay.assembly.open_outbox` opens the outbox of the settings: `relay.cosmos.reader` and `relay.sql.reader` are its
 adapters, and `tests/contracts/test_outboxes.py` says what each must do. Nothing here moves a checkpoint.
@@ -91,8 +91,6 @@ class Range:
     """Events with `since <= time of commit < until`, in whole seconds since 1970.
 
     Attributes:
-        since: The beginning of the range.
-        until: Its end.
         partition_key: Only events of this key.
         action: Only events with this `data.action`.
         ids: Only events with these ids; all if it is empty.
@@ -228,11 +226,7 @@ class Canary(Protocol):
     """An outbox as a smoke test writes to it."""
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit an event; returns its document as it is stored.
-
-        Raises:
-            ServiceError: The outbox cannot be reached, or refuses.
-        """
+        """Commit an event; returns its document as it is stored. Raises ServiceError."""
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete an event, within CLEAN_UP_S; returns its remains, None if there are none."""

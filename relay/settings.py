@@ -69,7 +69,7 @@ class SqlFeed:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set. The names in the environment stand in `docs/settings.md`.
+    """All settings. `docs/settings.md` lists their names in the environment.
 
     `cosmos` is None if the only outbox is in SQL, and `sql` if there is none in SQL.
     """

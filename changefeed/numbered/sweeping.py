@@ -71,14 +71,14 @@ def sweep_loop(
     """Sweep a group for a while. Call it again and again, in a thread, with its own session.
 
     Run as many as you like: one sweeps, the others wait to take over. It is woken by commits; for a group with
-    `longpoll = 0` in changefeed.shard, and where the database notifies nobody, it looks every `sleep_s`.
+    `longpoll = 0` in changefeed.shard, and if the database sends no notifications, it polls every `sleep_s`.
 
     Args:
         session: A session that nothing else uses; its connection is not pooled by transaction.
         sweep_group: As in changefeed.shard.
         wait_s: Seconds to wait for another sweeper to end.
         duration_s: When to return at the latest, counted from the call.
-        sleep_s: The pause after a pass that found nothing, where nothing wakes the sweeper.
+        sleep_s: The pause after a pass that found nothing, if nothing wakes the sweeper.
         stop: Ends the loop within about a second.
 
     Raises:

@@ -222,7 +222,7 @@ def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
     ports = str(parsed.get("port") or "").split(",")
     if "@" in named or not all(port == "" or port.isdecimal() for port in ports):
         raise SetupError(_MALFORMED)
-    # A server of another encoding converts. Statements are prepared where they ask for it: one that reads events
+    # A server of another encoding converts. Statements are prepared if they ask for it: one that reads events
     # would keep the columns of the event table, so that new ones would be missing, dropped ones NULL.
     defaults = {
         "connect_timeout": _CONNECT_TIMEOUT_S,

@@ -180,7 +180,7 @@ def ensure_user_exists(name: str) -> None:
 
 
 def as_other_user() -> dict[str, Any]:
-    """Options with which a child process runs as the user that the server needs, where this one is root."""
+    """Options with which a child process runs as the user that the server needs, if this one is root."""
     if not _is_root():
         return {}
     user, group = _system_user()

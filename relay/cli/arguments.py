@@ -1,4 +1,4 @@
-"""What the commands take: options, the types of their values, env files, and the choice of one outbox."""
+"""The commands' arguments: options, the types of their values, env files, and the choice of one outbox."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ async def findings(
     required: Requirements = _DEFAULTS,
     administration: str | None = None,
 ) -> list[Finding]:
-    """What `check` finds with these settings, without a scan; `administration` is the option."""
+    """The findings of `check` with these settings, without a scan; `administration` is the option."""
     address = administration_address(administration, environment)
     # All at once: each service may take its time to answer, or not to.
     outboxes, servicebus = await asyncio.gather(

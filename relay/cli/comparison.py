@@ -32,7 +32,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs: its path, what was stored and what arrived as JSON text, and the remedy."""
+    """One value that differs: its path, the stored and the received value as JSON text, and the remedy."""
 
     path: str
     stored: str

@@ -34,7 +34,7 @@ SHORT_ID = 12
 class Records:
     """The quarantine of an outbox; `relay/holds.py` describes the items of parked keys and orders.
 
-    Every method raises StoreError where the store cannot be read or written.
+    Every method raises StoreError if the store cannot be read or written.
     """
 
     def __init__(self, items: Items) -> None:

@@ -15,7 +15,7 @@ from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
 
-# How many documents, of up to 2 MB each, are in memory at a time.
+# Maximum number of documents in memory at a time, of up to 2 MB each.
 _CHUNK = 50
 
 # The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
@@ -113,7 +113,7 @@ class Release:
                 self.still_invalid.append(StillInvalid(summary, str(Reason.KEY_PARKED), detail))
 
     async def _left(self, partition_key: str, done: Set[str]) -> list[RecordSummary]:
-        # A replica may still return what was just removed.
+        # A replica may still return a record that was just removed.
         summaries = await self._records.find(Filter(partition_key=partition_key))
         return [summary for summary in summaries if summary.id not in done]
 
@@ -189,7 +189,7 @@ class Release:
     async def _is_late(self, event: Event) -> bool:
         """Whether the relay has passed a later event of the same key that is not in quarantine.
 
-        False also if that is unknown: the document does not say where it was committed, or the later events have
+        False also if that is unknown: the document does not have its place, or the later events have
         expired.
 
         Raises:
@@ -205,7 +205,7 @@ class Release:
         return any(identifier not in self._quarantined[key] for identifier in later)
 
     def result(self, missing: list[str]) -> Result:
-        """What to print; `missing` are the ids that no record has."""
+        """The lines to print; `missing` are the ids that no record has."""
         code = self._sender.exit_code
         if code is ExitCode.OK and (self.still_invalid or self.not_sent or self.parked or missing):
             code = ExitCode.FINDINGS

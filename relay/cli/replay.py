@@ -121,7 +121,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
         parked = None if arguments.force else await _parked(settings)
-        # The app publishes what is committed after the start of the replay, even if --to is in the future.
+        # The app publishes events committed after the start of the replay, even if --to is in the future.
         until = min(state.identity.chosen.until, state.identity.started + 1)
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
         replay = Replay(outbox, reading, sender, parked, state)
@@ -154,7 +154,7 @@ def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
 
 
 def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, float | None]:
-    """`--from` and `--to` in seconds since 1970, also where they are how long ago; None if not given."""
+    """`--from` and `--to` in seconds since 1970, also if they are how long ago; None if not given."""
     times = {"--from": arguments.since, "--to": arguments.until}
     ago = {name: now - value.total_seconds() for name, value in times.items() if isinstance(value, timedelta)}
     if arguments.state is not None and ago:

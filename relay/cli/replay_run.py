@@ -1,4 +1,4 @@
-"""One run of a replay: what it publishes and counts, and its progress in the state file.
+"""One run of a replay: the events it publishes and counts, and its progress in the state file.
 
 The file has a line for each chunk, appended after Service Bus has accepted it: for each partition key the last
 `_lsn` that was handled, and the ids with that `_lsn`, as all documents of a transaction share one; of an SQL
@@ -33,7 +33,7 @@ _DIGEST_CHARACTERS = 16
 
 @dataclass(frozen=True, slots=True)
 class ReplayIdentity:
-    """What distinguishes one replay from another; a state file belongs to one replay.
+    """The identity of a replay; a state file belongs to one replay.
 
     `started` (whole seconds since 1970) and `run` are set when the replay starts, and kept when it resumes.
     """
@@ -153,7 +153,7 @@ class ReplayState:
 
         Args:
             handled: The documents accepted or refused, in commit order, by partition key.
-            published: How many were accepted.
+            published: Number of events accepted.
             invalid: Those that cannot be published.
         """
         new = [each for each in invalid if (each.partition_key, each.id) not in self.invalid]
@@ -214,7 +214,7 @@ class ReplayState:
 
 
 def _place_of(document: Document) -> tuple[str, int] | None:
-    """A key, and the document's place among those of the key; None where the source does not say."""
+    """A key, and the document's place among those of the key; None if the source does not say."""
     place, key = Place.of(document), str(document.get("partitionKey"))
     number = place.number
     if number is None:
@@ -265,9 +265,9 @@ class Replay:
         outbox: The outbox.
         reading: Its events to publish.
         sender: Publishes them; None for a dry run.
-        parked: The parked keys; None where nothing is left to the relay or to a release (--force).
-        state: What was published before.
-        counts: What this run has counted so far.
+        parked: The parked keys; None if nothing is left to the relay or to a release (--force).
+        state: The events published before.
+        counts: The counts of this run so far.
     """
 
     outbox: Outbox
@@ -278,7 +278,7 @@ class Replay:
     counts: ReplayCounts = field(default_factory=ReplayCounts)
 
     async def run(self, terminal: Terminal) -> None:
-        """Publish what is not done yet, or count it. Raises ServiceError."""
+        """Publish the events that are not done yet, or count them. Raises ServiceError."""
         progress = terminal.progress(
             "events read" if self.sender is None else "events done", await self.reading.count()
         )

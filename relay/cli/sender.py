@@ -72,7 +72,7 @@ class OrderedSender:
 
         Args:
             events: The chunk. In the result, each event's position is its place in here.
-            stop_at_rejection: What follows a rejected event of the same key is neither sent nor in the result.
+            stop_at_rejection: Events of a key after a rejected one are neither sent nor in the result.
         """
         sent = Sent()
         events = [event._replace(position=position) for position, event in enumerate(events)]

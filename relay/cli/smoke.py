@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The canary must not expire during the wait.
 _LONGEST = timedelta(seconds=TTL_S / 2)
 
-# How often to look into quarantine during the wait.
+# Seconds between looks into quarantine during the wait.
 _LOOK_S = 5.0
 _POLL_S = 0.5
 
@@ -98,8 +98,8 @@ class Oversized:
 
     Attributes:
         reason: The reason in the quarantine record; None if the event was not quarantined in time.
-        sent: How many small events were written after the pause; 0 if the test ended before.
-        arrived: How many of them arrived, in order.
+        sent: Number of small events written after the pause; 0 if the test ended before.
+        arrived: Number of them that arrived, in order.
         quarantined: The reasons of those that were quarantined instead.
     """
 
@@ -120,9 +120,9 @@ class Smoke:
     Attributes:
         document: The canary as the outbox has stored it.
         latency_s: From the start of the write to the receipt of the message; None if none arrived.
-        differences: Between what was stored and what arrived.
+        differences: Between the stored and the received event.
         quarantined: The canary's quarantine record, if there was one instead of a message.
-        left_behind: What could not be cleaned up.
+        left_behind: Items that could not be cleaned up.
         oversized: The result of the oversized event; None if it was not sent.
     """
 
@@ -178,7 +178,7 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
 
 @dataclass(slots=True)
 class SmokeTest:
-    """Writes the events of a smoke test, finds out where they end up, and deletes them."""
+    """Writes the events of a smoke test, finds their fate, and deletes them."""
 
     smoke: Smoke
     settings: Settings
@@ -274,7 +274,7 @@ class SmokeTest:
 
 
 def result_of(smoke: Smoke, settings: Settings) -> Result:
-    """What to print, and the exit code. A line that begins with `-> ` is a remedy."""
+    """The lines to print, and the exit code. A line that begins with `-> ` is a remedy."""
     lines = _canary_lines(smoke, settings)
     if smoke.oversized is not None:
         lines += _oversized_lines(smoke.oversized)

@@ -50,8 +50,8 @@ class Result:
 
     Attributes:
         code: The exit code of the process.
-        data: What `--json` prints in addition to `command` and `exitCode`.
-        lines: What is printed without `--json`.
+        data: The members of `--json` in addition to `command` and `exitCode`.
+        lines: The output without `--json`.
     """
 
     code: ExitCode
@@ -64,8 +64,8 @@ class Progress:
     """The progress of a long operation: a line that changes on a terminal, a line now and then elsewhere.
 
     Attributes:
-        what: What is counted, such as "events published".
-        total: The final count; None if it is not known.
+        what: The unit of the count, such as "events published".
+        total: The final count; None if unknown.
     """
 
     what: str
@@ -196,7 +196,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def bounded(text: str) -> str:
     """`text` without characters that a terminal obeys, at most `WIDEST` wide; what is cut off is an ellipsis."""
     beginning = text[: 8 * WIDEST]
-    # What does not print, such as escape sequences, as Python writes it: `\x1b`.
+    # Unprintable characters, such as escape sequences, as Python writes them: `\x1b`.
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in beginning)
     if beginning == text and _width(shown) <= WIDEST:
         return shown

@@ -1,4 +1,4 @@
-"""The topic and its subscriptions: what `check` reads of them, and what it finds against the guarantees.
+"""The topic and its subscriptions: the facts that `check` reads, and its findings against the guarantees.
 
 They are read with the rights that the caller has, and nothing is changed.
 """
@@ -44,7 +44,7 @@ T = TypeVar("T")
 # One request to one service, including the SDK's retries.
 _TIMEOUT_S = 20.0
 
-# What a request can fail with: errors of the service, of the network, and responses of another kind.
+# Errors of a request: of the service, of the network, and for responses of another kind.
 _FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
 
 # A link to a Standard topic takes 256 KB, one to a Premium topic 1 MB and more.
@@ -54,7 +54,7 @@ _STANDARD_BATCH_BYTES = 262_144
 
 @dataclass(frozen=True, slots=True)
 class ServiceBusFacts:
-    """What the management endpoint reports, and the largest batch in bytes that a link to the topic takes.
+    """The facts of the management endpoint, and the largest batch in bytes that a link to the topic takes.
 
     A property that the service does not report is None.
     """
@@ -259,7 +259,7 @@ def _duplicate_detection(subject: str, topic: TopicProperties, settings: Setting
 
 
 def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | Gap) -> Finding:
-    """Partitioned or not, the first copy of each event arrives in order; ids need more care where it is not.
+    """Partitioned or not, the first copy of each event arrives in order; ids need more care if it is not.
 
     A topic of the Premium tier is partitioned only where its namespace is, so there this is no warning.
     https://learn.microsoft.com/azure/service-bus-messaging/service-bus-partitioning

@@ -1,1 +1,1 @@
-"""The console: one page that shows where events are. `application` makes it, `observer` gathers what it shows."""
+"""The console: one page that shows where events are. `application` serves it, `observer` collects its data."""

@@ -1,4 +1,4 @@
-"""The console as an aiohttp application. Nothing that it serves by itself changes anything."""
+"""The console as an aiohttp application. None of its own routes changes anything."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def application(
     """The console of a view.
 
     Args:
-        view: What it shows.
+        view: The values on the page.
         access: Who may see it.
         name: The topic's, for the title.
         settings: By default, it has neither links to traces nor the data of events.
         commands: By default, those for the only outbox.
-        check: What `/check` runs; None for a page without checks.
+        check: The function of `/check`; None for a page without checks.
         extensions: Blocks and routes of others, which may be other routes than GET.
     """
     app = web.Application(middlewares=[guarded(access)])
@@ -150,7 +150,7 @@ class Checks:
         self.last: Checked | None = None
 
     async def run(self) -> Checked:
-        """A new result, or the last one where it is younger than the pause."""
+        """A new result, or the last one if it is younger than the pause."""
         async with self._lock:
             if self.last is None or time.monotonic() - self._ended >= self._pause_s:
                 self.last = await self._new()

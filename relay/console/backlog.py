@@ -1,4 +1,4 @@
-"""The events that the relay has not passed, and which events are in quarantine: all that is kept of them."""
+"""The events in memory: those that the relay has not passed, and those in quarantine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PAGES = 20
 # Records are written by several hosts, whose clocks differ.
 _OVERLAP = timedelta(seconds=30)
 
-# Maximum number of records that are known of: about 50 MB. Only the latest keep their summaries.
+# Maximum number of records in memory: about 50 MB. Only the latest keep their summaries.
 _KNOWN = 500_000
 _SUMMARIES = 1000
 
 
 @dataclass(slots=True)
 class Waiting:
-    """An event that the relay has not passed, or of which it is not known yet whether it is in quarantine.
+    """An event that the relay has not passed, or that may be in quarantine.
 
     Attributes:
         partition, place: Where it is now.
@@ -58,7 +58,7 @@ class Backlog:
         return {name for name, events in self._partitions.items() if events}
 
     def add(self, event: Committed, committed_at: float) -> bool:
-        """Add an event, or move the one of its name to where it is now; returns whether it is new."""
+        """Add an event, or move the one of its name to its present place; returns whether it is new."""
         name = event.partition_key, event.id
         known = self._waiting.get(name)
         if known is not None:
@@ -74,22 +74,22 @@ class Backlog:
         self._partitions.setdefault(partition, {})[event.name] = event
 
     def take(self, partition: str, place: PlaceInFeed) -> list[Waiting]:
-        """Take out what is at or before a place of a partition."""
+        """Remove the events at or before a place of a partition."""
         found = [event for event in self.within(partition) if event.place <= place]
         for event in found:
             del self._waiting[event.name], self._partitions[partition][event.name]
         return found
 
     def within(self, partition: str) -> Collection[Waiting]:
-        """What waits in a partition, in no order."""
+        """The events that wait in a partition, in no order."""
         return self._partitions.get(partition, {}).values()
 
     def oldest(self, partition: str) -> float | None:
-        """When the oldest event of a partition was committed; None where none waits."""
+        """When the oldest event of a partition was committed; None if none waits."""
         return min((event.committed_at for event in self.within(partition)), default=None)
 
     def expires_at(self) -> float | None:
-        """When the first of all is deleted; None where none is."""
+        """When the first of all is deleted; None if none is."""
         return min(
             (each.expires_at for each in self._waiting.values() if each.expires_at is not None), default=None
         )
@@ -111,7 +111,7 @@ class Quarantined:
         self.complete = True
 
     async def read(self) -> bool:
-        """Read the records that were added since; returns False where there are more than were read.
+        """Read the records that were added since; returns False if there are more than were read.
 
         Raises:
             StoreError: The quarantine cannot be read.
@@ -124,7 +124,7 @@ class Quarantined:
                 if self._newest is not None:
                     self._since = (datetime.fromisoformat(self._newest) - _OVERLAP).isoformat()
                 return True
-            # As many records of one moment as fit a page: the next one has to be larger to get past them.
+            # If a whole page of records has the same time, the next one has to be larger to get past it.
             limit = 2 * limit if page[-1].quarantined_at == self._since else _PAGE
             self._since = page[-1].quarantined_at
         return False
@@ -133,7 +133,7 @@ class Quarantined:
         return any(name in self._names for name in _names_of(event))
 
     def record(self, event: Waiting) -> QuarantineRecord | None:
-        """The record of an event, where it is one of the latest."""
+        """The record of an event, if it is one of the latest."""
         found = next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
         return None if found is None else QuarantineRecord.of(found)
 

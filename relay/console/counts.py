@@ -1,4 +1,4 @@
-"""What is counted now and then: quarantine, subscriptions, dead letters, and the hosts' attempts."""
+"""Periodic counts: quarantine, subscriptions, dead letters, and the hosts' attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relay.quarantine.items import Filter
 
 _DEAD_LETTERS = "dead letters of "
 
-# Maximum number of records that are read with their reasons; of more, each reason is counted by itself.
+# Maximum number of records that are read with their reasons; beyond it, each reason is counted separately.
 _RECORDS = 1000
 
 # Records, and dead letters with their bodies, are read when their number has changed, and every tenth round.
@@ -43,7 +43,7 @@ class Counts:
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
         self._dead_letters: dict[str, Sequence[DeadLetterGroup]] = {}
-        # How many there were in each subscription when they were peeked.
+        # Number of messages in each subscription when they were peeked.
         self._peeked: dict[str, int] = {}
         self._round = 0
 

@@ -1,4 +1,4 @@
-"""What the console shows, as values: of the whole relay, and of one partition key.
+"""The console's values: of the whole relay, and of one partition key.
 
 Times are in seconds since 1970; a clock of Cosmos DB has whole seconds. None means unknown: in
 Azure, the console sees less than on the local stack.
@@ -26,10 +26,10 @@ class Partition:
 
     Attributes:
         name, owner, position: As of `relay.outbox.Position`.
-        behind: How many events are committed behind the position, as far as the console has read.
-        oldest_s: The age of the oldest of them; 0 where there is none.
+        behind: Number of events committed behind the position, as far as the console has read.
+        oldest_s: The age of the oldest of them; 0 if there is none.
         moved_at: When the position was last seen to move; None if it was not yet.
-        retry: The attempt that is under way or awaited, from 2; None where the last attempt succeeded or where
+        retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
             that cannot be seen from here.
         error: Why the last attempt failed.
     """
@@ -46,7 +46,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a subscription of the topic holds.
+    """The messages of a subscription of the topic.
 
     Attributes:
         active: Messages that wait for a receiver or are locked by one.
@@ -61,7 +61,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How many events are where, and how fast they get there.
+    """The number of events at each stage, and their rates.
 
     Attributes:
         since: When the console began to read; totals count from the first event it read.
@@ -69,10 +69,10 @@ class Flow:
         published, waiting: Those that the relay has passed and not set aside; those that it has not passed yet.
         quarantined, parked: Records in quarantine; partition keys that are parked.
         committed_s, published_s: Events a second, over the last ten seconds.
-        latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None where
+        latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None if
             there was none.
-        lag_s: The age of the oldest event that the relay has not passed; 0 where there is none.
-        headroom_s: How long until the first event that waits is deleted by its time to live; None where none is.
+        lag_s: The age of the oldest event that the relay has not passed; 0 if there is none.
+        headroom_s: Seconds until the first waiting event is deleted by its time to live; None if none is.
     """
 
     since: float
@@ -171,7 +171,7 @@ class Snapshot:
 
 
 class Stage(StrEnum):
-    """How far the relay is with an event."""
+    """The stage of an event in the relay."""
 
     COMMITTED = "committed"
     PUBLISHED = "published"
@@ -180,7 +180,7 @@ class Stage(StrEnum):
 
 
 class Arrival(StrEnum):
-    """What became of an event's message at a subscription."""
+    """The fate of an event's message at a subscription."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -195,7 +195,7 @@ class Delivery:
         message_id: The event's id.
         accepted_at: When the topic accepted the message.
         at: When it was completed or dead-lettered.
-        deliveries: How often it was handed to a receiver.
+        deliveries: Number of times it was handed to a receiver.
         reason: Why it was dead-lettered.
     """
 
@@ -209,18 +209,18 @@ class Delivery:
 
 
 def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
-    """When the topic accepted an event, by the broker's own time; None where no subscription has it."""
+    """When the topic accepted an event, by the broker's own time; None if no subscription has it."""
     return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """An event, and where it is.
+    """An event, and its place.
 
     Attributes:
         event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
         published_at: When the topic accepted it, or when the console saw that the relay had passed it.
-        missing_before: How many sequence numbers are missing between the event before it and this one.
+        missing_before: Number of sequence numbers missing between the event before it and this one.
         data: The event's data as JSON text; None unless payloads are shown.
     """
 
@@ -254,7 +254,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What `python -m relay check` has found, the most serious first; `problem` if it could not be run."""
+    """The findings of `python -m relay check`, the most serious first; `problem` if it could not be run."""
 
     at: float
     findings: Sequence[Finding]

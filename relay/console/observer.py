@@ -20,15 +20,15 @@ from relay.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# How often the outbox and the positions are looked at: where there was news, and where there was none.
+# Seconds between looks at the outbox and the positions: after news, and without any.
 _BUSY_S = 0.25
 _IDLE_S = 0.8
 
-# How often everything else is looked at: where it had changed, and where it had not.
+# Seconds between looks at everything else: after a change, and without one.
 _COUNTS_BUSY_S = 2.0
 _COUNTS_IDLE_S = 5.0
 
-# How long looking goes on when nobody watches any more: a page that is loaded again finds it going on.
+# Seconds for which observing continues without a viewer: a page that is reloaded finds it running.
 _LINGER_S = 10.0
 
 
@@ -119,7 +119,7 @@ class Observer:
             try:
                 news = await look()
             except Exception:
-                # What a service answers is a problem on the page; this is a defect, and the page goes on.
+                # A service's error is a problem on the page; this is a defect, and the page continues.
                 logger.exception("console_look_failed")
             await asyncio.sleep(busy_s if news else idle_s)
 
@@ -178,7 +178,7 @@ def observer_of(settings: Settings, environment: Mapping[str, str], *, from_begi
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
-        environment: May have `SERVICEBUS_ADMIN`, where the management endpoint has an address of its own.
+        environment: May have `SERVICEBUS_ADMIN`, if the management endpoint has its own address.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
 
     Raises:

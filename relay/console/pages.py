@@ -24,10 +24,10 @@ SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine"
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
 
 SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
-"""Where a block can stand: before the first section, where forms keep their text, as the stream replaces nothing;
+"""The places for a block: before the first section, where forms keep their text, as the stream replaces nothing;
 with each `subscription`; with each reason in quarantine, as `group`; with each `record` that is shown."""
 
-# More of them would make the page slow, and nobody reads them.
+# More of them would make the page slow, and are never read.
 _MOST_PARTITIONS = 64
 _MOST_GROUPS = 20
 
@@ -41,7 +41,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the page shows in addition: links to traces, by an address with `{trace_id}`; the data of events."""
+    """Optional parts of the page: links to traces, by an address with `{trace_id}`; the data of events."""
 
     trace_url: str | None = None
     show_data: bool = False
@@ -80,7 +80,7 @@ class ConsoleSettings:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What another part of the project adds to the page: blocks in its sections, and further routes.
+    """Additions of another part of the project: blocks in the page's sections, and further routes.
 
     Attributes:
         name: Of the part: its templates are included as `name/file.html`.

@@ -1,4 +1,4 @@
-"""What the console reads in addition to the outbox (`relay.outbox`): a topic, and the relay itself.
+"""The console's ports in addition to the outbox (`relay.outbox`): a topic, and the relay itself.
 
 Nothing here writes, locks a session or settles a message. The adapter for Azure is in `servicebus`; a local stack
 has further ones, which know more. Each part is read independently (`Parts`).
@@ -26,14 +26,14 @@ _WITHIN_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a host says of the current attempt of a partition: its number from 1, and why the last one failed."""
+    """A host's report on the current attempt of a partition: its number from 1, and the last one's error."""
 
     number: int
     error: str | None
 
 
 class Topic(Protocol):
-    """The topic's subscriptions. Every method raises ServiceError where it cannot be read."""
+    """The topic's subscriptions. Every method raises ServiceError if it cannot be read."""
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """All of them, by name."""
@@ -42,14 +42,14 @@ class Topic(Protocol):
         """The dead-lettered messages of a subscription by reason, as far as they were peeked."""
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
-        """What is known of the messages of a key. A message that is not known of is missing."""
+        """The known messages of a key; unknown ones are missing."""
 
     async def close(self) -> None:
         """Close every connection."""
 
 
 class Hosts(Protocol):
-    """The relay's processes, where they can be asked."""
+    """The relay's processes, if they can be queried."""
 
     async def attempts(self) -> Mapping[str, Attempt]:
         """The current attempt of each partition that is being retried, by the partition's name."""
@@ -60,7 +60,7 @@ class Hosts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What an observer reads; no hosts where they cannot be asked, as in Azure."""
+    """The sources of an observer; no hosts if they cannot be queried, as in Azure."""
 
     outbox: Outbox
     topic: Topic
@@ -68,13 +68,13 @@ class Sources:
     hosts: Hosts | None = None
 
     async def close(self) -> None:
-        """Close every connection, whatever another one's end raises."""
+        """Close every connection, even if closing another one raises."""
         opened = [each for each in (self.outbox, self.topic, self.items, self.hosts) if each is not None]
         await asyncio.gather(*(each.close() for each in opened), return_exceptions=True)
 
 
 class View(Protocol):
-    """What the page shows. `observer.Observer` is one; tests have another."""
+    """The view of the page. `observer.Observer` is one; tests have another."""
 
     @property
     def latest(self) -> Snapshot:
@@ -88,7 +88,7 @@ class View(Protocol):
 
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
-"""What `python -m relay check` finds."""
+"""The findings of `python -m relay check`."""
 
 
 class Parts:

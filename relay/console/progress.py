@@ -1,4 +1,4 @@
-"""How far the relay is: events as they are committed, and what becomes of each when a position passes it."""
+"""The relay's progress: events as they are committed, and the fate of each when a position passes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RECENT = 50
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
 
-# After a longer pause in reading, what has happened since is no rate and has no latency.
+# After a longer pause in reading, events since then count towards no rate and no latency.
 _PAUSE_S = 5
 
 _RATE_S = 10
@@ -41,12 +41,12 @@ _LATENCIES = 2000
 
 
 class Progress:
-    """What was read, in bounded memory: of most events that were passed, a hash of the name alone.
+    """The events read, in bounded memory: for most events that were passed, only a hash of the name.
 
     Attributes:
         backlog: Events that the relay has not passed.
         latest: The latest events, the oldest first.
-        committed, published: How many events were read, and how many of them were published.
+        committed, published: Number of events read, and how many of them were published.
     """
 
     def __init__(self, sources: Sources, parts: Parts, clock: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class Progress:
         self.latest: OrderedDict[EventName, Tracked] = OrderedDict()
         self.committed = self.published = 0
         self.commits, self.publications, self.latencies = Rate(), Rate(), Latencies()
-        # Events that were passed, of which it is not known yet whether they are in quarantine.
+        # Events that were passed and may be in quarantine.
         self._passed: list[Waiting] = []
         self._remembered: OrderedDict[int, None] = OrderedDict()
         self._positions: dict[str, Position] = {}
@@ -69,7 +69,7 @@ class Progress:
 
     @property
     def held(self) -> int:
-        """How many events are kept because it is not known yet what becomes of them."""
+        """Number of events kept because their fate is not known yet."""
         return len(self.backlog) + len(self._passed)
 
     async def look(self) -> bool:
@@ -97,7 +97,7 @@ class Progress:
         return not ended or before != (self.committed, self.published)
 
     def limits(self) -> Iterator[Problem]:
-        """What the bounds of the memory leave out."""
+        """The events left out because of the bounds of the memory."""
         if self.held >= _HELD:
             yield Problem("outbox", f"more than {_HELD} events wait: the others are counted when these are passed")
         if not self._quarantine.complete:
@@ -129,7 +129,7 @@ class Progress:
         return found
 
     async def _read_news(self) -> bool:
-        """Read what was committed; returns whether that was all."""
+        """Read committed events; returns whether those were all."""
         for _ in range(_PAGES):
             if self.held >= _HELD:
                 return False
@@ -163,7 +163,7 @@ class Progress:
                 self._moved_at[name] = now
         self._moved_at = {name: at for name, at in self._moved_at.items() if name in self._positions}
         self._pass(now)
-        # What waits under a name that no position has any more is where its key is now.
+        # An event that waits under a name that no position has any more is where its key is now.
         gone = self.backlog.partitions - self._positions.keys() if positions else set()
         lost = [event for name in gone for event in self.backlog.within(name)]
         for event in lost:
@@ -184,7 +184,7 @@ class Progress:
                         self._remembered.popitem(last=False)
 
     async def _count_passed(self) -> None:
-        """Count what was passed; quarantine has been read to its end since."""
+        """Count the events that were passed; quarantine has been read to its end since."""
         found = await self._deliveries([event.name for event in self._passed[-_SAMPLE:]])
         for event in self._passed:
             at = accepted_at(found.get(event.name, ()))
@@ -198,7 +198,7 @@ class Progress:
 
     def _publish(self, event: Waiting) -> None:
         self.published += 1
-        # What was passed before the console looked was published some time before.
+        # Events that were passed before the console looked were published some time before.
         if self._read_up_to is not None:
             self.publications.add(event.passed_at)
             self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
@@ -212,7 +212,7 @@ class Progress:
             self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
 
     def _deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
-        """Take over what the topic says of the latest events."""
+        """Apply the topic's information about the latest events."""
         for name, deliveries in found.items():
             if (tracked := self.latest.get(name)) is not None:
                 at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
@@ -223,7 +223,7 @@ class Progress:
                 )
 
     async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]]:
-        """What the topic knows of these events' messages."""
+        """The topic's information about these events' messages."""
         keys: dict[str, list[str]] = {}
         for partition_key, identifier in names:
             keys.setdefault(partition_key, []).append(identifier)
@@ -252,7 +252,7 @@ class Progress:
 
 
 class Rate:
-    """How many events a second there were over the last ten seconds."""
+    """Number of events a second over the last ten seconds."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -276,7 +276,7 @@ class Latencies:
         self._kept.append((now, max(0.0, latency_s)))
 
     def percentiles(self, now: float) -> tuple[float | None, float | None]:
-        """p50 and p99; None where there is none."""
+        """p50 and p99; None if there is none."""
         while self._kept and self._kept[0][0] < now - _LATENCY_S:
             self._kept.popleft()
         ordered = sorted(latency for _, latency in self._kept)

@@ -34,7 +34,7 @@ _HEADERS = {
 _SHUTDOWN_S = 3.0
 
 Access = Callable[[web.Request], web.Response | None]
-"""Decides about every request, of a static file as well: the refusal, or None where it may be served."""
+"""Decides about every request, of a static file as well: the refusal, or None if it may be served."""
 
 
 def loopback(request: web.Request) -> web.Response | None:

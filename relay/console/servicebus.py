@@ -112,7 +112,7 @@ class ServiceBusTopic:
             )
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []
-        # Without a number, or with 0, the SDK goes on behind the message that it has seen last.
+        # Without a number, or with 0, the SDK continues behind the message that it has seen last.
         number = 1
         while len(found) < PEEKED:
             # A page may have fewer messages than asked for; one without any is the end.

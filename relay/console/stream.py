@@ -15,7 +15,7 @@ from relay.console.ports import View
 
 MOST_STREAMS = 200
 
-# How often a page changes at most: more cannot be read.
+# Minimum seconds between changes of a page: faster ones cannot be read.
 _PAUSE_S = 0.25
 _TOTALS_PAUSE_S = 10.0
 _HEARTBEAT_S = 10.0
@@ -55,7 +55,7 @@ class Streams:
     async def sections(self, pages: Pages, timeline: Callable[[], Awaitable[str]] | None) -> AsyncIterator[bytes]:
         """The HTML of each section, when it has changed; first of all of them.
 
-        `timeline` is the HTML of the key's timeline that is open; None where none is.
+        `timeline` is the HTML of the key's timeline that is open; None if none is.
         """
         yield b"retry: 1000\n\n"
         sent: dict[str, str] = {}
@@ -88,7 +88,7 @@ class Streams:
             for tracked in reversed(snapshot.recent):
                 if seen.get(tracked.id) != tracked:
                     yield message(encoded(tracked).decode())
-            # What is no longer among the recent ones does not come back.
+            # An event that is no longer among the recent ones does not come back.
             seen = {each.id: each for each in snapshot.recent}
             later = await self.news(snapshot, _HEARTBEAT_S)
             if later is snapshot:
@@ -96,7 +96,7 @@ class Streams:
             snapshot = later
 
     async def news(self, snapshot: Snapshot, timeout_s: float) -> Snapshot:
-        """The next snapshot after this one, or this one where there is none in time."""
+        """The next snapshot after this one, or this one if there is none in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._view.changed(snapshot.number)
@@ -114,7 +114,7 @@ def message(data: str, event: str | None = None) -> bytes:
 
     https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
     """
-    # A carriage return ends a line of the stream as well, and would begin a field of its own.
+    # A carriage return ends a line of the stream as well, and would begin a new field.
     lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     head = [f"event: {event}"] if event is not None else []
     return "\n".join([*head, *(f"data: {line}" for line in lines), "", ""]).encode("utf-8", "replace")

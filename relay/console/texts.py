@@ -59,7 +59,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def clock(at: float | None) -> str:
-    """The time of day in UTC, with milliseconds where there are any."""
+    """The time of day in UTC, with milliseconds if there are any."""
     if at is None:
         return UNKNOWN
     moment = datetime.fromtimestamp(at, UTC)
@@ -77,7 +77,7 @@ def iso(at: float) -> str:
 
 
 def written(moment: str | None) -> str:
-    """A moment that was written in ISO 8601, to the second; what is no such moment as it is."""
+    """A moment written in ISO 8601, to the second; any other text unchanged."""
     if moment is None:
         return UNKNOWN
     try:

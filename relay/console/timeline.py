@@ -21,7 +21,7 @@ _SKEW_S = 60
 
 @dataclass(slots=True)
 class Known:
-    """What was read of a key.
+    """The data read of a key.
 
     Attributes:
         committed: Its last events, in the order of the feed; `more` if the outbox has older ones.
@@ -29,7 +29,7 @@ class Known:
         records: Its quarantine records, read after the positions.
         judged: Whether these are all of them: without them, nothing is said to be published.
         published_at: When the relay was seen to pass an event, by id; `data` likewise.
-        partition: The name of its position, where it has no event.
+        partition: The name of its position, if it has no event.
     """
 
     partition_key: str
@@ -94,7 +94,7 @@ async def _records(items: Items, known: Known) -> list[RecordSummary]:
 def timeline(known: Known, limit: int) -> Timeline:
     """The last events of a key, at most `limit`, the oldest first.
 
-    An event that is gone from the outbox stands where its quarantine record says that it was committed; where the
+    An event that is gone from the outbox is placed by its quarantine record; where the
     record does not say so, and for a message, before the first event that was committed later.
     """
     deliveries: dict[str, list[Delivery]] = {}
@@ -176,7 +176,7 @@ def _about(gone: Tracked) -> float | None:
 
 
 def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
-    """Where it stands: behind everything that was committed before it."""
+    """Its place: behind everything that was committed before it."""
     at, place = _about(gone), None if record is None else record.committed
     for index, each in enumerate(events):
         if each.event is None:
@@ -212,8 +212,8 @@ class Step:
 
     Attributes:
         kind: `committed`, `accepted`, or a value of Stage or Arrival; the page has a class for each.
-        at: When; None where that is not known or not yet. A quarantine record has it as text, `written_at`.
-        after_s: How long after the step before it; None where either time is not known.
+        at: Time; None if unknown or not reached. A quarantine record has it as text, `written_at`.
+        after_s: Seconds after the step before it; None if either time is unknown.
         where: The subscription.
         why: A reason and its detail.
     """
@@ -245,7 +245,7 @@ def steps(tracked: Tracked) -> Sequence[Step]:
                 why=f"{record.reason}: {record.detail}" if record else None,
             )
         )
-    # The broker's own time where a subscription has it.
+    # The broker's own time if a subscription has it.
     accepted = accepted_at(tracked.deliveries)
     if accepted is None:
         accepted = tracked.published_at

@@ -51,8 +51,8 @@ _CREATE_DATABASE = "Create the database, or correct COSMOS_DATABASE."
 _SET_TTL_PER_ITEM = "Set it to on without a default (defaultTtl: -1)."
 _TURN_TTL_OFF = "Turn time to live off."
 
-# By the setting that names a container: what its time to live means where it is on without a default, where it is
-# off, and where it has a default, in seconds. Leases have no `ttl`, but the lock under which a host creates them
+# By the setting that names a container: what its time to live means if it is on without a default, if it is
+# off, and if it has a default, in seconds. Leases have no `ttl`, but the lock under which a host creates them
 # has one of 30 s (Azure/azure-cosmos-dotnet-v3,
 # ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseStoreCosmos.cs; the trigger sets -1 when it creates the
 # container).
@@ -135,12 +135,12 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
         findings.append(locks)
     monitored = database.get_container_client(settings.cosmos_container)
     overlaps = await _read(_overlaps(leases, stored, monitored), leases, "Create the container.")
-    # Where the leases cannot be read, the findings about the containers and the locks say why.
+    # If the leases cannot be read, the findings about the containers and the locks say why.
     return findings if isinstance(overlaps, Finding) else findings + overlaps
 
 
 async def _read(request: Awaitable[T], subject: str, create: str) -> T | Finding:
-    """What the account answers, or the finding that says why it does not."""
+    """The account's answer, or the finding that says why there is none."""
     try:
         return await request
     except _FAILURES as error:
@@ -211,7 +211,7 @@ async def _locks(subject: str, leases: ContainerProxy) -> list[Finding]:
 async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy) -> list[Finding]:
     """A host deletes the lease of a physical partition that was split, once it has created those of its children.
 
-    Where that fails, the lease stays (azure-cosmos-dotnet-v3 issue 5604).
+    If that fails, the lease stays (azure-cosmos-dotnet-v3 issue 5604).
     """
     positions = await read_positions(leases, monitored, own_only=True)
     overlapping = groupby(positions.overlapping(), lambda pair: pair[0].id)

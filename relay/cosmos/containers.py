@@ -71,7 +71,7 @@ class Containers:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:
-        """A block that calls Cosmos DB once, and is cut off where no answer comes in time.
+        """A block that calls Cosmos DB once, and is cut off if no answer comes in time.
 
         After a call was cut off, by this or by the caller, the next one opens another client: a connection that
         no longer answers must not be used again. Other calls that are under way keep theirs.
@@ -92,7 +92,7 @@ class Containers:
                 self._close_if_unused(shared)
 
     async def positions(self) -> Positions:
-        """How far the relay's own leases have come. Raises LeaseError."""
+        """The positions of the relay's own leases. Raises LeaseError."""
         settings = self._settings
         try:
             async with self.call() as call:
@@ -169,7 +169,7 @@ def parameters(**values: Any) -> list[dict[str, Any]]:
 def explaining(
     container: str, kind: Callable[[Exception], type[RelayError]] = lambda _: ServiceError, *needed: str
 ) -> Iterator[None]:
-    """Raise errors of the SDK as errors of a kind that say what to check, and what is `needed` in addition."""
+    """Raise errors of the SDK as errors of a kind that name what to check, and what is `needed` in addition."""
     try:
         yield
     except (AzureError, OSError) as error:
@@ -186,5 +186,5 @@ async def _close(client: CosmosClient) -> None:
     done, _ = await asyncio.wait({closing}, timeout=_CLOSE_TIMEOUT_S)
     closing.cancel()
     for task in done:
-        # What fails in closing has no consequence.
+        # A failure to close has no consequence.
         task.exception()

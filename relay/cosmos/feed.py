@@ -34,18 +34,18 @@ _PAGE_ITEMS = 500
 # The feed is started this much before the range, so that the filter here decides, not the rounding of the service.
 _START_MARGIN_S = 5
 
-# Nothing is committed any more to a range that ended this long ago, even if clocks differ.
+# Nothing more is committed to a range that ended this long ago, even if clocks differ.
 _SETTLED_S = 300
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Where one physical partition, or what it was split into, is read on.
+    """The point from which one physical partition, or its children, is read.
 
     Attributes:
         feed_range: As the SDK gives it.
-        continuation: The SDK's token; None before the first page. It goes on with each child of a split partition.
-        last: The place of the last event that was read: a commit may go on with the next page.
+        continuation: The SDK's token; None before the first page. Children of a split partition have the same.
+        last: The place of the last event that was read: a commit may continue with the next page.
     """
 
     feed_range: dict[str, Any]
@@ -67,13 +67,13 @@ class Feed:
         self._from_beginning = from_beginning
         self._turn = asyncio.Lock()
         self._readers: list[_Reader] | None = None
-        # What was read and not handed over yet: a later partition failed, or the caller was cancelled.
+        # Events read and not returned yet: a later partition failed, or the caller was cancelled.
         self._read: list[Committed] = []
 
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
-        """The next events, at most about `limit`; none only where all of the feed was read.
+        """The next events, at most about `limit`; none only if all of the feed was read.
 
-        Raises AzureError or OSError; what was read before is handed over by the next call.
+        Raises AzureError or OSError; events read before are returned by the next call.
         """
         async with self._turn:
             if self._readers is None:
@@ -138,7 +138,7 @@ def committed_of(document: Document, partition: str, place: tuple[int, int]) -> 
 
 
 async def _partition(positions: Positions, feed_range: Mapping[str, Any], partition_key: object) -> str:
-    """The lease token of a document that was read in a range; the range itself where no lease covers it."""
+    """The lease token of a document that was read in a range; the range itself if no lease covers it."""
     leases = positions.within(feed_range)
     if len(leases) > 1 and isinstance(partition_key, str):
         lease = await positions.lease_of(partition_key)
@@ -150,7 +150,7 @@ async def _partition(positions: Positions, feed_range: Mapping[str, Any], partit
 
 
 def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) -> str | None:
-    """The SDK's token for what the relay has not read in a range yet; None where it has read nothing there.
+    """The SDK's token for what the relay has not read in a range yet; None if it has read nothing there.
 
     It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
     """
@@ -175,7 +175,7 @@ def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) ->
 
 
 def feed_start(since: int) -> datetime:
-    """Where to start the change feed for what was committed at `since`, in seconds since 1970, or later."""
+    """The start of the change feed for events committed at `since`, in seconds since 1970, or later."""
     return datetime.fromtimestamp(max(0, since - _START_MARGIN_S), UTC)
 
 

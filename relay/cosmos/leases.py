@@ -1,4 +1,4 @@
-"""How far the relay has come: the positions that the change feed processor keeps in the lease container.
+"""The relay's positions, which the change feed processor keeps in the lease container.
 
 The Functions trigger writes a lease for each physical partition (Azure/azure-cosmos-dotnet-v3,
 ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseCore.cs). Of a lease, three things count here:
@@ -7,7 +7,7 @@ ChangeFeedProcessor/LeaseManagement/DocumentServiceLeaseCore.cs). Of a lease, th
   the leases of this container from those of others, and of an earlier container of the same name;
 - `FeedRange.Range`, the range of effective partition keys that it covers, `min` included, `max` not;
 - `ContinuationToken`, the change feed's ETag up to which everything is done: an LSN in quotes, or null where
-  nothing is done yet. The child of a split physical partition goes on from its parent's, as the LSNs do.
+  nothing is done yet. The child of a split physical partition continues from its parent's, as the LSNs do.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class LeasePosition:
-    """One lease, and how far it has come.
+    """One lease, and its position.
 
     Attributes:
         id: The lease document's id.
         minimum: The first effective partition key it covers, in hexadecimal.
         maximum: The first one behind it.
-        owner: The host that holds it; None where none does.
-        continuation: The change feed's ETag, as stored; None where nothing is done yet.
+        owner: The host that holds it; None if none does.
+        continuation: The change feed's ETag, as stored; None if nothing is done yet.
     """
 
     id: str
@@ -70,7 +70,7 @@ class LeasePosition:
     def reached(self) -> tuple[int, float]:
         """The last LSN of which everything is known to be done, and the last one of which something may be done.
 
-        The first is -1 where nothing is done, the second is infinite where the continuation contains no LSN.
+        The first is -1 if nothing is done, the second is infinite if the continuation contains no LSN.
         """
         if self.continuation is None:
             return _NOTHING, _NOTHING
@@ -78,7 +78,7 @@ class LeasePosition:
         if match is None:
             return _NOTHING, math.inf
         lsn = int(match["lsn"])
-        # One that says more than an LSN may stand within the transaction of that LSN.
+        # One with more than an LSN may be within the transaction of that LSN.
         return (lsn - 1 if match["more"] else lsn), lsn
 
     @property
@@ -122,15 +122,15 @@ class Positions:
     async def has_passed(self, partition_key: Any, lsn: int) -> bool:
         """Whether everything that was committed to a partition key up to an LSN is known to be done.
 
-        Done is what was accepted by Service Bus or stored in quarantine. The key, a value as the SDK takes it, is
-        only hashed where the leases disagree about the LSN.
+        An event is done if Service Bus accepted it or quarantine stored it. The key, a value as the SDK takes it,
+        is only hashed if the leases disagree about the LSN.
         """
         if self._done_everywhere < lsn <= self._done_anywhere:
             return await self.passed(partition_key, lsn) is True
         return lsn <= self._done_everywhere
 
     async def passed(self, partition_key: Any, lsn: int) -> bool | None:
-        """As `has_passed`; None where no lease covers the key, or where the position that decides is unknown."""
+        """As `has_passed`; None if no lease covers the key, or if the position that decides is unknown."""
         effective_key = await self.keys.of(partition_key)
         if effective_key is None:
             return None
@@ -140,7 +140,7 @@ class Positions:
         return False if lsn > begun else None
 
     async def lease_of(self, partition_key: str) -> LeasePosition | None:
-        """The first lease that covers a key; None where none does."""
+        """The first lease that covers a key; None if none does."""
         effective_key = await self.keys.of(partition_key)
         covering = (lease for lease in self.leases if effective_key and lease.covers(effective_key))
         return next(covering, None)
@@ -180,7 +180,7 @@ async def read_positions(
     """Read the positions of the leases that relays of `monitored` keep in `leases`. Raises AzureError.
 
     A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
-    alone. Where there are such leases, they are the relay's; else all leases of the container count, and each
+    alone. If there are such leases, they are the relay's; else all leases of the container count, and each
     of them must have passed an event, unless `own_only`: what another function has passed may still be the
     relay's to publish. A read that is behind gives positions that are behind. `keys` are those of the container,
     where an earlier reading has worked some of them out.

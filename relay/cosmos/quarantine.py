@@ -24,8 +24,8 @@ _SUMMARY = (
     'c.documentParts, c.document.id AS documentId, c.lsn, c["order"] AS place FROM c'
 )
 
-# What a status says of the items. The service refuses what is too large with 413, and what is nested more than 128
-# levels deep with 400.
+# The meaning of a status for the items. The service refuses items that are too large with 413, and those nested
+# more than 128 levels deep with 400.
 _REFUSALS: dict[int, type[StoreError]] = {
     400: items.ItemTooLarge,
     404: items.ItemNotFound,
@@ -128,14 +128,14 @@ class CosmosItems:
 
     @asynccontextmanager
     async def _container(self, *statuses: int) -> AsyncIterator[ContainerProxy]:
-        """The container for one call; errors with one of the statuses are raised as what they say of the items."""
+        """The container for one call; errors with one of the statuses are raised as errors of the items."""
         with self._explaining():
             async with self._containers.call() as call:
                 with self._explaining(*statuses):
                     yield call.container(self._containers.quarantine_name)
 
     def _explaining(self, *statuses: int) -> AbstractContextManager[None]:
-        """Raise errors of the SDK as StoreErrors; those with one of the statuses as what they say of the items."""
+        """Raise errors of the SDK as StoreErrors; those with one of the statuses as errors of the items."""
 
         def kind(error: Exception) -> type[StoreError]:
             status = getattr(error, "status_code", None)

@@ -41,7 +41,7 @@ class CosmosOutbox:
         self._settings = settings
         self._from_beginning = from_beginning
         self._containers = Containers(settings)
-        # The feed has a client of its own.
+        # The feed has its own client.
         self._feed_containers = Containers(settings)
         self._feed: Feed | None = None
         # The relay's own leases as they were read last, and all that count for an event, read once.
@@ -140,7 +140,7 @@ class CosmosOutbox:
         await self._feed_containers.close()
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
-        """The events of a key that the relay has passed, or may have passed where no lease says."""
+        """The events of a key that the relay has passed, or may have passed if no lease tells."""
         found = []
         async for document in self._feed_of_key(partition_key, since):
             place = Place.of(document).in_feed
@@ -151,7 +151,7 @@ class CosmosOutbox:
         return found
 
     async def _passed(self, partition_key: object, lsn: object) -> bool | None:
-        """Whether the leases have passed an LSN of a key; None where that is not known."""
+        """Whether the leases have passed an LSN of a key; None if unknown."""
         if not isinstance(partition_key, str) or not isinstance(lsn, int):
             return None
         if self._checkpoints is None:
@@ -223,7 +223,7 @@ class CosmosCanary:
 
 @asynccontextmanager
 async def open_canary(settings: Settings) -> AsyncIterator[CosmosCanary]:
-    """The outbox container of the settings. Raises ServiceError where the account cannot be reached."""
+    """The outbox container of the settings. Raises ServiceError if the account cannot be reached."""
     containers = Containers(settings)
     try:
         with explaining(settings.cosmos_container):

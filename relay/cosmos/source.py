@@ -1,7 +1,7 @@
 """The outbox container as the pipeline's source: change batches, and the leases as its checkpoint.
 
 A batch is the text of a JSON array, parsed where a failure has a name. The Functions worker decodes a trigger's
-value before the function runs, and azure-functions does so with orjson where that is installed. Integers of more
+value before the function runs, and azure-functions does so with orjson if that is installed. Integers of more
 than 64 bits then become floats, and an integer of more than 308 digits is an error that no function can catch: its
 lease would be stuck. So the worker is given a decoder that keeps the text, and the standard library parses it.
 That costs less than to look for long integers and to leave the rest to orjson.
@@ -26,7 +26,7 @@ from relay.cosmos.containers import Containers
 from relay.errors import ChangesError
 from relay.events import Document, Event, Received, Rejected, read_event
 
-# Number of items that are compared before other tasks run: some 3 ms, or 30 where the SDK hashes.
+# Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
 _AT_ONCE = 256
 
 _UNUSABLE = object()
@@ -41,11 +41,11 @@ class ChangeBatch(func.DocumentList):
 
     @property
     def data(self) -> list[func.Document | None]:  # type: ignore[override]
-        """What a DocumentList holds. Raises ChangesError."""
+        """The content of a DocumentList. Raises ChangesError."""
         return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
 
     def documents(self) -> list[Document | None]:
-        """The documents, value for value. Raises ChangesError where the text is no JSON array of objects."""
+        """The documents, value for value. Raises ChangesError if the text is no JSON array of objects."""
         text = self.text
         try:
             documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
@@ -62,7 +62,7 @@ class ChangeBatch(func.DocumentList):
 
 
 CosmosBatch = ChangeBatch | Iterable[Document | None]
-"""What the trigger delivered, as text or parsed."""
+"""The trigger's documents, as text or parsed."""
 
 
 class CosmosSource:
@@ -85,7 +85,7 @@ class CosmosSource:
             if type(lsn) is int and value is not _UNUSABLE and await positions.has_passed(value, lsn):
                 passed.append(item.position)
             if number % _AT_ONCE == 0:
-                # Other invocations and renewals must go on meanwhile.
+                # Other invocations and renewals must continue meanwhile.
                 await asyncio.sleep(0)
         return frozenset(passed)
 
@@ -169,7 +169,7 @@ def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
-    commit, does; where a document of the transaction has none, the feed's order stays.
+    commit, does; if a document of the transaction has none, the feed's order stays.
     """
     lsns = [document.get("_lsn") for document in documents]
     if all(one != other or one is None for one, other in pairwise(lsns)):

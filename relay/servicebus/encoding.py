@@ -106,7 +106,7 @@ def _data_header(length: int) -> bytes:
 
 
 def envelope(identifier: str, partition_key: str) -> bytes:
-    """What begins a batch: the first message's id and session id, as the SDK sets them."""
+    """The beginning of a batch: the first message's id and session id, as the SDK sets them."""
     properties = _string(identifier) + _NULL * 9 + _known_string(partition_key) + _NULL * 2
     return _PROPERTIES + _list(properties, 13)
 

@@ -11,9 +11,9 @@
 | content_type           | `application/json`                                                |
 | application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
 |                        | `traceparent` where the document has them as strings, `sequence`  |
-|                        | where it has one as an integer                                    |
+|                        | if it has one as an integer                                       |
 
-With the format `cloudevents` the attributes of CloudEvents 1.0 stand beside these, in AMQP binary mode.
+With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def cloudevents(source: str) -> Contract:
 
     The attribute names are prefixed `cloudEvents:` as the AMQP binding has it
     (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md, 3.1.3.1).
-    `time` is left out where `createdAt` is no RFC 3339 timestamp, as the specification requires.
+    `time` is left out if `createdAt` is no RFC 3339 timestamp, as the specification requires.
     """
 
     def message(event: Event) -> Message:
@@ -75,7 +75,7 @@ def cloudevents(source: str) -> Contract:
 
 
 def contract(cloudevents_source: str | None) -> Contract:
-    """The contract for the settings: CloudEvents where a source is given, else the plain one."""
+    """The contract for the settings: CloudEvents if a source is given, else the plain one."""
     return plain if cloudevents_source is None else cloudevents(cloudevents_source)
 
 
@@ -99,7 +99,7 @@ def _message(event: Event, properties: dict[str, str | int]) -> Message:
 
 def _properties(event: Event) -> dict[str, str | int]:
     properties: dict[str, str | int] = {"type": event.type}
-    # Only Cosmos DB gives a document a time of its own.
+    # Only Cosmos DB gives a document its own time.
     if event.committed_at is not None and "_ts" in event.document:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
     created_at = event.data.get("createdAt")
@@ -113,7 +113,7 @@ def _properties(event: Event) -> dict[str, str | int]:
 
 
 def _put_integer(value: int, name: str, properties: dict[str, str | int]) -> None:
-    """What AMQP has no integer for, beyond 64 bits, is left out."""
+    """Integers beyond 64 bits, which AMQP does not have, are left out."""
     if -(2**63) <= value < 2**63:
         properties[name] = value
 

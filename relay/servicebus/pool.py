@@ -1,4 +1,4 @@
-"""A pool of the SDK's senders: each is a connection of its own and carries one send at a time."""
+"""A pool of the SDK's senders: each has its own connection and carries one send at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class PooledSender:
-    """A `transfers.Sender` with a link of its own, which is replaced by a fresh one after any failed send.
+    """A `transfers.Sender` with its own link, which is replaced by a fresh one after any failed send.
 
     After a failure the state of a link is unknown. The service may have detached it, and the SDK (7.15.0) reports
     that at a later send, as if it were the outcome of that one. The limits may have changed with the topic's tier.
@@ -245,7 +245,7 @@ async def _close(link: ServiceBusSender) -> None:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await link.close()
     except Exception as error:  # noqa: BLE001
-        # The link is discarded either way; what it had not sent is sent again on another.
+        # The link is discarded either way; unsent transfers are sent again on another.
         logger.debug("closing a sender: %s", error)
     finally:
         # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
@@ -254,7 +254,7 @@ async def _close(link: ServiceBusSender) -> None:
 
 
 def _socket(link: ServiceBusSender) -> asyncio.WriteTransport | None:
-    """The SDK's (7.15.0) transport of bytes; None where there is none, or another SDK has it elsewhere."""
+    """The SDK's (7.15.0) transport of bytes; None if there is none, or another SDK has it elsewhere."""
     found: Any = link
     for name in ("_handler", "_connection", "_transport", "writer", "transport"):
         found = getattr(found, name, None)
@@ -277,12 +277,12 @@ def _ended_link(error: Exception) -> bool:
     if isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError):
         return True
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
-    # The SDK makes up an outcome where the link has ended without an error.
+    # The SDK makes up an outcome if the link has ended without an error.
     return (isinstance(inner, MessageException) and is_made_up(inner)) or isinstance(inner, _ENDS)
 
 
 async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedMessage | ServiceBusMessageBatch:
-    """What the SDK sends: it takes no encoded messages.
+    """The messages for the SDK, which takes no encoded ones.
 
     The link makes the batch: the SDK (7.15.0) encodes one from anywhere else again, message by message, when it is
     sent.

@@ -61,7 +61,7 @@ class ServiceBusPublisher:
 
     @classmethod
     def from_settings(cls, settings: Settings, message_of: Contract) -> ServiceBusPublisher:
-        """A publisher to the topic, with a ledger of its own. Nothing is connected until the first send."""
+        """A publisher to the topic, with its own ledger. Nothing is connected until the first send."""
         return cls(
             senders(settings),
             message_of,
@@ -150,7 +150,7 @@ class ServiceBusPublisher:
         except SendError as error:
             outcome.error = error
         except Exception as error:
-            # Whatever it is, the other partition keys go on, and this one comes again.
+            # Whatever the error, the other partition keys continue, and this one comes again.
             if outage.is_new(error):
                 logger.exception("a partition key failed in a way that the relay does not foresee")
             left = events[_done(outcome) - done_before :]
@@ -175,7 +175,7 @@ def _rotated(keys: list[str], by: int) -> list[str]:
 
 
 class _Outage:
-    """Ends an attempt early when nothing is accepted any more.
+    """Ends an attempt early when nothing is accepted.
 
     Partial failure is normal, and the other partition keys are tried. But once too many have failed in a row for
     chance, trying thousands more, each up to its timeout, would outlast the attempt. A key whose
@@ -189,7 +189,7 @@ class _Outage:
         self._unforeseen: set[type[Exception]] = set()
 
     def check(self) -> None:
-        """Raises NotTriedError where too many partition keys have failed in a row."""
+        """Raises NotTriedError if too many partition keys have failed in a row."""
         if self._last is not None and self._failures_in_a_row >= self.threshold:
             raise NotTriedError(
                 f"not tried, as {self.threshold} partition keys in a row failed: {self._last}"
@@ -201,7 +201,7 @@ class _Outage:
             self._last = error
 
     def is_new(self, unforeseen: Exception) -> bool:
-        """Whether this exception is the first of its type: a thousand keys that fail alike log one traceback."""
+        """Whether this exception is the first of its type: a thousand keys that fail with it log one traceback."""
         known = type(unforeseen) in self._unforeseen
         self._unforeseen.add(type(unforeseen))
         return not known

@@ -1,4 +1,4 @@
-"""What an error of azure-servicebus is about: this message, this moment, or the configuration."""
+"""The cause of an error of azure-servicebus: this message, this moment, or the configuration."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _outcome_of_transfer(error: Exception, inner: MessageException, said: str) -
 
 
 def is_made_up(inner: MessageException) -> bool:
-    """Whether this outcome is the SDK's own: it makes one up where the link or the connection has ended."""
+    """Whether this outcome is the SDK's own: it makes one up if the link or the connection has ended."""
     return _condition(inner) in ("amqp:unknown-error", "amqp:client-error")
 
 

@@ -1,4 +1,4 @@
-"""Which senders there are: the pipelined one, and the pool that stands in for it."""
+"""The choice of senders: the pipelined one, or the pool that replaces it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Senders(Protocol):
 
     @property
     def size(self) -> int:
-        """How many partition keys may send at a time."""
+        """Maximum number of partition keys that send at a time."""
 
     def acquire(self) -> AbstractAsyncContextManager[Sender]:
-        """A sender for one partition key's turn; waits where none is free."""
+        """A sender for one partition key's turn; waits if none is free."""
 
     async def close(self) -> None:
         """Close every link that is not in use."""
@@ -41,7 +41,7 @@ class Senders(Protocol):
 def differences() -> list[str]:
     """How the installed SDK differs from the one that the pipelined sender was tested with; nothing if not."""
     try:
-        # Where the SDK is another one, not even this may be possible.
+        # With another version of the SDK, not even this may be possible.
         from relay.servicebus.pipelined import sdk
     except (ImportError, AttributeError) as error:
         return [f"azure-servicebus is another one than was tested: {error}"]
@@ -51,9 +51,9 @@ def differences() -> list[str]:
 def senders(settings: Settings) -> Senders:
     """The senders that the settings ask for. Nothing is connected until the first send.
 
-    Where the installed SDK is another than the pipelined sender was tested with, they are the pool's.
+    If the pipelined sender was not tested with the installed SDK, they are the pool's.
     """
-    # No retries within the SDK: it would send again on a link it has opened meanwhile, unasked.
+    # No retries within the SDK: it would send again on a link that it has opened on its own.
     client = servicebus_client(settings.servicebus, retry_total=0)
     topic = settings.servicebus_topic
     pool = SenderPool(client, topic, settings.senders or _POOLED)

@@ -1,4 +1,4 @@
-"""What is sent at a time: one message, or a batch of one partition key's messages that fits the link."""
+"""The unit of sending: one message, or a batch of one partition key's messages that fits the link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.servicebus.messages import Contract, Message
 
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
-    """What the link takes, in bytes: `message` for a transfer of one message, `batch` for one of a batch."""
+    """The limits of the link in bytes: `message` for a transfer of one message, `batch` for one of a batch."""
 
     batch: int
     message: int
@@ -24,7 +24,7 @@ class Transfer:
     """Encoded messages, which the service accepts or refuses as a whole.
 
     Attributes:
-        events: What the messages are of, in order; one partition key's.
+        events: The events of the messages, in order; one partition key's.
         message_of: Their contract.
         payload: As it is transferred.
         message_format: 0 for a message, `encoding.BATCH_FORMAT` for a batch.
@@ -40,7 +40,7 @@ class Transfer:
         return self.message_format != 0
 
     def messages(self) -> Iterator[Message]:
-        """The messages, made anew: hundreds of transfers are held at a time, and bodies would be half of them."""
+        """The messages, rebuilt: hundreds of transfers are held at a time, and bodies would be half of them."""
         return map(self.message_of, self.events)
 
 
@@ -52,7 +52,7 @@ class Sender(Protocol):
         """The limits of the link, if it is open and takes more transfers."""
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """The limits of the link, which is opened where it is not open, once it takes more transfers.
+        """The limits of the link, which is opened if it is not open, once it takes more transfers.
 
         Raises:
             RetryableError, ConfigurationError: It was not so far within `timeout_s` seconds.
@@ -69,17 +69,17 @@ class Sender(Protocol):
         """Send until the service has accepted the transfer, which may be sent more than once.
 
         Args:
-            transfer: What to send.
+            transfer: The transfer to send.
             timeout_s: Seconds for the service to answer, opening a link included.
             may_send: Called when everything is ready, with nothing that takes time between it and the transfer,
                 and again before the rest of a transfer that had to wait. It raises a SendError to prevent that.
-            accepted_late: Called at most once, where the service accepts the transfer after this has raised.
+            accepted_late: Called at most once, if the service accepts the transfer after this has raised.
             wait_s: Seconds until the attempt ends; `timeout_s` if None. They limit how long a transfer that may
                 have ended a link waits to be sent apart from others, which does not count towards `timeout_s`.
 
         Raises:
             PoisonError: The service refused the content of this very transfer.
-            RetryableError: It was not accepted, or it is not known what became of it. It is `refused` where the
+            RetryableError: It was not accepted, or its fate is unknown. It is `refused` if the
                 cause is this very transfer: the service has answered it with an error, or has ended its link again
                 and again while nothing else was in flight, and accepted others.
             SendError: Nothing can be sent, or `may_send` has prevented it.
@@ -110,7 +110,7 @@ def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Ite
         added = encoding.size_in_batch(payload)
         if held and size + added > limit:
             full = whole()
-            # Before it is sent: what it is made of takes as much memory again.
+            # Before it is sent: its parts take as much memory again.
             held, encoded = [], []
             yield full
         if not held:

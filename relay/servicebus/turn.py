@@ -41,11 +41,11 @@ class Rules:
     Attributes:
         deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
-        judge: What becomes of an event that is refused.
+        judge: Gives the verdict on a refused event.
         clearance: Until when its events may be sent.
         isolate: Whether a batch that the service answers with an error is taken apart, though the error may pass,
             to find the one event that it is about.
-        fresh_before: How many transfers had been accepted for the first time when it began.
+        fresh_before: Number of transfers accepted for the first time before it began.
         pauses_s: Seconds before each further try of a transfer.
     """
 
@@ -87,12 +87,12 @@ class Probe:
                 await self._send(sender, timeout_s)
 
     async def after_an_end(self, sender: Sender, timeout_s: float) -> None:
-        """Let the service accept something, if it does, after a transfer has ended its link by itself.
+        """Let the service accept something, if it does, after a transfer has ended its link alone.
 
         The sender takes a second end for this transfer's fault only if another one was accepted meanwhile.
         """
         if self._one_at_a_time.locked():
-            # What the other probe shows counts here, too. In an outage, each would wait for those before it.
+            # The other probe's result counts here, too. In an outage, each would wait for those before it.
             return
         async with self._one_at_a_time:
             await self._send(sender, timeout_s)
@@ -118,7 +118,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the turns of a publisher share: the message contract, and what is known of the topic."""
+    """The state that a publisher's turns share: the message contract, and facts about the topic."""
 
     message_of: Contract
     ledger: AcceptedLedger
@@ -173,7 +173,7 @@ class Turn:
             self._accept(batch, duration_s)
 
     async def _split(self, events: Sequence[Event]) -> None:
-        """A batch is refused whole: halve it until the culprit stands alone, and send the rest in order."""
+        """A batch is refused whole: halve it until the culprit is alone, and send the rest in order."""
         middle = len(events) // 2
         for half in (events[:middle], events[middle:]):
             if self._stopped:
@@ -242,7 +242,7 @@ class Turn:
             self._shared.ledger.add(event.partition_key, event.id)
 
     def _accept_late(self, transfer: Transfer, began: float) -> None:
-        """Note what was accepted after its attempt, or its turn, had given it up."""
+        """Record events accepted after their attempt, or their turn, had given them up."""
         self._note_accepted(transfer.events)
         instruments.accepted(transfer.events, time.monotonic() - began, self._shared.actions)
 
@@ -260,9 +260,9 @@ def _witness(transfer: Transfer) -> Event | None:
 
 
 def _check_size(transfer: Transfer, limit: int) -> None:
-    """Recognise what is larger than the link's limit before it is sent: its refusal would detach the link.
+    """Recognise an event larger than the link's limit before it is sent: its refusal would detach the link.
 
-    Raises PoisonError, without a condition, as nobody but the link's own limit has refused it.
+    Raises PoisonError, without a condition, because only the link's own limit has refused it.
     """
     size = len(transfer.payload)
     if size > limit:

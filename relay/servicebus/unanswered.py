@@ -1,7 +1,7 @@
 """Transfers without an answer: those that took longer than the timeout, and those whose link the service ended.
 
 Of the latter, any may be the cause, or none: a connection also ends when a host of the service is updated. Which
-one it is shows only where each is sent by itself. The records outlive an attempt, as the sender of a key does not.
+one it is shows only if each is sent alone. The records outlive an attempt, as the sender of a key does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS_AT_MOST = 1_000
 
 
 class Late:
-    """What is known of acceptances that came after the timeout."""
+    """The known acceptances that came after the timeout."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0
@@ -49,7 +49,7 @@ class _Suspicion:
         transfer: The ids of the transfer that the counts are about.
         in_flight: Number of transfers in flight when its link ended last.
         ends_alone: Number of times that its link ended while nothing else was in flight.
-        accepted: How many transfers had been accepted when its first link ended.
+        accepted: Number of transfers accepted before its first link ended.
     """
 
     ids: set[str]
@@ -60,10 +60,10 @@ class _Suspicion:
 
 
 class Suspects:
-    """The transfers that may have ended a link. The oldest are forgotten where there are too many.
+    """The transfers that may have ended a link. The oldest are forgotten if there are too many.
 
     Attributes:
-        accepted: How many transfers were accepted, whichever link they took.
+        accepted: Number of transfers accepted, whichever link they took.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Suspects:
     def among(self, transfer: Transfer) -> int:
         """Number of transfers one of which is the cause, if this is one of them; 0 if it is not.
 
-        A part of a suspect is by itself: the batch that it was in has been refused.
+        A part of a suspect is alone: the batch that it was in has been refused.
         """
         found = self._by_key.get(_key(transfer))
         if found is None:
@@ -89,7 +89,7 @@ class Suspects:
     def ended(self, transfer: Transfer, in_flight: int, *, busy: bool = False) -> bool:
         """Note that a link ended with this transfer and others in flight; returns whether it is the cause.
 
-        It is where its link has ended more than once with nothing else in flight, while the service has accepted
+        It is if its link has ended more than once with nothing else in flight, while the service has accepted
         another transfer since the first time: in an outage, nothing is accepted. Ends of a `busy` service do not
         count.
         """

@@ -1,4 +1,4 @@
-"""What is on the feed of an SQL outbox: who reads each shard and how far, and what waits.
+"""The state of an SQL outbox's feed: the reader and position of each shard, and the events that wait.
 
 `scan` finds the events that the relay would quarantine, before it reaches them.
 """
@@ -25,7 +25,7 @@ from relay.sql.database import CONSUMER, FAILURES, connect
 from relay.sql.rows import event_of, is_of_type
 from relay.times import format_duration
 
-# How often in the time that a claim lasts its owner is looked at.
+# Number of looks at the owner of a claim within the time that it lasts.
 _LOOKS = 8
 
 _LATE_S = 300.0
@@ -123,7 +123,7 @@ class Backlog:
                 seen = first.setdefault(shard_id, claim)
                 if claim.owner is not None and (seen.owner, seen.version) != (claim.owner, claim.version):
                     living.add(shard_id)
-            # Where no shard was ever claimed, there is no sign of life to wait for.
+            # If no shard was ever claimed, there is no renewal to wait for.
             if living.issuperset(self._shards) or not claims or time.monotonic() >= ends:
                 return claims, living
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
@@ -190,7 +190,7 @@ class Backlog:
         )
 
     async def _oldest_s(self, shard_id: int, cursor: bytes) -> float | None:
-        """The age of the first position behind a cursor; None where there is none."""
+        """The age of the first position behind a cursor; None if there is none."""
         first = await run_async(self._session, self._tables.first_position(shard_id, cursor))
         return None if first is None else max(0.0, (self._now_ms - milliseconds(first)) / 1000)
 
@@ -266,7 +266,7 @@ async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> As
     tables = Tables(session.dialect, feed.feed)
     claim = (await AsyncConsumer(session, feed.feed, CONSUMER).existing()).get(shard_id)
     cursor = START if claim is None else claim.cursor
-    # The outbox table first: what gets its position meanwhile is in the feed as well, and nothing is missed.
+    # The outbox table first: an event that gets its position meanwhile is in the feed too, so none is missed.
     seen: set[Any] = set()
     after = 0
     while waiting := await run_async(session, tables.unnumbered(shard_id, after, _PAGE_ROWS)):

@@ -98,7 +98,7 @@ class SqlCanary:
 
 @asynccontextmanager
 async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
-    """The SQL outbox of the settings. Raises ServiceError, or UsageError where the event table lacks a column."""
+    """The SQL outbox of the settings. Raises ServiceError, or UsageError if the event table lacks a column."""
     with explaining(feed):
         session = await connect(feed)
     try:

@@ -1,4 +1,4 @@
-"""The questions that `check` asks of a database, in its own SQL, and what reading a feed takes there.
+"""The queries of `check` in a database's own SQL, and the rights that reading a feed needs there.
 
 Their texts are in the folder `questions`. An operator may run `check` on PostgreSQL with many rights, and a search
 path in which others may create. A function or operator that takes its arguments exactly as they are would be
@@ -31,7 +31,7 @@ class Catalog:
         dialect: Its dialect.
         needed: The rights that the relay needs, by the purposes of `purposes_of`.
         narrow: The types of text that turn letters which a collation lacks into question marks.
-        name_parameters: The parameters that stand for a schema and a name.
+        name_parameters: The parameters for a schema and a name.
         maintenance_parameters: Those of the question about the maintenance of a table.
     """
 
@@ -64,7 +64,7 @@ class Catalog:
 
 
 def purposes_of(table: str) -> dict[str, tuple[str, str]]:
-    """The schema and the name of everything that a feed consists of, by what it is for."""
+    """The schema and the name of each object of a feed, by its purpose."""
     return {
         "events": _split(table),
         "migration": ("changefeed", "migration"),

@@ -20,7 +20,7 @@ from relay.sql.rows import REQUIRED_COLUMNS
 # Maximum seconds of all that is asked, apart from the wait for signs of life.
 _TIMEOUT_S = 30.0
 
-# What a server that answers says to a login or a database that it does not accept.
+# Messages of a server that refuses a login or a database.
 _REFUSALS = ("FATAL:", "Login failed", "Cannot open database", "Invalid authorization")
 
 # Types that reach the relay as text.
@@ -72,14 +72,14 @@ def _unavailable(engine: str, error: Exception) -> Finding:
 
 
 class DatabaseCheck:
-    """What a login finds with its rights. Raises ChangefeedError."""
+    """The findings with the rights of a login. Raises ChangefeedError."""
 
     def __init__(self, session: AsyncSession, catalog: Catalog, feed: SqlFeed) -> None:
         self._session = session
         self._catalog = catalog
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"
-        # By purpose, the rights of this login; None where there is no such table or routine, or it may not see it.
+        # By purpose, the rights of this login; None if there is no such table or routine, or it may not see it.
         self._rights: dict[str, Sequence[str] | None] = {}
 
     async def findings(self) -> list[Finding]:
@@ -202,7 +202,7 @@ class DatabaseCheck:
         return Finding.ok("this login may read and write the quarantine, relay.item")
 
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
-        """About what decides how fast the outbox table is read, as far as this login may know it."""
+        """About the factors of reading speed, if this login may see them."""
         cache, notifies, undecided, without, oldest_s = None, None, False, None, 0.0
         if not self._lacking("outbox_feed", ("select",)):
             statement = self._catalog.maintenance(self._feed.feed)

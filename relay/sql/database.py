@@ -1,4 +1,4 @@
-"""The database of an SQL outbox: one session that is shared, and more where a reader needs its own.
+"""The database of an SQL outbox: one shared session, and more for readers that need their own.
 
 Every call of a session ends in time, also on a server that does not answer any more. The server's own statement
 timeout does not end a statement of a server that is frozen, and keepalives do not notice one: its kernel still
@@ -28,7 +28,7 @@ CONSUMER = "relay"
 """The name under which the relay claims shards and stores cursors."""
 
 FAILURES = (ChangefeedError, AzureError, OSError)
-"""What a session may raise: errors of the database, of the token, and of the network."""
+"""The errors of a session: of the database, of the token, and of the network."""
 
 CALL_TIMEOUT_S = 10.0
 """Maximum seconds of a statement on the shared session; waiting for it takes at most twice as long."""
@@ -48,7 +48,7 @@ _MAX_CONNECT_S = 60
 # Seconds for a token and for further addresses of the server, in addition to one connection.
 _MARGIN_S = 10.0
 
-# What the drivers' defaults would override: the URL decides.
+# Settings that the drivers' defaults would override: the URL decides.
 _KEPT = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count")
 
 # Seconds in which a driver asks the server to cancel a statement, and closes a connection.
@@ -74,12 +74,12 @@ class Database:
         self._session: BoundedSession | None = None
 
     async def connect(self) -> BoundedSession:
-        """A session of its own. Raises FAILURES."""
+        """A separate session. Raises FAILURES."""
         return await connect(self._settings)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """The shared session, for one user at a time; opened again where it was lost. Raises FAILURES."""
+        """The shared session, for one user at a time; opened again if it was lost. Raises FAILURES."""
         await self._await_turn()
         try:
             if self._session is None or self._session.lost:
@@ -93,7 +93,7 @@ class Database:
             self._turn.release()
 
     async def _await_turn(self) -> None:
-        """Wait for the users before. Raises DatabaseError where that takes too long."""
+        """Wait for the users before. Raises DatabaseError if that takes too long."""
         limit_s = 2 * self._call_timeout_s
         try:
             async with asyncio.timeout(None if limit_s == math.inf else limit_s):
@@ -102,7 +102,7 @@ class Database:
             raise DatabaseError(f"other users have waited for the server for {limit_s:g} s") from error
 
     async def cursor(self, shard_id: int) -> bytes:
-        """How far a shard was published, as stored. Raises FeedError."""
+        """The stored position up to which a shard was published. Raises FeedError."""
         try:
             async with self.session() as session:
                 (claim,) = await AsyncConsumer(session, self._settings.feed, CONSUMER).claims([shard_id])
@@ -164,9 +164,9 @@ def needs_token(connection_string: str) -> bool:
 
 
 def parameters(connection_string: str) -> dict[str, Any]:
-    """What a URL of PostgreSQL sets, by libpq's names; nothing for SQL Server.
+    """The settings in a URL of PostgreSQL, by libpq's names; none for SQL Server.
 
-    Raises SetupError where it is malformed; the driver's own message would show a part of it, such as the
+    Raises SetupError if it is malformed; the driver's own message would show a part of it, such as the
     password.
     """
     if not is_postgresql(connection_string):
@@ -196,7 +196,7 @@ _MALFORMED = (
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """What is passed to the driver in addition to the URL."""
+    """The driver's options in addition to the URL."""
     options = {name: given[name] for name in _KEPT if name in given}
     timeout = str(options.get("connect_timeout", _CONNECT_S))
     if not timeout.isdecimal() or not 1 <= int(timeout) <= _MAX_CONNECT_S:
@@ -214,9 +214,9 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class BoundedSession:
-    """A session whose calls raise DatabaseError (`lost`) where the server does not answer in time.
+    """A session whose calls raise DatabaseError (`lost`) if the server does not answer in time.
 
-    A call that was cut off or cancelled leaves the connection in a state that is not known, so the session is
+    A call that was cut off or cancelled leaves the connection in an unknown state, so the session is
     closed and refuses every later call.
     """
 
@@ -226,7 +226,7 @@ class BoundedSession:
             session: The session to use, which is closed with this one. A bounded session gives its connection, and
                 the limits are those given here.
             limit_s: Maximum seconds of a call; a wait for a notification may take its own time in addition.
-            needed: Whether the answer is still of use; where it is not, the call is cut off.
+            needed: Whether the answer is still of use; if it is not, the call is cut off.
         """
         shared = session._connection if isinstance(session, BoundedSession) else None
         self._connection: _Connection = shared or _Connection(session)
@@ -268,7 +268,7 @@ class BoundedSession:
             while not task.done() and (left_s := ends - loop.time()) > 0 and self._needed():
                 await asyncio.wait((task,), timeout=min(left_s, _LOOK_EVERY_S))
         except asyncio.CancelledError:
-            # Even where the answer has just come: a transaction may be open.
+            # Even if the answer has just come: a transaction may be open.
             self._cut_off(task, "a call was cancelled")
             raise
         if task.done():
@@ -296,7 +296,7 @@ class BoundedSession:
 
 
 class _Connection:
-    """What bounded sessions with different limits have in common."""
+    """The common part of bounded sessions with different limits."""
 
     def __init__(self, session: AsyncSession) -> None:
         self.session = session

@@ -15,11 +15,11 @@ _TABLES = Path(__file__).parent / "tables"
 
 
 async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Make what is missing, and return what was done, a line each; what exists stays as it is, but for `keep`.
+    """Create what is missing, and return a line for each action; existing objects stay unchanged, except `keep`.
 
     Args:
         feed: The database, and the event table.
-        keep: How long positions that every consumer has read are kept, such as `30d`, or `forever`.
+        keep: Retention of positions that every consumer has read, such as `30d`, or `forever`.
         create_table: Whether to make the event table too.
         roles: Whether to make the roles of the feed.
         notify: Whether commits are to notify readers, on PostgreSQL.
@@ -45,7 +45,7 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
 
 
 async def install(session: AsyncSession) -> None:
-    """Create the quarantine's table where it is missing. Raises ChangefeedError where the role may not."""
+    """Create the quarantine's table if it is missing. Raises ChangefeedError if the role may not."""
     for file in migrations(session.dialect.name):
         await session.execute(Statement(file.read_text(encoding="utf-8")))
 
@@ -71,7 +71,7 @@ async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: b
 
 
 async def _create_table(session: AsyncSession, table: str) -> bool:
-    """Make the event table and its schema; returns False where the table exists."""
+    """Make the event table and its schema; returns False if the table exists."""
     schema, _, name = table.partition(".")
     found = await session.execute(
         Statement(

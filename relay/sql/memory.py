@@ -1,4 +1,4 @@
-"""What the shards of a process hold in memory together, bounded in bytes."""
+"""The memory of all shards of a process together, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from changefeed.statements import Entry
 
-# The share of the whole that is reserved for a page before it is read, when its size is not known yet.
+# The share of the whole that is reserved for a page before it is read, when its size is unknown.
 _SHARES = 8
 
 # Seconds between two looks at whether the room is still needed.
@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 0.5
 class Memory:
     """One for a process. Pages wait here, in the order in which they ask, until there is room for them.
 
-    A page may be larger than what was reserved for it, as a row is read as a whole; the next ones then wait until
+    A page may be larger than its reserved space, because a row is read as a whole; the next ones then wait until
     it has been given back. So each page is read in the end, however large its rows are.
     """
 
@@ -38,7 +38,7 @@ class Memory:
 
     @asynccontextmanager
     async def room(self, needed: Callable[[], bool]) -> AsyncIterator[Room | None]:
-        """Room for a page, `share` bytes; None where it is not needed any more before there is any."""
+        """Room for a page, `share` bytes; None if it is no longer needed before there is any."""
         if not await self._wait(needed):
             yield None
             return
@@ -71,7 +71,7 @@ class Memory:
             self._grant()
 
     def take(self, size: int) -> None:
-        """Take that many bytes, or give back where it is negative."""
+        """Take that many bytes, or give back if it is negative."""
         self._free -= size
         self._grant()
 
@@ -97,7 +97,7 @@ class Room:
 class PageSize:
     """The number of rows of the next page: as many as fit into the bytes of one, by what the last pages had."""
 
-    # At first nothing is known of the rows.
+    # At first the size of rows is unknown.
     _FIRST = 32
 
     def __init__(self, at_most: int) -> None:

@@ -84,7 +84,7 @@ class SqlItems:
             try:
                 await _carry_out(session, item["partitionKey"], items.Create(item))
             except ChangefeedError as error:
-                # Whatever the database calls it: where the item is there, that is why.
+                # Whatever the database calls it: if the item exists, that is why.
                 if await _exists(session, item["partitionKey"], item["id"]):
                     raise _exists_already(item) from error
                 raise
@@ -190,13 +190,13 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
         try:
             await session.execute(Statement(ROLLBACK))
         except ChangefeedError:
-            # Nobody may go on with a session whose transaction may be open.
+            # A session whose transaction may be open must not be used again.
             raise DatabaseError(first_line(error), lost=True) from error
         raise
 
 
 async def _carry_out(session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
-    """Raises ItemNotFound; where a Create is refused, the ChangefeedError that the database makes of it."""
+    """Raises ItemNotFound; if a Create is refused, the ChangefeedError that the database makes of it."""
     if isinstance(operation, items.Create):
         await session.execute(Statement(INSERT, values_of(operation.item)))
         return

@@ -43,7 +43,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(slots=True)
 class _Shard:
-    """How far a shard was read: up to a position of the feed, and to the highest number of the outbox table.
+    """The point up to which a shard was read: a position of the feed, and the highest number of the outbox table.
 
     `seen` are the numbers that were handed over, of those that are looked at again.
     """
@@ -67,7 +67,7 @@ class SqlOutbox:
         self._from_beginning = from_beginning
         self._database = Database(feed, call_timeout_s=None)
         self._shards: dict[int, _Shard] | None = None
-        # What was read and not handed over, as the caller was cancelled or a later shard could not be read.
+        # Events read and not returned, because the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
         self._tables = Tables(catalog_of(feed.connection_string).dialect, feed.feed)
         self._cursors: Mapping[int, bytes] | None = None
@@ -167,7 +167,7 @@ class SqlOutbox:
         await self._database.close()
 
     async def _read_feed(self, shard_id: int, shard: _Shard, limit: int) -> bool:
-        """Read a page of what has positions; returns whether there was anything."""
+        """Read a page of events with positions; returns whether there were any."""
         entries = await self._ask(self._tables.numbered(shard_id, shard.cursor, limit))
         for entry in entries:
             self._read += self._numbered(shard_id, entry)
@@ -175,7 +175,7 @@ class SqlOutbox:
         return bool(entries)
 
     async def _read_outbox(self, shard_id: int, shard: _Shard, limit: int) -> None:
-        """Read what has no position yet, as far as it is new."""
+        """Read new events that have no position yet."""
         after = max(0, shard.number - _LOOK_BACK)
         for row in await self._ask(self._tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
             if row.number not in shard.seen:
@@ -220,7 +220,7 @@ class SqlOutbox:
 
 
 def _grants(tables: Tables) -> str:
-    """What a role needs that reads the tables and the quarantine, as statements."""
+    """The rights of a role that reads the tables and the quarantine, as statements."""
     read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]
@@ -293,7 +293,7 @@ class SqlReading:
         document = document_of(entry, shard_id, self._event_type)
         if entry.row is not None:
             return [document] if is_of_type(entry, self._event_type) and self._range.holds(document) else []
-        # Its key and action are not known any more. A smoke test deletes its own events.
+        # Its key and action are no longer known. A smoke test deletes its own events.
         if not is_canary(document["id"]) and (not self._range.ids or document["id"] in self._range.ids):
             where = f"shard {shard_id}, position {to_text(entry.ulid)}"
             detail = f"{self._feed.feed} has no such row any more ({where})"

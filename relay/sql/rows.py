@@ -1,13 +1,13 @@
 """From rows of the event table to events.
 
 The columns `id`, `partition_key` and `data` are required; `action`, `created_at`, `sequence`, `traceparent` and
-`type` are used where the table has them. A row becomes a document of the shape that every outbox has
-(relay/events.py), with its position beside it:
+`type` are used if the table has them. A row becomes a document of the shape that every outbox has
+(relay/events.py), with its position:
 
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
      "sequence": …, "traceparent": …, "_shard": 0, "_ulid": "01JD…"}
 
-`data` is what its writer stored; `action` and `created_at` are added where it has no such member. The message's
+`data` is what its writer stored; `action` and `created_at` are added if it has no such member. The message's
 body is the text of the column, to which nothing else is done. Columns of types that JSON does not have become
 text, so that every document can be stored in quarantine.
 """
@@ -36,7 +36,7 @@ OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
 _UUID_BYTES = 16
 
-# Maximum depth of what is kept as a value. The standard library takes 1000 levels or so, fewer where it is called
+# Maximum depth of a value that is kept as one. The standard library takes 1000 levels or so, fewer if it is called
 # from deep within, and the number differs between versions of Python.
 _MAX_DEPTH = 512
 _TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see {DATA_TEXT})"
@@ -118,20 +118,20 @@ def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
     data = data if data.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", data)
     parsed = _parsed(data)
     if not isinstance(parsed, dict):
-        # It is quarantined as it stands.
+        # It is quarantined unchanged.
         return (data if parsed is None or _is_deep(parsed, data) else parsed), None
     added = _added(row, parsed)
     kept = _shallow(parsed) if _is_deep(parsed, data) else parsed
     if not added:
         return kept, data
-    # Put before the text's own members, none of which is written anew.
+    # Put before the text's own members, none of which is rewritten.
     members = data.lstrip()[1:]
     comma = "" if not parsed else ","
     return {**added, **kept}, jsontext.encode(added).decode()[:-1] + comma + members
 
 
 def _parsed(text: str) -> Any:
-    """What the text means; None where that cannot be found out. Numbers may lose digits, or be text."""
+    """The value of the text; None if it cannot be parsed. Numbers may lose digits, or be text."""
     try:
         return orjson.loads(text)
     except ValueError:
@@ -172,12 +172,12 @@ def _is_deep(value: Any, text: str) -> bool:
 
 
 def _shallow(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without what is nested in it; the document has its text."""
+    """An object without its nested values; the document has its text."""
     return {name: _TOO_DEEP if isinstance(value, dict | list) else value for name, value in data.items()}
 
 
 def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """What columns have and `data` has not."""
+    """The members that columns have and `data` has not."""
     action, created_at = row.get("action"), row.get("created_at")
     added: dict[str, Any] = {}
     if action is not None and "action" not in data:
@@ -188,7 +188,7 @@ def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A column's value as JSON has it: what is no text, integer, boolean or finite number becomes text."""
+    """A column's value as JSON has it: any value but text, integers, booleans and finite numbers becomes text."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

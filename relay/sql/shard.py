@@ -1,6 +1,6 @@
 """One shard: its pages, one after another, through the pipeline; the cursor is stored only after success.
 
-Whatever goes wrong, the shard goes on after a pause, while this process owns it. A page whose attempt has failed
+Whatever goes wrong, the shard continues after a pause, while this process owns it. A page whose attempt has failed
 is read again, so that its memory is free for other shards meanwhile.
 """
 
@@ -94,7 +94,7 @@ class Shard:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Read and publish until told to stop, or until the shard has another owner."""
+        """Read and publish until stopped, or until the shard has another owner."""
         with self._relay.telemetry.shard_ages.watched(self.claim.shard_id, self.age_s):
             await self._run(self.claim.shard_id)
 
@@ -108,7 +108,7 @@ class Shard:
                 self.ownership.end()
                 logger.warning("relay_shard_lost shard=%d: %s", shard_id, first_line(error))
             except CursorChangedError as error:
-                # Going on from there would skip events, or publish them again. The shard stands until the cursor
+                # Continuing from there would skip events, or publish them again. The shard stops until the cursor
                 # is as it was: it reads the same page again, and nothing behind it gets a position.
                 logger.error("relay_cursor_changed shard=%d: %s", shard_id, first_line(error))
                 await self._pause(_LONGEST_PAUSE_S)
@@ -172,7 +172,7 @@ class Shard:
             if pause_s is None:
                 await self._store(consumer, page.cursor)
                 self._attempts = _Attempts()
-            # The page is not kept through the pause.
+            # The page is released during the pause.
             del page
         if pause_s is not None:
             await self._pause(pause_s)
@@ -211,7 +211,7 @@ class Shard:
         return attempts.pauses.next()
 
     def _failed_to_read(self, rows: int, error: Exception) -> None:
-        """Read fewer rows next: it may have taken too long, or one row cannot be read, or what it has."""
+        """Read fewer rows next: the page may have taken too long, or one row or its value cannot be read."""
         self._page_size.failed(rows)
         self._attempts.rows = None
         if rows == 1 and not (isinstance(error, DatabaseError) and error.lost):
@@ -225,7 +225,7 @@ class Shard:
             )
 
     def _report(self, error: Exception, entries: Sequence[Entry]) -> None:
-        """Log an error that is a defect of the relay, and name the event where there is only one."""
+        """Log an error that is a defect of the relay, and name the event if there is only one."""
         remedy = "It is tried again."
         if len(entries) == 1:
             remedy += (
@@ -237,7 +237,7 @@ class Shard:
         logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), remedy)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait; not any longer than the shard is this process's, which is to be free for its next owner."""
+        """Wait, but only while this process owns the shard, so that it is free for its next owner."""
         ends = time.monotonic() + pause_s
         while self._goes_on() and (left_s := ends - time.monotonic()) > 0:
             with suppress(TimeoutError):
@@ -246,7 +246,7 @@ class Shard:
 
 
 def _way_past(entry: Entry, shard_id: int) -> str:
-    """What an operator does about an event that stops its shard."""
+    """The remedy for an event that stops its shard."""
     try:
         document = event_of(entry, shard_id, "").document
     except Exception:  # noqa: BLE001 - where this is the defect, no order is looked for
@@ -279,8 +279,8 @@ class _Attempts:
     """The attempts at the page behind the cursor, with one `invocation_id`.
 
     Attributes:
-        retries: How many have failed.
-        rows: How many rows the next one has, as the last one had; None before the first.
+        retries: Number of failed attempts.
+        rows: Number of rows of the next page, according to the last one; None before the first.
     """
 
     invocation_id: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -14,18 +14,18 @@ from relay.sql.rows import select
 # An owner stops before another process may take over: its claim lasts longer for those who watch.
 _SHARE = 0.8
 
-# The monotonic clock of some systems stands still while the machine is suspended.
+# The monotonic clock of some systems stops while the machine is suspended.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, "clock_gettime") else None
 
 
 def now() -> tuple[float, float]:
-    """The time on two clocks: one that never steps, and the wall's, which goes on while a machine is paused."""
+    """The time on two clocks: one that never steps, and the wall's, which continues while a machine is paused."""
     steady = time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
     return steady, time.time()
 
 
 class Ownership:
-    """Whether the claim on one shard still holds, as far as its owner can tell without asking."""
+    """Whether the claim on one shard still holds, as its owner can tell without a query."""
 
     def __init__(self, claim_s: float, since: tuple[float, float]) -> None:
         """`since` is `now()` before the claim was asked for."""

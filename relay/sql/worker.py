@@ -28,7 +28,7 @@ from relay.sql.source import Ownership, SqlBatch, now
 
 logger = logging.getLogger(__name__)
 
-# How often in a claim's time it is renewed, and the others' claims are looked at.
+# Number of renewals, and of looks at the others' claims, within a claim's time.
 _ROUNDS = 4
 
 # Seconds before retention first deletes. The timer runs a worker for one tick only, so it has to be less.
@@ -46,7 +46,7 @@ _LASTS_S = 57.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a process does next.
+    """The next actions of a process.
 
     Attributes:
         take: Claims to take, as they were read.
@@ -60,7 +60,7 @@ class Decision:
 
 
 def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
-    """What this process does next; `dead` are the shards whose owner has shown no sign of life for too long.
+    """The next actions of this process; `dead` are the shards whose owner has not renewed its claim for too long.
 
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
     rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
@@ -86,7 +86,7 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
 
 
 class Watch:
-    """Which claims have shown no sign of life for `claim_s`, by this process's own clock."""
+    """The claims without a renewal for `claim_s`, by this process's own clock."""
 
     def __init__(self, claim_s: float) -> None:
         self._claim_s = claim_s
@@ -168,7 +168,7 @@ class Worker:
             except DatabaseError as error:
                 if error.lost:
                     raise
-                # The claims of the other shards are renewed all the same.
+                # The claims of the other shards are still renewed.
                 logger.warning(
                     "relay_claim_unavailable shard=%d: %s It is tried again.", claim.shard_id, first_line(error)
                 )
@@ -185,7 +185,7 @@ class Worker:
                 logger.debug("the shard that was asked for has another owner by now")
 
     async def _keep(self, consumer: AsyncConsumer, claim: Claim, began: tuple[float, float]) -> None:
-        """Renew what is this process's, begin to read what was handed to it, and end what it has lost."""
+        """Renew this process's claims, start reading shards handed to it, and end those it has lost."""
         task = self._running.get(claim.shard_id)
         if task is not None and task.done():
             del self._running[claim.shard_id], self._shards[claim.shard_id]
@@ -246,7 +246,7 @@ class Worker:
 
 
 async def carry_out_retention(connect: Connect, table: str) -> None:
-    """Delete what is due, on sessions that nothing else waits for, until cancelled.
+    """Delete positions that are due, on sessions that nothing else waits for, until cancelled.
 
     The policy is stored with the feed (`python -m relay install --keep`), and the database deletes no more than it
     allows and every consumer has read.
@@ -269,7 +269,7 @@ async def carry_out_retention(connect: Connect, table: str) -> None:
 
 
 async def read_until_next_tick(worker: Worker, lasts_s: float = _LASTS_S) -> None:
-    """Publish what is there, then wait for news; the pages under way are finished when the time is over."""
+    """Publish waiting events, then wait for more; the current pages are finished when the time is over."""
     stop = asyncio.Event()
     reading = asyncio.create_task(worker.run(stop))
     try:

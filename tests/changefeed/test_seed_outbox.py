@@ -71,7 +71,7 @@ def test_the_guide_from_its_first_step_to_its_last(postgres_database: str) -> No
         owner.execute('insert into myservice."MyEvent" values (998, 1, 37), (998, 2, 37)')
         owner.execute(_SET_UP)
 
-        # Publisher code. What was rolled back leaves nothing; A1 commits before A2 begins; B runs beside both.
+        # Publisher code. A rollback leaves nothing; A1 commits before A2 begins; B runs concurrently with both.
         with connected(url, "service1") as service, connected(url, "service1") as parallel:
             publish(parallel, 1002, 1)
             publish(service, 1000, 1)

@@ -1,4 +1,4 @@
-"""What every store of items must do: the one in memory, and the adapters."""
+"""The contract of every store of items: the one in memory, and the adapters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.quarantine.items import (
     ItemTooLarge,
     Touch,
 )
-from tests.support.stores import Store
+from tests.support.stores import Store, record
 
 # What SQL text cannot hold as it is, and what may be taken for something else. None has a lone surrogate, which
 # Cosmos DB takes in no partition key.
@@ -51,21 +51,6 @@ ODD_TEXTS = [
 
 def item(identifier: str, key: str = "k", **more: Any) -> dict[str, Any]:
     return {"id": identifier, "partitionKey": key, "type": "t", **more}
-
-
-def record(identifier: str, key: str = "k", at: str = "1", **more: Any) -> dict[str, Any]:
-    return {
-        "id": identifier,
-        "partitionKey": key,
-        "type": "quarantinedEvent",
-        "reason": "message-refused",
-        "detail": "said",
-        "quarantinedAt": at,
-        "position": 0,
-        "invocationId": "i1",
-        "document": {"id": f"document of {identifier}"},
-        **more,
-    }
 
 
 async def ids(items: Items, item_type: str = "t", key: str | None = None) -> list[str]:

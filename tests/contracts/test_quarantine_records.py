@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from relay import holds
 from relay.cli.records import Records
 from relay.quarantine.items import Create, Filter, Items, Touch
-
-
-def record(identifier: str, key: str = "k", at: str = "1", **more: Any) -> dict[str, Any]:
-    return {
-        "id": identifier,
-        "partitionKey": key,
-        "type": "quarantinedEvent",
-        "reason": "message-refused",
-        "detail": "said",
-        "quarantinedAt": at,
-        "position": 0,
-        "invocationId": "i1",
-        "document": {"id": f"document of {identifier}"},
-        **more,
-    }
+from tests.support.stores import record
 
 
 async def test_records_are_found_counted_and_removed(items: Items) -> None:

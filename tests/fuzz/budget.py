@@ -16,7 +16,7 @@ tried: Counter[str] = Counter()
 
 
 def trying(examples: int, **options: Any) -> settings:
-    """Hypothesis settings for so many examples, at least a few."""
+    """Hypothesis settings for this many examples, at least a few."""
     return settings(
         max_examples=max(examples, 5),
         deadline=None,

@@ -122,7 +122,7 @@ class ServiceBusHistories(RuleBasedStateMachine):
             session: [identifier for identifier, _ in held] for session, held in self._waiting.items() if held
         }
         dead = namespace.outlet("q").dead_letters.peek(0, 1000)
-        # They keep their sequence numbers, and so stand in the order in which they were sent.
+        # They keep their sequence numbers, and so are in the order in which they were sent.
         assert {entry.message.message_id for entry in dead} == set(self._dead)
 
 

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
-from tests.infra.checks import (
-    alerts,
-    app,
-    console,
-    cosmos,
-    names,
-    network,
-    queries,
-    security,
-    servicebus,
-    settings,
-    sql,
-    sql_alerts,
-    workbook,
-)
 from tests.infra.project import ROOT, Project, checks
 
 # In one process, files are parsed and queries translated once.
 pytestmark = pytest.mark.xdist_group("infra")
 
-MODULES = (
-    alerts,
-    app,
-    console,
-    cosmos,
-    names,
-    network,
-    queries,
-    security,
-    servicebus,
-    settings,
-    sql,
-    sql_alerts,
-    workbook,
-)
+MODULES = [import_module(f"tests.infra.checks.{file.stem}") for file in Path(__file__).parent.glob("checks/*.py")]
 """Importing a module registers its checks."""
 
 

@@ -49,7 +49,7 @@ PERMISSIONS = {
     "actions/attest-build-provenance": {"id-token": "write", "attestations": "write"},
     "pypa/gh-action-pypi-publish": {"id-token": "write"},
 }
-"""What an action needs beside reading the repository."""
+"""The permissions of an action in addition to reading the repository."""
 
 
 def needed(job: Any) -> dict[str, str] | None:

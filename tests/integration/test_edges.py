@@ -13,7 +13,7 @@ from outbox_emulators.functions.documents import to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.outbox import event, events
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import body, received
 
 pytestmark = BOTH_SENDERS
@@ -100,7 +100,7 @@ async def test_around_the_size_limit_each_message_either_arrives_or_is_quarantin
 
     outcome = await make_relay().handle(documents, "i1")
 
-    set_aside = {item["document"]["id"] async for item in quarantined(quarantine)}
+    set_aside = {item["document"]["id"] for item in await quarantined(quarantine)}
     subscriber = await received(servicebus.connection_string, outcome.published)
     arrived = subscriber.ids()["k"]
     assert 0 < len(arrived) < len(documents)

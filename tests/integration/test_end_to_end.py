@@ -15,7 +15,7 @@ from relay.events import Reason
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse
 from tests.support.outbox import event, events
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.stacks import running_stack
 from tests.support.subscriber import received
 
@@ -68,7 +68,7 @@ async def test_a_document_with_any_defect_is_quarantined_while_its_neighbours_ar
             await relay.handle(documents, "i1", attempt)
         await relay.handle([event(f"other-{attempt}", "b")], f"other-{attempt}")
 
-    (record,) = [item async for item in quarantined(quarantine)]
+    (record,) = await quarantined(quarantine)
     assert (record["reason"], record["document"]) == (reason, malformed(reason))
     subscriber = await received(servicebus.connection_string, 5)
     await subscriber.receive_rest()
@@ -85,7 +85,7 @@ async def test_what_is_malformed_in_the_container_ends_in_quarantine_and_the_res
             await data.create_item(malformed(reason))
         subscriber = await received(running.stack.settings["SERVICEBUS"], len(stored))
         await running.until_function(lambda status: status["documents_delivered"] >= 2 * len(stored))
-        records = [item async for item in quarantined(running.container("quarantine"))]
+        records = await quarantined(running.container("quarantine"))
 
     assert sorted(record["reason"] for record in records) == sorted(stored)
     assert subscriber.ids() == {"a": [f"good-{number}" for number in range(len(stored))]}

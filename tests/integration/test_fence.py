@@ -16,6 +16,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import LeaseError, PublishError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
+from tests.support.broker import TurnableClock
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.subscriber import received
@@ -24,16 +25,6 @@ pytestmark = BOTH_SENDERS
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 OLD_S = 3600
-
-
-class TurnableClock:
-    """Milliseconds since the epoch, which a test can turn forward."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return int(time.time() * 1000) + self.ahead_ms
 
 
 @pytest.fixture

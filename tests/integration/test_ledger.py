@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from outbox_emulators.servicebus.entities import Entities
@@ -22,22 +20,12 @@ from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
-from tests.support.broker import refuse, stop_refusing
+from tests.support.broker import TurnableClock, refuse, stop_refusing
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 KEYS = [f"k{number}" for number in range(30)]
-
-
-class TurnableClock:
-    """Milliseconds since the epoch, which a test can turn forward."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return int(time.time() * 1000) + self.ahead_ms
 
 
 class NoHolds(StoredQuarantine):

@@ -18,8 +18,7 @@ from tests.support.broker import refuse, stop_refusing
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
-from tests.support.quarantined import quarantined
-from tests.support.settling import settled
+from tests.support.quarantine import quarantined, settled
 from tests.support.subscriber import received
 
 CONTENT = "com.microsoft:argument-error"
@@ -71,7 +70,7 @@ async def test_a_parked_key_goes_out_in_order_and_is_parked_no_more(
     assert run.code == 0
     assert (len(run.json["released"]), run.json["unparked"], run.json["stillParked"]) == (130, ["k"], {})
     assert await arrived(servicebus, 130) == {"k": [each["id"] for each in documents]}
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
 
 
 async def test_a_key_goes_out_in_commit_order_whichever_host_quarantined_which(

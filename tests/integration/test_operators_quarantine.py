@@ -22,8 +22,7 @@ from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
-from tests.support.quarantined import quarantined
-from tests.support.settling import settled
+from tests.support.quarantine import quarantined, settled
 from tests.support.subscriber import body, properties, received
 
 
@@ -199,19 +198,19 @@ async def test_a_document_in_parts_is_released_whole_and_its_parts_go_too(
     # 800 KB in UTF-8, which only the Premium tier takes; 2.4 MB in the SDK's escapes, too much for one record.
     huge = event("e1", "a", text="é" * 400_000)
     await put(environment, huge, reason=Reason.MESSAGE_TOO_LARGE)
-    stored = [item async for item in quarantined(quarantine)]
+    stored = await quarantined(quarantine)
     assert len(stored) > 2
 
     refused = await relay_command(environment, "quarantine", "release", "--all", "--json")
     assert [item["reason"] for item in refused.json["stillInvalid"]] == ["message-too-large"]
-    assert len([item async for item in quarantined(quarantine)]) == len(stored)
+    assert len(await quarantined(quarantine)) == len(stored)
 
     async with ServiceBusServer(entities, tier="premium") as premium:
         other = environment | {"SERVICEBUS": premium.connection_string}
         run = await relay_command(other, "quarantine", "release", "--all", "--json")
 
     assert (run.code, len(run.json["released"])) == (0, 1), run.out
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
 
 
 async def test_discard_removes_the_parts_too(environment: dict[str, str], quarantine: ContainerProxy) -> None:
@@ -219,7 +218,7 @@ async def test_discard_removes_the_parts_too(environment: dict[str, str], quaran
 
     await relay_command(environment, "quarantine", "discard", "--all", "--yes")
 
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
 
 
 @pytest.mark.parametrize("character", ["x", '"', "é", "😀"])

@@ -26,7 +26,7 @@ from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import Subscriber, properties
 
 START = 1_770_634_800  # 2026-02-09T11:00:00Z
@@ -84,7 +84,7 @@ async def fill(data: ContainerProxy, keys: int, transactions: int, size: int) ->
 
 
 async def until_noted(state: Path, chunks: int) -> None:
-    """Wait until another process has noted so many chunks in its state file."""
+    """Wait until another process has recorded this many chunks in its state file."""
 
     def noted() -> bool:
         return state.exists() and state.read_bytes().count(b"\n") > chunks
@@ -99,7 +99,7 @@ async def slow_down(servicebus: ServiceBusServer) -> int:
 
 
 async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
-    """What a subscriber gets, exactly `count` messages."""
+    """A subscriber's messages, exactly `count`."""
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(count)
     await subscriber.receive_rest(wait_s=0.3)
@@ -329,7 +329,7 @@ async def test_documents_that_cannot_be_published_are_reported_and_hold_up_nobod
     }
     assert [(each.code, each.json["invalid"]) for each in (run, again)] == [(1, run.json["invalid"])] * 2
     assert await received(servicebus, 4) == {"k": ["e1", "deep", "verbatim", "e2"]}
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
 
 
 async def test_what_is_committed_after_the_start_is_not_part_of_it(

@@ -17,7 +17,7 @@ def environment(environment: dict[str, str]) -> dict[str, str]:
 
 
 def deep(identifier: str, levels: int, **more: Any) -> dict[str, Any]:
-    """An event document of so many levels."""
+    """An event document with this many levels."""
     value: list[Any] = []
     for _ in range(levels - 3):
         value = [value]

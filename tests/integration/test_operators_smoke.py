@@ -22,7 +22,7 @@ from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
 
 APP = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ class Running:
 
 
 async def documents(container: ContainerProxy) -> list[dict[str, Any]]:
-    return [item async for item in quarantined(container)]
+    return await quarantined(container)
 
 
 async def smoke(environment: dict[str, str], *words: str) -> Run:

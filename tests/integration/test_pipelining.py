@@ -73,7 +73,7 @@ async def test_a_hundred_keys_need_one_connection(make_relay: RelayMaker, servic
 
 
 class _TwoInFlight(Turn):
-    """Sends half of a key's events beside the other half."""
+    """Sends half of a key's events concurrently with the other half."""
 
     async def send_in_order(self, events: Sequence[Event]) -> None:
         await asyncio.gather(super().send_in_order(events[:1]), super().send_in_order(events[1:]))

@@ -19,8 +19,7 @@ from relay.verdict import REFUSALS
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events
-from tests.support.quarantined import quarantined
-from tests.support.settling import settled
+from tests.support.quarantine import quarantined, settled
 from tests.support.subscriber import received
 
 SIZE = "amqp:link:message-size-exceeded"
@@ -28,7 +27,7 @@ SIZE = "amqp:link:message-size-exceeded"
 
 async def records(quarantine: ContainerProxy) -> list[tuple[str, str]]:
     """Id and reason of what is in quarantine."""
-    found = [(item["document"]["id"], item["reason"]) async for item in quarantined(quarantine)]
+    found = [(item["document"]["id"], item["reason"]) for item in await quarantined(quarantine)]
     return sorted(found)
 
 

@@ -16,7 +16,7 @@ from relay.errors import PublishError, QuarantineError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events, just_committed
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
 
 pytestmark = BOTH_SENDERS
@@ -95,7 +95,7 @@ async def test_the_culprit_of_a_refused_batch_is_found_by_splitting(
     outcome = await relay.handle(documents, "i1", 2)
 
     assert (outcome.published + outcome.already_published, outcome.quarantined) == (102, {"message-refused": 1})
-    (record,) = [item async for item in quarantined(quarantine)]
+    (record,) = await quarantined(quarantine)
     assert (record["id"] != "a-37", record["document"]["id"], record["invocationId"]) == (True, "a-37", "i1")
     assert "amqp:not-allowed" in record["detail"]
     subscriber = await received(servicebus.connection_string, 104)
@@ -115,7 +115,7 @@ async def test_when_one_partition_key_fails_the_others_finish_and_the_error_name
     assert "3 event(s) of 1 partition key(s) were not accepted" in str(raised.value)
     assert "27 event(s) of this invocation were" in str(raised.value)
     assert "'k7': 3 event(s): " in str(raised.value)
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
 
     await stop_refusing(servicebus.admin_port)
     outcome = await relay.handle(documents, "i1")
@@ -135,7 +135,7 @@ async def test_a_disabled_topic_blocks_and_is_not_poison(
     with pytest.raises(PublishError, match="Set the topic's status to Active"):
         await relay.handle(events("a", 3), "i1")
 
-    assert [item async for item in quarantined(quarantine)] == []
+    assert await quarantined(quarantine) == []
     await set_topic_status(servicebus.admin_port, "Active")
     assert (await relay.handle(events("a", 3), "i1")).published == 3
 
@@ -204,7 +204,7 @@ async def test_a_document_near_the_item_limit_is_quarantined_in_parts(
 
     await make_relay().handle([huge], "i1")
 
-    stored = {item["id"]: item async for item in quarantined(quarantine)}
+    stored = {item["id"]: item for item in await quarantined(quarantine)}
     (head,) = [item for item in stored.values() if item["type"] == "quarantinedEvent"]
     parts = [stored[f"{head['id']}-{number}"]["text"] for number in range(head["documentParts"])]
     assert orjson.loads("".join(parts)) == huge

@@ -25,7 +25,7 @@ from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.network import Network
 from tests.support.outbox import event, just_committed
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 
 SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
 
@@ -41,8 +41,9 @@ INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relays wait for Cosmos DB for a second, not for ten."""
+    """Relays wait for an answer for two seconds, not for ten, and do not ask again for parked keys and orders."""
     monkeypatch.setattr("relay.assembly.Containers", partial(Containers, call_timeout_s=LIMIT_S))
+    monkeypatch.setattr("relay.orders._PATIENCE_S", 0.5)
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
     with soon():
         outcome = await relay.handle([INVALID, event("sound", "k2")], "i1", 1)
     assert (outcome.already_published, outcome.quarantined.total()) == (1, 1)
-    assert [item["document"]["id"] async for item in quarantined(quarantine)] == ["invalid"]
+    assert [item["document"]["id"] for item in await quarantined(quarantine)] == ["invalid"]
 
 
 @SILENCES

@@ -1,4 +1,4 @@
-"""What the stack's page can do: send, peek, inject faults, release and discard; and who may ask for it."""
+"""The actions of the stack's page: send, peek, inject faults, release and discard; and who may request them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the relay reports of itself adds up to what went through: metrics, the span, the log lines."""
+"""The relay's reports add up to the events that went through: metrics, the span, the log lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.integration.conftest import ROOT, RelayMaker
 from tests.support import contact_scenarios
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events
-from tests.support.quarantined import quarantined
+from tests.support.quarantine import quarantined
 from tests.support.subscriber import properties, received
 from tests.support.telemetry import Telemetry, installed
 
@@ -56,7 +56,7 @@ def clock() -> TurnableClock:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
-    """What is reported from here on, with nothing left of other tests."""
+    """The metrics reported from here on, without those of other tests."""
     monkeypatch.setattr(instruments, "_headrooms", WeakSet())
     monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(clock))
     telemetry_in_memory = installed()
@@ -91,7 +91,7 @@ async def test_the_counters_of_a_batch_add_up_to_its_documents(
     outcome = await make_relay().handle(documents, "i1")
 
     seen = reported.metrics()
-    records = [item async for item in quarantined(quarantine)]
+    records = await quarantined(quarantine)
     reasons = Counter(record["reason"] for record in records)
     assert seen.total("relay.documents.received") == 300
     assert seen.total("relay.documents.ignored") == outcome.ignored == 31

@@ -15,7 +15,6 @@ _RELAY = {
     "cosmos/containers": ("containers",),
     "cosmos/effective_keys": ("effective_keys", "leases"),
     "cosmos/leases": ("leases",),
-    "cosmos/quarantine": ("cosmos_items",),
     "deadline": ("deadline",),
     "errors": ("errors",),
     "events": ("events",),
@@ -48,7 +47,6 @@ _RELAY = {
     "settings": ("settings",),
     "verdict": ("verdict", "plan", "turn"),
     "sql/install": ("sql_items",),
-    "sql/quarantine": ("sql_items", "sql_texts"),
     "telemetry/attempt": ("attempt",),
     "telemetry/gauges": ("gauges", "telemetry"),
     "telemetry/instruments": ("telemetry",),
@@ -56,10 +54,15 @@ _RELAY = {
 
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
-    "cli/check": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+    "cli/check": (
+        *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+        *("unit/relay/test_cli", "integration/test_operators_scan"),
+    ),
     "cosmos/check": ("unit/relay/test_cosmos_check",),
     "findings": ("unit/relay/test_check_findings",),
     "cli/topic": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+    "cosmos/quarantine": ("unit/relay/test_cosmos_items", "contracts/test_items"),
+    "sql/quarantine": ("unit/relay/test_sql_items", "unit/relay/test_sql_texts", "contracts/test_items"),
     "sql/backlog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
     "cosmos/feed": (
@@ -77,7 +80,10 @@ _COMMANDS = {
     ),
     "sql/check": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
-    "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+    "cli/main": (
+        *("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+        *("unit/relay/test_main", "unit/relay/test_libraries"),
+    ),
     "cli/sender": ("unit/relay/test_sender",),
     "cli/quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
     "cli/records": (
@@ -97,7 +103,10 @@ _COMMANDS = {
     "sql/canary": ("integration/test_sql_smoke",),
     "cli/session": ("unit/relay/test_smoke_command",),
     "times": ("unit/relay/test_operations_inputs",),
-    "cli/arguments": ("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
+    "cli/arguments": (
+        *("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
+        "unit/relay/test_cli",
+    ),
 }
 
 _UNIT = "tests/unit/outbox/test_{}.py"

@@ -32,7 +32,7 @@ STEPS = (
     "begin of the link's session",
     "attach of the link",
 )
-"""What a peer answers while a link opens, in this order."""
+"""A peer's answers while a link opens, in this order."""
 
 
 class Connection:
@@ -137,7 +137,7 @@ class Connection:
                     self._down.write(self._proxy.rewrite(frame))
 
     def _step(self, frame: bytes) -> str | None:
-        """What the peer answers with this frame, if it belongs to the opening of a link."""
+        """The peer's answer in this frame, if it belongs to the opening of a link."""
         if frame.startswith(b"AMQP"):
             return "SASL header" if frame[4] == 3 else "header"
         if len(frame) > 10 and frame[5] == 1:
@@ -210,7 +210,7 @@ class Proxy(Listener):
 
 
 def with_window(frame: bytes, frames: int) -> bytes:
-    """The emulator's frame, with room for so many frames in all where it grants room in a session."""
+    """The emulator's frame, with room for this many frames in all, if it grants room in a session."""
     found = performative(frame)
     if found is None or found.code not in (BEGIN, FLOW):
         return frame

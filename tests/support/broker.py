@@ -1,10 +1,21 @@
-"""Requests to the admin port of the Service Bus emulator, about the topic of the tests."""
+"""The Service Bus emulator of a test: its clock, and requests to its admin port about the topic."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import aiohttp
+
+
+class TurnableClock:
+    """Milliseconds since the epoch, which a test can turn forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return int(time.time() * 1000) + self.ahead_ms
 
 
 async def admin(port: int, method: str, path: str, **content: Any) -> Any:

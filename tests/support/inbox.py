@@ -86,7 +86,7 @@ class Broker:
 
 @asynccontextmanager
 async def broker(folder: Path, *, edges: int | None = None, **properties: Any) -> AsyncIterator[Broker]:
-    """Start a broker whose queue has these properties, beside sessions."""
+    """Start a broker whose queue has these properties, in addition to sessions."""
     queue = {"Name": QUEUE, "Properties": {"RequiresSession": True, "MaxDeliveryCount": 10, **properties}}
     plain = {"Name": "plain", "Properties": {}}
     file = folder / "Config.json"

@@ -52,7 +52,7 @@ class RunningStack:
 
 @asynccontextmanager
 async def running_stack(logs: Path, *, app: Path = ROOT, **settings: str) -> AsyncIterator[RunningStack]:
-    """A stack on free ports that runs `app` with `settings` beside the defaults."""
+    """A stack on free ports that runs `app` with `settings` in addition to the defaults."""
     options = StackOptions(
         app=app, logs=logs, host_options=_QUICK, settings={"RELAY_POLL_DELAY_MS": "50", **settings}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
@@ -39,6 +40,22 @@ class Store:
     items: Items
     others: Items
     break_down: Callable[[], Awaitable[None]]
+
+
+def record(identifier: str, key: str = "k", at: str = "1", **more: Any) -> dict[str, Any]:
+    """A record of the quarantine."""
+    return {
+        "id": identifier,
+        "partitionKey": key,
+        "type": "quarantinedEvent",
+        "reason": "message-refused",
+        "detail": "said",
+        "quarantinedAt": at,
+        "position": 0,
+        "invocationId": "i1",
+        "document": {"id": f"document of {identifier}"},
+        **more,
+    }
 
 
 class OneContainer(Containers):

@@ -1,6 +1,6 @@
 """Takes one safeguard out of the app whose process this runs in, to see that the tests would notice.
 
-A copy of the app (`tests/support/app.py`) has this module beside its function_app.py, which calls one of these
+A copy of the app (`tests/support/app.py`) has this module next to its function_app.py, which calls one of these
 functions before it loads what is deployed.
 """
 

@@ -62,7 +62,7 @@ def _common(envelope: Envelope, data: Row) -> Row:
         "ParentId": tags.get("ai.operation.parentId", ""),
         "AppRoleName": tags.get("ai.cloud.role", ""),
         "AppRoleInstance": tags.get("ai.cloud.roleInstance", ""),
-        # A sampled row stands for as many as were left out.
+        # A sampled row represents as many as were left out.
         "ItemCount": round(100 / envelope.get("sampleRate", 100)),
         "Properties": data.get("properties") or {},
     }

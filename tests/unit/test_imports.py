@@ -1,4 +1,4 @@
-"""What is imported: by function_app, for which a new process waits before its first event, and by the commands."""
+"""Imports of function_app, for which a new process waits before its first event, and of the commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FOR_SQL_ALONE = {"changefeed", "relay.sql"}
 
 
 def imported(**settings: str) -> list[str]:
-    """The names of the modules that function_app imports with these settings beside its SDKs."""
+    """The names of the modules that function_app imports with these settings, without its SDKs."""
     environment = {name: value for name, value in os.environ.items() if name not in ("COSMOS", "SQL")}
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED],

@@ -1,6 +1,6 @@
 """function_app.py on the platform's own Python worker, azure-functions-runtime, without the host.
 
-The host speaks protobuf with the worker; here plain objects with the same attributes stand in for its messages.
+The host speaks protobuf with the worker; here plain objects with the same attributes replace its messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 async def index_app(folder: Path = ROOT) -> list[Any]:
-    """What the worker reports to the host about the functions it found in a folder."""
+    """The worker's report to the host about the functions it found in a folder."""
     return await platform.index(folder)
 
 

@@ -10,7 +10,7 @@ chance.
     DELETE /admin/faults       end all
     DELETE /admin/faults/ID    end one
 
-Where null stands for a number, there is no limit.
+If a number is null, there is no limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pytest plugin: a Cosmos DB database and a Service Bus namespace of its own for each test that asks.
 
-The emulators run on one thread beside the tests, in each process of pytest-xdist. Tests may be plain functions, or
+The emulators run on a separate thread, in each process of pytest-xdist. Tests may be plain functions, or
 run on any event loop.
 """
 

@@ -96,7 +96,7 @@ async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
 
 
 async def stored_leases(container: ContainerProxy) -> list[dict[str, Any]]:
-    """The lease documents, without the marker beside them."""
+    """The lease documents, without the marker."""
     documents = [document async for document in container.query_items("SELECT * FROM c")]
     return sorted((document for document in documents if "LeaseToken" in document), key=lambda lease: lease["id"])
 

@@ -1,4 +1,4 @@
-"""The pytest plugin that is loaded into the suites: what their repository has beside them, and what fails here."""
+"""The pytest plugin that is loaded into the suites: their repository's other files, and the known failures."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
 
 def _row(document: dict[str, Any]) -> dict[str, Any]:
     data = document["data"]
-    # The column must not be null; where the data have an action, that one counts.
+    # The column must not be null; if the data have an action, that one counts.
     action = data.get("action") if isinstance(data, dict) else None
     return {
         "id": document["id"],

@@ -1,4 +1,4 @@
-"""What the peer has granted: deliveries on the link, and frames in the session.
+"""The credit granted by the peer: deliveries on the link, and frames in the session.
 
 http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, parts 2.5.6 and 2.6.7
 """
@@ -11,7 +11,7 @@ SERIAL = 2**32
 
 
 class Credit:
-    """Counts of what was sent, and their limits. The peer's serials of 32 bits are unwrapped to counts.
+    """Counts of deliveries and frames sent, and their limits. The peer's 32-bit serials are unwrapped to counts.
 
     A delivery may begin while `deliveries < delivery_limit`, and a frame may leave while
     `transfers < transfer_limit`: the link compares them itself, for each frame.
@@ -43,13 +43,13 @@ class Credit:
         self.transfer_limit = begin.incoming_window
 
     def session_flow(self, flow: Flow) -> None:
-        """Take what a flow says of the session."""
+        """Apply a flow's state of the session."""
         self.next_incoming_id = flow.next_outgoing_id
         # The peer counts from what it has received; before our first frame, it may not know the id.
         self.transfer_limit = unwrapped(flow.next_incoming_id or 0, self.transfers) + flow.incoming_window
 
     def link_flow(self, flow: Flow) -> None:
-        """Take what it says of the link."""
+        """Apply its state of the link."""
         self.delivery_limit = unwrapped(flow.delivery_count or 0, self.deliveries) + (flow.link_credit or 0)
 
     def drained(self) -> None:

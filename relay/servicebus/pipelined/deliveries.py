@@ -13,7 +13,7 @@ from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.credit import SERIAL
 from relay.servicebus.transfers import Transfer
 
-# Of transfers that are not settled: enough to keep a link busy, and little beside a batch for each key.
+# Maximum bytes of unsettled transfers: enough to keep a link busy, and little compared with a batch for each key.
 _HELD_BYTES = 4_194_304
 
 
@@ -104,7 +104,7 @@ class Deliveries:
             self.has_room.clear()
 
     def begin_next(self) -> Delivery | None:
-        """The next delivery that may be sent, with an id; None where there is none."""
+        """The next delivery that may be sent, with an id; None if there is none."""
         while self.waiting:
             delivery = self.waiting.popleft()
             if delivery.result.done():
@@ -139,7 +139,7 @@ class Deliveries:
         self._note_idle()
 
     def lose(self, in_flight: Exception, waiting: Exception) -> None:
-        """The link is over: what becomes of those in flight is not known."""
+        """The link is over: the fate of those in flight is unknown."""
         for delivery in self.unsettled.values():
             delivery.fail(in_flight)
         for delivery in self.waiting:
@@ -150,13 +150,13 @@ class Deliveries:
         self.idle.set()
 
     def release(self, delivery: Delivery) -> None:
-        """Nobody waits for it any more: its payload is not held in memory for long."""
+        """It is no longer awaited: its payload is not held in memory for long."""
         self._held_bytes -= len(delivery.payload)
         if self._held_bytes < _HELD_BYTES:
             self.has_room.set()
 
     def _expire_at(self, ends: float) -> None:
-        """Look for what has timed out then. One timer for all deliveries: nearly all are settled long before."""
+        """Look for deliveries that have timed out. One timer for all: nearly all are settled long before."""
         if self._timer is not None:
             self._timer.cancel()
         self._expires = ends

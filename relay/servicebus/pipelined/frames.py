@@ -53,7 +53,7 @@ class Attach(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """How far the peer is with the session, and with a link if it names a handle. `properties` is not read."""
+    """The peer's state of the session, and of a link if it names a handle. `properties` is not read."""
 
     next_incoming_id: int | None
     incoming_window: int
@@ -127,7 +127,7 @@ def _performative(delivery_id: int, message_format: int, more: int, fields: int,
 _OUTCOMES = {0x23: "received", 0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 # The fields of an attach, the performative with the most.
 _MOST_FIELDS = 14
-# Deeper than an error within a rejection within a disposition; what is nested deeper is skipped.
+# Deeper than an error within a rejection within a disposition; values nested deeper are skipped.
 _DEPTH = 8
 
 _CONSTANTS: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: []}

@@ -40,7 +40,7 @@ class Lane:
         self._opening: asyncio.Task[Link] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.different_sdk: str | None = None
-        """Why no link can be opened with this SDK; None as far as is known."""
+        """Why no link can be opened with this SDK; None if no reason is known."""
 
     @property
     def open_link(self) -> Link | None:
@@ -48,7 +48,7 @@ class Lane:
         return self._link if self._link is not None and self._link.is_usable else None
 
     async def link(self, timeout_s: float) -> Link:
-        """The link, open. Raises SendError where it cannot be opened within `timeout_s` seconds."""
+        """The link, open. Raises SendError if it cannot be opened within `timeout_s` seconds."""
         if (link := self.open_link) is not None:
             return link
         if self._opening is None:
@@ -57,7 +57,7 @@ class Lane:
             self._opening.add_done_callback(take_note)
         try:
             async with asyncio.timeout(timeout_s):
-                # The others go on waiting for it when one gives up.
+                # The others continue waiting for it when one gives up.
                 return await asyncio.shield(self._opening)
         except TimeoutError as error:
             raise RetryableError(f"No link to Service Bus was opened within {timeout_s:.3g} s.") from error
@@ -88,7 +88,7 @@ class Lane:
         return await Link.open(await sdk.Connection.open(self._client, self._topic), self._accepted_late)
 
     def _give_up(self) -> None:
-        """Close the link in the background, when what is in flight on it is settled."""
+        """Close the link in the background, when its deliveries in flight are settled."""
         link, self._link = self._link, None
         if link is not None:
             self._start(link.close(GRACE_S))
@@ -125,7 +125,7 @@ class PipelinedSender:
 
     A link that the peer ends is lost for every key that has a transfer in flight on it, and any of these may be
     the cause. So such a key sends its transfer again on a second link, in groups that are halved until it is by
-    itself. The others go on, and what happens there is about this transfer.
+    itself. The others continue, and what happens there is about this transfer.
     """
 
     def __init__(self, lanes: PipelinedSenders) -> None:
@@ -241,7 +241,7 @@ class PipelinedSenders:
 
     @property
     def different_sdk(self) -> str | None:
-        """Why no link can be opened with this SDK; None as far as is known."""
+        """Why no link can be opened with this SDK; None if no reason is known."""
         return self.shared.different_sdk
 
     def acquire(self) -> PipelinedSender:

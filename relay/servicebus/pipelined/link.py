@@ -1,4 +1,4 @@
-"""One sending link, in a session of its own, with many deliveries in flight.
+"""One sending link, in its own session, with many deliveries in flight.
 
 A delivery leaves as `outgoing` says, in the order in which it was given. It is settled by its own disposition,
 whenever that comes, and by nothing else.
@@ -27,18 +27,18 @@ _KEEP_ALIVE_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
 
 _BATCH_LIMIT_PROPERTY = b"com.microsoft:max-message-batch-size"
-# What the SDK assumes where a link does not say: 1 MiB, and 256 KiB for a batch below Premium's limit.
+# The SDK's limits for a link that names none: 1 MiB, and 256 KiB for a batch below Premium's limit.
 _NO_MESSAGE_LIMIT = 1_048_576
 _STANDARD_BATCH = 262_144
 
 
 class LinkLostError(RetryableError):
-    """The link ended before a delivery was settled: it is not known whether it was accepted.
+    """The link ended before a delivery was settled: it may have been accepted.
 
     Attributes:
         in_flight: Number of deliveries in flight when the peer ended the link, this one included: any of them may
-            be the cause. 0 where this one had not been begun, or where the peer did not end it.
-        behind: Number of them where this one had not been begun; it is not the cause.
+            be the cause. 0 if this one had not been begun, or if the peer did not end it.
+        behind: Number of them if this one had not been begun; it is not the cause.
     """
 
     def __init__(self, message: str, *, in_flight: int = 0, behind: int = 0, busy: bool = False) -> None:
@@ -60,7 +60,7 @@ class Link:
         self._deliveries = Deliveries(self._loop)
         self._credit = Credit()
         self._outgoing = Outgoing(connection, self._deliveries, self._credit, lambda: self._start(self._drain()))
-        # Where it is, and what the peer has said of itself.
+        # Its state, and the peer's description of itself.
         self._state = State.OPENING
         self._reactions: dict[int, Callable[[list[Any]], None]] = self._reactions_in(State.OPENING)
         self._attached: asyncio.Future[LinkLimits] = self._loop.create_future()
@@ -72,11 +72,11 @@ class Link:
 
     @classmethod
     async def open(cls, connection: sdk.Connection, accepted_late: Callable[[float], None]) -> Link:
-        """Begin the session, and attach the link. It waits for the peer without a limit of its own.
+        """Begin the session, and attach the link. It waits for the peer without a time limit.
 
         Args:
-            connection: It is closed where this fails.
-            accepted_late: Called with the seconds that a transfer took, where the peer accepts one after
+            connection: It is closed if this fails.
+            accepted_late: Called with the seconds that a transfer took, if the peer accepts one after
                 `send` has given up.
 
         Raises:
@@ -117,11 +117,11 @@ class Link:
     ) -> None:
         """As `transfers.Sender.send`, but once; returns when the peer has accepted the transfer.
 
-        A link on which a transfer has timed out, or was cancelled, is retired: its state is not known. A delivery
+        A link on which a transfer has timed out, or was cancelled, is retired: its state is unknown. A delivery
         that was begun and that `may_send` prevents from going on is aborted.
 
         Raises:
-            LinkLostError: The link has ended, and it is not known what became of the transfer.
+            LinkLostError: The link has ended, and the fate of the transfer is unknown.
             TimeoutError: It was not answered in time.
             SendError: The peer has refused it, or `may_send` has.
         """
@@ -142,14 +142,14 @@ class Link:
         self._retired = True
 
     async def close(self, grace_s: float = 0.0) -> None:
-        """Detach the link and close its connection, after `grace_s` seconds at most for what is in flight."""
+        """Detach the link and close its connection, after at most `grace_s` seconds for deliveries in flight."""
         self.retire()
         try:
             if grace_s and self._lost is None:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._deliveries.idle.wait(), grace_s)
         finally:
-            # Where the process ends first, too.
+            # Also if the process ends first.
             await self._close()
 
     async def _close(self) -> None:
@@ -169,8 +169,8 @@ class Link:
             # Accepted in the same turn of the loop in which the caller was cancelled.
             delivery.accepted_late()
         elif delivery.id is None:
-            # What has not begun never leaves. What is left of one that has is aborted; if nothing is, it may still
-            # be settled.
+            # A delivery that has not begun never leaves. The rest of one that has is aborted; without a rest, it
+            # may still be settled.
             self._deliveries.forget(delivery)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -197,7 +197,7 @@ class Link:
                 await asyncio.sleep(_KEEP_ALIVE_S)
                 await self._connection.renew()
 
-    # What comes in
+    # Incoming frames
 
     async def _read(self) -> None:
         with self._losing_unless("the peer's frames could not be read"):
@@ -239,7 +239,7 @@ class Link:
     def _begun(self, channel: int, fields: list[Any]) -> None:
         begin = frames.read(frames.Begin, fields)
         if begin.remote_channel is None:
-            # The peer has begun a session of its own, in which nobody takes part.
+            # The peer has begun its own session, which is not used.
             return
         if begin.remote_channel != frames.CHANNEL or self._remote_channel is not None:
             self._violated(frames.BEGIN)
@@ -324,7 +324,7 @@ class Link:
             return
         for delivery in self._deliveries.between(first, first if last is None else last):
             if delivery.outcome is None and state and sdk.is_outcome(state):
-                # The first outcome stands, whatever comes with the settlement.
+                # The first outcome counts, whatever comes with the settlement.
                 delivery.outcome = state
             if settled:
                 self._settled(delivery)
@@ -360,7 +360,7 @@ class Link:
 
     @contextmanager
     def _losing_unless(self, doing: str) -> Iterator[None]:
-        """The link is lost where a task of it fails."""
+        """The link is lost if a task of it fails."""
         try:
             yield
         except OSError as error:
@@ -371,7 +371,7 @@ class Link:
             self._lose_by_peer(LinkLostError(f"{doing}: {error!r}"))
 
     def _lose_by_peer(self, error: SendError) -> None:
-        """The peer has ended the link: those in flight are suspects, whatever reason it gives."""
+        """The peer has ended the link: those in flight are suspects, regardless of its reason."""
         if not self._attached.done():
             self._lose(error)
             return

@@ -1,4 +1,4 @@
-"""What leaves on a link: deliveries in the order in which they were given, their frames written together.
+"""The outgoing side of a link: deliveries in the order in which they were given, their frames written together.
 
 A delivery is begun when the peer has granted credit for it, and a frame leaves when the session's window has room.
 http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, parts 2.5.6, 2.6.7 and 2.6.14
@@ -36,7 +36,7 @@ class Outgoing:
     def __init__(
         self, connection: sdk.Connection, deliveries: Deliveries, credit: Credit, drain: Callable[[], None]
     ) -> None:
-        """`drain` is called once what was written has to leave this process; `drained` follows when it has."""
+        """`drain` is called once written frames have to leave this process; `drained` follows when they have."""
         self._connection = connection
         self._deliveries = deliveries
         self._credit = credit
@@ -62,7 +62,7 @@ class Outgoing:
         if self._soon_bytes >= _SOON_BYTES:
             self.write()
         elif not self._is_due:
-            # What the other keys send in this turn of the loop goes out in the same write.
+            # Frames of other keys in this turn of the loop go out in the same write.
             self._is_due = True
             self._loop.call_soon(self.write)
 
@@ -95,7 +95,7 @@ class Outgoing:
             self._drain()
 
     def drained(self) -> None:
-        """What was written has left this process."""
+        """The written frames have left this process."""
         self._is_draining = False
         self.write()
 
@@ -122,7 +122,7 @@ class Outgoing:
     def _ask_again(self, delivery: Delivery) -> None:
         """Abort a delivery whose frames had to wait, if it is settled or given up, or may not be sent any more.
 
-        The peer discards what it has of a delivery that is aborted, and does not settle it.
+        The peer discards its part of an aborted delivery, and does not settle it.
         """
         if not delivery.result.done():
             try:

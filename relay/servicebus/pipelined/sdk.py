@@ -1,11 +1,11 @@
 """The only module that knows the inside of azure-servicebus: its connection, and its codec of AMQP frames.
 
-The SDK opens the connection, with TLS and SASL, and authenticates it, as it does for a sender of its own. From
+The SDK opens the connection, with TLS and SASL, and authenticates it, as it does for its own sender. From
 then on the bytes are read here: frames of the link that `link` begins on this connection go there, all others back
-to the SDK, which goes on to answer the peer and to renew the token. The SDK's public API has no such access: a
+to the SDK, which continues to answer the peer and to renew the token. The SDK's public API has no such access: a
 ServiceBusSender keeps one transfer in flight at a time.
 
-`differences` compares the SDK with what this was tested with. Where they differ, the pool of senders is used.
+`differences` compares the SDK with what this was tested with. If they differ, the pool of senders is used.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 # logs their outcome once an attempt. This logger has no parent and no handler.
 _DISCARDING = logging.Logger("discarded", level=logging.CRITICAL + 1)
 
-# What is used of the SDK, with the parameters it is used with.
+# The parts of the SDK that are used, with their parameters.
 _USED: Mapping[Callable[..., Any], tuple[str, ...]] = {
     ServiceBusSender._create_handler: ("self", "auth"),
     create_authentication: ("client",),
@@ -91,7 +91,7 @@ def differences() -> list[str]:
 
 
 class DifferentSdkError(Exception):
-    """What was used of the SDK's inside is not there, or is not as it was tested."""
+    """Internals of the SDK are missing, or differ from those that were tested."""
 
 
 def refused(error: Any) -> SendError | None:
@@ -147,7 +147,7 @@ class Connection:
 
     @classmethod
     async def open(cls, client: ServiceBusClient, topic: str) -> Connection:
-        """Connect and authenticate for a topic. It waits for the peer without a limit of its own.
+        """Connect and authenticate for a topic. It waits for the peer without a time limit.
 
         Raises:
             SendError: The connection or the credentials were refused.
@@ -173,7 +173,7 @@ class Connection:
             # Else the SDK, too, would read: whenever its interval is over.
             self._handler._keep_alive_interval = 0
             open_handler, auth_complete = self._handler.open_async, self._handler.auth_complete_async
-        # What these raise is of the peer's making.
+        # The peer causes what these raise.
         await open_handler()
         while not await auth_complete():
             # Each call waits for the peer's next frame, for 0.2 seconds.
@@ -183,7 +183,7 @@ class Connection:
             transport = self._sdk._transport
             self._reader, self._writer = transport.reader, transport.writer
             self._buffer += transport._read_buffer.read()
-            # Over TLS, asyncio has a second buffer, of what is encrypted and was not taken by the socket.
+            # Over TLS, asyncio has a second buffer, of encrypted bytes that the socket has not taken.
             is_secure = self._writer.get_extra_info("ssl_object") is not None
             self._below = self._writer.transport._ssl_protocol if is_secure else None  # type: ignore[attr-defined]
 
@@ -260,7 +260,7 @@ class Connection:
             self.write(_EMPTY_FRAME)
 
     async def renew(self) -> None:
-        """Renew the token where it is due. Called every second.
+        """Renew the token if it is due. Called every second.
 
         Raises:
             SendError: The token could not be renewed, or not in time.
@@ -287,7 +287,7 @@ class Connection:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._sender.close()
         except Exception as error:  # noqa: BLE001
-            # Nothing is lost by it: what was not accepted is sent again on another.
+            # Nothing is lost: transfers that were not accepted are sent again on another.
             logger.debug("closing a connection: %s", error)
         finally:
             # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
@@ -344,7 +344,7 @@ def settle(delivery_id: int) -> bytes:
 
 
 def flow(credit: Credit, *, attached: bool) -> bytes:
-    """The frame that says how far the session is, and the link where it is attached."""
+    """The frame that says how far the session is, and the link if it is attached."""
     return _frame(
         FlowFrame(  # type: ignore[call-arg]
             next_incoming_id=credit.next_incoming_id,

@@ -1,4 +1,4 @@
-"""What the link does with each frame of its session, in each of its states; every cell is filled.
+"""The link's action on each frame of its session, in each of its states; every cell is filled.
 
 http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html, parts 2.4, 2.5 and 2.6
 """
@@ -12,7 +12,7 @@ from relay.servicebus.pipelined import frames
 
 
 class State(Enum):
-    """Where the session and its link are. Both are begun at once, so there is no state between."""
+    """The state of the session and its link. Both are begun at once, so there is no state between."""
 
     OPENING = "begin and attach were sent, and the peer has not attached"
     REFUSED = "the peer has attached without a target: a detach has to follow, which says why"
@@ -21,7 +21,7 @@ class State(Enum):
 
 
 class Reaction(Enum):
-    """What is done with a frame."""
+    """The action on a frame."""
 
     ATTACH = "take the limits of the link; without a target, wait for the detach"
     SESSION_FLOW = "take the session's window; one of a link is of a handle that is not attached"
@@ -69,7 +69,7 @@ class Channel(Enum):
 
 
 class Route(Enum):
-    """What the connection does with a frame."""
+    """The connection's action on a frame."""
 
     SESSION = "the link's session takes it"
     BEGIN = "where it answers our begin, it is our session's; the peer's own session is ignored"

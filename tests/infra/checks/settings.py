@@ -108,33 +108,44 @@ def an_attempt_ends_before_the_host_would_end_it(project: Project) -> None:
         assert settings.send_timeout_s < settings.attempt_timeout_s < hours * 3600 + minutes * 60 + seconds
 
 
+RELAY: dict[str, Any] = {
+    "relayEventType": "fact",
+    "relayMaxItems": 7,
+    "relayPollDelayMs": 70,
+    "relayPipelined": False,
+    "relaySenders": 9,
+    "relaySendTimeoutS": 11,
+    "relayAttemptTimeoutS": 99,
+    "relayOnPoison": "park",
+    "relayMessageFormat": "cloudevents",
+    "relayCloudEventsSource": "/contacts",
+    "serviceBusTopic": "t",
+}
+"""Parameters of the relay on either source, none of them the default."""
+
+
+def assert_relay(settings: Settings) -> None:
+    """The settings are those of `RELAY`."""
+    assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
+    assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
+    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
+    assert settings.servicebus_topic == "t"
+
+
 @check
 def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
     deployment = project.deploy(
-        relayEventType="fact",
-        relayMaxItems=7,
-        relayPollDelayMs=70,
-        relayPipelined=False,
-        relaySenders=9,
-        relaySendTimeoutS=11,
-        relayAttemptTimeoutS=99,
-        relayOnPoison="park",
-        relayMessageFormat="cloudevents",
-        relayCloudEventsSource="/contacts",
+        **RELAY,
         cosmosDatabase="d",
         cosmosContainer="c",
         cosmosLeaseContainer="l",
         cosmosQuarantineContainer="q",
-        serviceBusTopic="t",
     )
     settings = Settings.from_environment(app_settings(deployment))
 
-    assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
-    assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
-    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
+    assert_relay(settings)
     assert (settings.cosmos_database, settings.cosmos_container) == ("d", "c")
     assert (settings.cosmos_lease_container, settings.cosmos_quarantine_container) == ("l", "q")
-    assert settings.servicebus_topic == "t"
 
 
 @check_each

@@ -16,7 +16,7 @@ from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError
 from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.checks.settings import known_settings
+from tests.infra.checks.settings import RELAY, assert_relay, known_settings
 from tests.infra.project import (
     AZURE_SQL,
     COMPONENT,
@@ -245,17 +245,7 @@ def every_parameter_reaches_the_worker(project: Project) -> None:
         cpu="2",
         memory="4Gi",
         maxReplicas=8,
-        serviceBusTopic="t",
-        relayEventType="fact",
-        relayMaxItems=7,
-        relayPollDelayMs=70,
-        relayPipelined=False,
-        relaySenders=9,
-        relaySendTimeoutS=11,
-        relayAttemptTimeoutS=99,
-        relayOnPoison="park",
-        relayMessageFormat="cloudevents",
-        relayCloudEventsSource="/contacts",
+        **RELAY,
     )
     settings = Settings.from_environment(worker_settings(deployment))
     [container] = deployment.one(WORKERS).at("properties.template.containers")
@@ -263,10 +253,7 @@ def every_parameter_reaches_the_worker(project: Project) -> None:
     assert settings.sql is not None
     assert (settings.sql.feed, settings.sql.shards, settings.sql.claim_s) == ("shop.event", 8, 20)
     assert settings.sql.connection_string.partition("?")[0].endswith("/shop")
-    assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
-    assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
-    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
-    assert settings.servicebus_topic == "t"
+    assert_relay(settings)
     assert (container["image"], container["resources"]) == ("x/y:2", {"cpu": 2, "memory": "4Gi"})
 
 

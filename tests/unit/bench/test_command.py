@@ -62,7 +62,7 @@ def publish(folder: Path, found: Report) -> None:
 
 
 def written(folder: Path) -> set[str]:
-    """Beside what the fixture made."""
+    """In addition to the fixture's files."""
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return files - {"README.md", "bench/results/latest.json", "docs/capacity.md"}
 

@@ -1,4 +1,4 @@
-"""What `check` finds where an account answers so; tests/integration/test_operators_check.py asks an emulator."""
+"""The findings of `check` for given answers of an account; test_operators_check.py asks an emulator."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def lease(token: str, lsn: int | None, bounds: tuple[str, str] = ("", "FF")) -> 
 
 
 def nested(levels: int, kind: type = dict) -> Any:
-    """A container of so many levels."""
+    """A container with this many levels."""
     value: Any = kind()
     for _ in range(levels - 1):
         value = {"x": value} if kind is dict else [value]

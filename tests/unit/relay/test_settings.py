@@ -278,7 +278,7 @@ def test_a_name_that_only_resembles_a_setting_is_left_alone() -> None:
     Settings.from_environment(LEAST | {"RELAY_ITEMS": "1", "MY_RELAY_SENDERS": "1"})
 
 
-# The settings of an SQL outbox, alone or beside one in Cosmos DB
+# The settings of an SQL outbox, alone or with one in Cosmos DB
 
 
 POSTGRES = "postgresql://relay:hidden@db.example/shop"

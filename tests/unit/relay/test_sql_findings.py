@@ -1,4 +1,4 @@
-"""What `check` finds where a database answers so; tests/integration/test_sql_check.py asks PostgreSQL itself."""
+"""The findings of `check` for given answers of a database; test_sql_check.py asks PostgreSQL itself."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Database:
         self.last: dict[int, bytes] = {}
         self.owners: dict[int, str | None] = {0: "worker", 1: "worker"}
         self.silent: set[int] = set()
+        self.closed = False
         self._looks = 0
         if catalog is SQLSERVER:
             self.server[:3] = None, 1, None
@@ -116,7 +117,7 @@ class Database:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        self.closed = True
 
 
 def sql(operation: Operation[T]) -> str:
@@ -139,8 +140,29 @@ async def trouble(database: Database) -> list[Finding]:
 
 
 @pytest.mark.parametrize("catalog", [POSTGRESQL, SQLSERVER])
-async def test_a_sound_outbox_gives_nothing_but_ok(catalog: Catalog) -> None:
-    assert await trouble(Database(catalog)) == []
+async def test_a_sound_outbox_gives_nothing_but_ok(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(catalog)
+
+    async def connect(_: SqlFeed) -> Database:
+        return database
+
+    monkeypatch.setattr("relay.sql.check.connect", connect)
+    monkeypatch.setattr("relay.sql.check.catalog_of", lambda _: catalog)
+
+    assert await check(FEED) == [
+        Finding.ok(said)
+        for said in (
+            f"SQL is a database of {catalog.engine} that can be reached",
+            f"the schema changefeed has version {NEWEST}",
+            f"SQL_FEED '{TABLE}' is set up",
+            f"SQL_FEED '{TABLE}' has the columns id, partition_key, data and the primary key id",
+            f"this login may read SQL_FEED '{TABLE}' and store how far it has come",
+            "this login may read and write the quarantine, relay.item",
+            f"SQL_FEED '{TABLE}' is read: each of its 2 shard(s) has a living owner",
+            f"no event of SQL_FEED '{TABLE}' waits for longer than PT5M to be published",
+        )
+    ]
+    assert database.closed
 
 
 @pytest.mark.parametrize(
@@ -296,6 +318,13 @@ async def test_what_is_within_its_bounds_is_ok(postgresql: Database, change: Cal
 
 async def test_the_functions_of_sql_server_read_the_feed_with_their_owners_rights(sqlserver: Database) -> None:
     without("feed", "select")(sqlserver)
+
+    assert await trouble(sqlserver) == []
+
+
+async def test_what_this_login_may_not_know_of_the_maintenance_is_no_finding(sqlserver: Database) -> None:
+    without("outbox_feed", "select")(sqlserver)
+    maintenance(2, 1)(sqlserver)
 
     assert await trouble(sqlserver) == []
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from changefeed.statements import Entry
-from changefeed.ulid import to_text
+from changefeed.ulid import from_text, to_text
 from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
 from relay.quarantine.record import record_of
 from relay.servicebus.encoding import encode
@@ -308,3 +308,28 @@ def test_no_event_was_committed_in_the_future_whatever_its_position_says() -> No
     assert isinstance(event, Event)
     assert event.committed_at is not None
     assert event.committed_at <= time.time()
+
+
+@pytest.mark.parametrize(
+    ("row", "identifier"),
+    [
+        (
+            {
+                "id": "e1",
+                "partition_key": "k",
+                "data": '{"action": "Named", "n": 12345678901234567890.0}',
+                "sequence": 7,
+            },
+            "faf8567afc3e8bb24acb5734edcc9a2675b906f6",
+        ),
+        (None, "bfddb276f03b4918f5b42621dc9e70cd421614f8"),
+    ],
+)
+def test_a_row_has_the_same_record_in_every_version_of_the_relay(
+    row: dict[str, Any] | None, identifier: str
+) -> None:
+    """Records of older versions are found, released and discarded by their ids."""
+    found = Entry(from_text("01JKGB3J6JFWXA3CP3TKJZC1RR"), row, {"id": "e1"})
+    rejected = Rejected(document_of(found, 3, "domainEvent"), Reason.MESSAGE_REFUSED, "")
+
+    assert record_of(rejected, "i1")["id"] == identifier

@@ -1,4 +1,4 @@
-"""How text of any characters stands in columns of an SQL database."""
+"""How text of any characters is stored in columns of an SQL database."""
 
 from __future__ import annotations
 

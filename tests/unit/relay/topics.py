@@ -73,7 +73,7 @@ class FakeTopic(Topic):
         self._accept(found)
 
     def ids(self, key: str = "k") -> list[str | None]:
-        """What was accepted of a partition key, in order."""
+        """The accepted events of a partition key, in order."""
         return [message.message_id for message in self.accepted[key]]
 
     def client(self) -> ServiceBusClient:
@@ -152,7 +152,7 @@ class _Client(Client):
 
 
 def event(identifier: str, key: str = "k", *, size: int = 0, **changes: Any) -> Event:
-    """A sound event with `size` bytes of payload beside the least there is."""
+    """A sound event with `size` bytes of payload in addition to the minimum."""
     data = {"action": "A", "filling": "x" * size}
     document = {"id": identifier, "partitionKey": key, "type": "domainEvent", "data": data}
     return sound(document | changes)

@@ -82,7 +82,7 @@ def _float(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """The shortest digits d that stand for the value, and its scale s: the value is 0.d times ten to the s."""
+    """The shortest digits d that represent the value, and its scale s: the value is 0.d times ten to the s."""
     _, digits, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).lstrip("0")

@@ -1,6 +1,6 @@
 """Authorization rules in an entities file: of the namespace, of queues and of topics.
 
-The official emulator's format has none. They are named as in ARM templates, with the keys beside them.
+The official emulator's format has none. They are named as in ARM templates, next to their keys.
 """
 
 from __future__ import annotations

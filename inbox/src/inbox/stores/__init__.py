@@ -1,1 +1,1 @@
-"""Where a consumer keeps which messages it has handled."""
+"""Stores of the messages that a consumer has handled."""

@@ -43,7 +43,7 @@ class SqliteStore:
         connection: The handlers write through it, inside the block. The tables `inbox_handled`, `inbox_progress`,
             `inbox_gaps` and `inbox_schema` are created in it. Those of an earlier version are migrated: what it
             has handled, whose key it did not record, stays handled under every key.
-        consumer: The consumer's name, where several share a database.
+        consumer: The consumer's name, if several share a database.
 
     Raises:
         TypeError: The connection is not an `inbox.SqliteConnection`, so a statement of one handler could become a

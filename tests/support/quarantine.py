@@ -1,13 +1,16 @@
-"""Attempts at a batch until its poisoned events are set aside."""
+"""Attempts at a batch until its poisoned events are set aside, and what is in quarantine then."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import cast
+from typing import Any, cast
+
+from azure.cosmos.aio import ContainerProxy
 
 from relay.assembly import CosmosRelay
 from relay.errors import PublishError
 from relay.events import Document
+from relay.holds import ORDER_TYPE
 from relay.results import Outcome
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.verdict import REFUSALS
@@ -37,3 +40,8 @@ async def settled(
             evidence.repeated()
     await before()
     return await relay.handle(batch, invocation_id, REFUSALS - 1)
+
+
+async def quarantined(container: ContainerProxy) -> list[dict[str, Any]]:
+    """What is in a quarantine container apart from orders: records, their parts, and markers of parked keys."""
+    return [item async for item in container.read_all_items() if item["type"] != ORDER_TYPE]
