@@ -5,7 +5,7 @@ from __future__ import annotations
 # By module of relay/, the test files of tests/unit/relay.
 _RELAY = {
     "__main__": ("main",),
-    "clients": ("connections", "libraries", "check_findings"),
+    "clients": ("connections", "libraries", "settings", "secrets", "check_findings", "check_command"),
     "console/backlog": ("console_observer",),
     "console/counts": ("console_observer",),
     "console/observer": ("console_observer",),
@@ -43,9 +43,9 @@ _RELAY = {
     "servicebus/refusals": ("errors",),
     "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
-    "servicebus/turn": ("outcome", "turn", "probe", "publisher"),
+    "servicebus/turn": ("turn", "probe", "publisher"),
     "settings": ("settings",),
-    "verdict": ("verdict",),
+    "verdict": ("verdict", "plan", "turn"),
     "sql/install": ("sql_items",),
     "telemetry/attempt": ("attempt",),
     "telemetry/gauges": ("gauges", "telemetry"),
