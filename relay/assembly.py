@@ -52,8 +52,7 @@ def assemble(settings: Settings) -> CosmosRelay:
 def assemble_sql(settings: Settings) -> SqlRelay:
     """A relay from an SQL feed to Service Bus. Nothing is connected until its worker runs.
 
-    Raises:
-        UsageError: The settings name no SQL database.
+    Raises UsageError where the settings name no SQL database.
     """
     from changefeed import MAX_PAGE_SIZE
     from relay.sql.database import Database
@@ -88,12 +87,8 @@ def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[Ba
 def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
     """The outbox of settings that have one. Nothing is connected until it is read.
 
-    Args:
-        settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
-        from_beginning: Whether its news begin with its first event, or behind the relay's positions.
-
-    Raises:
-        UsageError: The settings have both outboxes.
+    Its news begin with its first event, or else behind the relay's positions. Raises UsageError where the settings
+    have both outboxes: leave one out, `replace(settings, sql=None)`.
     """
     feed = _only_feed(settings)
     if feed is not None:
@@ -119,9 +114,7 @@ def open_store(settings: Settings) -> Items:
 def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
     """The outbox of settings that have one, for a smoke test to write to.
 
-    Raises:
-        UsageError: The settings have both outboxes, or the event table lacks a column.
-        ServiceError: The outbox cannot be reached, or refuses.
+    Raises UsageError where the settings have both, or the event table lacks a column, and ServiceError.
     """
     feed = _only_feed(settings)
     if feed is not None:
@@ -134,12 +127,7 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
 
 
 async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-    """Create the relay's objects in the SQL database; `relay.sql.install` describes the arguments.
-
-    Raises:
-        UsageError: The settings name no SQL database, or the event table cannot have a feed.
-        ServiceError: The database cannot be reached, or refuses.
-    """
+    """Create the relay's objects in the SQL database, as `relay.sql.install.install_outbox` describes."""
     from relay.sql.install import install_outbox
 
     return await install_outbox(

@@ -91,8 +91,6 @@ class Range:
     """Events with `since <= time of commit < until`, in whole seconds since 1970.
 
     Attributes:
-        since: The beginning of the range.
-        until: Its end.
         partition_key: Only events of this key.
         action: Only events with this `data.action`.
         ids: Only events with these ids; all if it is empty.
@@ -228,11 +226,7 @@ class Canary(Protocol):
     """An outbox as a smoke test writes to it."""
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit an event; returns its document as it is stored.
-
-        Raises:
-            ServiceError: The outbox cannot be reached, or refuses.
-        """
+        """Commit an event; returns its document as it is stored. Raises ServiceError."""
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete an event, within CLEAN_UP_S; returns its remains, None if there are none."""

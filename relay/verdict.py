@@ -98,13 +98,13 @@ class Standing:
         earlier: The verdict on the first earlier document of its key that holds back what follows, if any.
     """
 
-    accepted: bool = False
-    passed: bool = False
-    order: Order | None = None
-    invalid: Reason | None = None
-    has_key: bool = True
-    parked: bool = False
-    earlier: Verdict | None = None
+    accepted: bool
+    passed: bool
+    order: Order | None
+    invalid: Reason | None
+    has_key: bool
+    parked: bool
+    earlier: Verdict | None
 
 
 def before_sending(standing: Standing, policy: OnPoison) -> Verdict:
@@ -142,8 +142,8 @@ class History:
     """
 
     refusals: int
-    alike: int = 1
-    accepted: int = 0
+    alike: int
+    accepted: int
 
 
 def after_refusal(refusal: PoisonError, history: History, policy: OnPoison) -> Verdict:

@@ -33,7 +33,7 @@ NEARLY = "a" * 60
 
 
 async def within_bounds(code: str) -> str:
-    """What a program of its own prints, which is killed with its 2 GB of memory or its time."""
+    """The output of a separate program, which is killed at 2 GB of memory or at its time limit."""
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n{code}"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -49,7 +49,7 @@ async def within_bounds(code: str) -> str:
 
 
 def value_of(expression: str, item: Any = None) -> Any:
-    """What `SELECT VALUE` yields of an item in the container `c`."""
+    """The result of `SELECT VALUE` for an item in the container `c`."""
     [selected] = parse_query(f"SELECT VALUE {expression} FROM c").selected
     return compile_expression(selected.expression, {})(Scope(item))
 

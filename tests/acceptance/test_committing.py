@@ -1,4 +1,4 @@
-"""What the outbox requires of Cosmos DB: transactional batches, ETags and the change feed."""
+"""The outbox's requirements of Cosmos DB: transactional batches, ETags and the change feed."""
 
 from __future__ import annotations
 

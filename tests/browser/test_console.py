@@ -43,7 +43,7 @@ async def test_each_section_says_what_the_view_says(console: ConsolePage) -> Non
         "Parked keys\n1",
     ]
 
-    partitions = page.get_by_role("table", name="Partitions, who owns them, and how far they are")
+    partitions = page.get_by_role("table", name="Partitions with their owners and positions")
     await expect(partitions.get_by_role("row")).to_have_count(1 + 4)
     await expect(partitions.get_by_role("row").nth(1)).to_have_text(
         re.compile(r"0\s+instance-7c41\s+48213\s+1\s+90.ms")

@@ -1,4 +1,4 @@
-"""What the contract suite asks of a database. Each kind of database has an implementation."""
+"""The contract suite's interface of a database. Each kind of database has an implementation."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Backend(Protocol):
         """A further writer; it is closed at the end."""
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What the owner's query gives, with a `?` for each value."""
+        """The rows of the owner's query, with a `?` for each value."""
 
     def id_of(self, session: Session) -> int:
-        """What session_id_query gives in a session."""
+        """The result of session_id_query in a session."""
 
     def kill(self, session_id: int) -> None:
         """End a session on the server, and wait until it has gone."""

@@ -39,5 +39,5 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.fixture
 def journal() -> Journal:
-    """What happens in this test."""
+    """The journal of this test."""
     return Journal()

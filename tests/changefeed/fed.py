@@ -29,7 +29,7 @@ class Shop(Service):
             changefeed.append(connection, TABLE, shard, [{"id": name} for name in names], time_hint)
 
     def read(self, shard: int = 0) -> tuple[list[str], bytes]:
-        """What is on a shard, and the cursor at its head."""
+        """The events of a shard, and the cursor at its head."""
         feed, cursor, names = Feed(self.session, TABLE), changefeed.START, []
         while (page := feed.read(shard, cursor, 1000)).entries:
             names += [entry.row["id"] for entry in page.entries if entry.row is not None]

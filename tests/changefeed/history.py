@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What one transaction of a writer did.
+    """One transaction of a writer.
 
     Attributes:
         began: A tick of the test's clock, taken before the transaction began.
@@ -47,7 +47,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one reader saw, from the beginning of each shard.
+    """The events that one reader saw, from the beginning of each shard.
 
     Attributes:
         reader: Its name.

@@ -61,7 +61,7 @@ class Unit:
 
 
 class Journal:
-    """What all writers and readers of a test did. Threads may share it."""
+    """The actions of all writers and readers of a test. Threads may share it."""
 
     def __init__(self) -> None:
         self.transactions: list[Transaction] = []
@@ -93,7 +93,7 @@ class Journal:
         self.observations += [Observation(one.name, one.copy(), complete) for one in observers]
 
     def faults(self) -> list[Fault]:
-        """What was wrong."""
+        """The errors found."""
         return faults(self.transactions, self.observations)
 
 
@@ -131,5 +131,5 @@ class Observer:
         return self._cursors.get(shard, START)
 
     def copy(self) -> Mapping[int, Sequence[Seen]]:
-        """What it has seen so far."""
+        """The events seen so far."""
         return {shard: list(entries) for shard, entries in self._seen.items()}

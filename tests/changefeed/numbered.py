@@ -48,7 +48,7 @@ class Service:
         return connection
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query of the owner gives."""
+        """The rows of a query of the owner."""
         return self.owner.execute(query, values).fetchall()
 
     def numbers(self, shard: int = 0) -> list[tuple[int, int]]:

@@ -111,7 +111,7 @@ class PostgresBackend:
         self.owner.execute(Statement(text, values))
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What the owner's query gives."""
+        """The rows of the owner's query."""
         return [tuple(row) for row in self.owner.execute(Statement(query, values)).rows]
 
     def id_of(self, session: Session) -> int:

@@ -18,7 +18,7 @@ def observer(session: Session, name: str = "reader") -> Observer:
 
 
 def event(shard: int, aggregate: str, version: int, data: str) -> Event:
-    """What a row says."""
+    """The event of a row."""
     return Event(shard, aggregate, version, json.loads(data)["write"])
 
 

@@ -1,4 +1,4 @@
-"""What writers, readers and everybody else may do: no more than they need."""
+"""The rights of writers, readers and all others: no more than they need."""
 
 from __future__ import annotations
 

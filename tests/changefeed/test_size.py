@@ -1,4 +1,4 @@
-"""What a statement visits does not grow with the history or the backlog, whatever plan and statistics there are.
+"""The pages that a statement visits do not grow with the history or the backlog, with any plan and statistics.
 
 Pages of 8 KB are counted, in the tables and their indexes together: no clock has a say.
 """

@@ -23,7 +23,7 @@ _SEED = 13
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What one writer did, with the times at which its transaction began and was known to be committed."""
+    """One writer's actions, with the times at which its transaction began and was known to be committed."""
 
     shard: int
     change_ids: list[int]

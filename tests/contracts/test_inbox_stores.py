@@ -1,4 +1,4 @@
-"""What a consumer's handler asks of a store, in memory and in SQLite."""
+"""The contract of a consumer's store, in memory and in SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check` reads of a namespace: of one in memory, and over the wire with the real SDKs."""
+"""The facts that `check` reads of a namespace: of one in memory, and over the wire with the real SDKs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ServiceBus(ABC):
 
     @abstractmethod
     async def read(self) -> ServiceBusFacts:
-        """What `check` reads."""
+        """The facts that `check` reads."""
 
     @abstractmethod
     def without_topic(self) -> None:

@@ -1,4 +1,4 @@
-"""What every store of items must do: the one in memory, and the adapters."""
+"""The contract of every store of items: the one in memory, and the adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every outbox must do: the one in memory, a container in Cosmos DB, and a feed in PostgreSQL."""
+"""The contract of every outbox: the one in memory, a container in Cosmos DB, and a feed in PostgreSQL."""
 
 from __future__ import annotations
 

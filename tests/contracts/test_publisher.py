@@ -1,4 +1,4 @@
-"""What every publisher must do: the one in memory, and the one to Service Bus."""
+"""The contract of every publisher: the one in memory, and the one to Service Bus."""
 
 from __future__ import annotations
 

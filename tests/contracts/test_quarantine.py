@@ -1,4 +1,4 @@
-"""What every quarantine must do: the one in memory, and the container in Cosmos DB."""
+"""The contract of every quarantine: the one in memory, and the container in Cosmos DB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `smoke` asks of the receiver of a session: of the one in memory, and over the wire with the real SDK."""
+"""The contract of a session's receiver, as `smoke` uses it: the one in memory, and the real SDK's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source must do: the one in memory, the outbox container in Cosmos DB, and a feed in PostgreSQL."""
+"""The contract of every source: the one in memory, the outbox container in Cosmos DB, and a feed in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to become of a document, written from the contract and not from the relay."""
+"""The expected fate of a document, written from the contract and not from the relay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(text: str | bytes) -> Any:
 
 
 def kept(text: str) -> str:
-    """What of a JSON text Cosmos DB can have kept: other numbers than 64 bits hold are doubles."""
+    """A JSON text as Cosmos DB keeps it: numbers beyond 64 bits are doubles."""
     return json.dumps(json.loads(text, parse_int=_signed), ensure_ascii=False, separators=(",", ":"))
 
 

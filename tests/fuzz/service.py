@@ -92,7 +92,7 @@ class Topic:
 
 
 def refusal(condition: str) -> ServiceBusError:
-    """What the SDK raises when a transfer is refused."""
+    """The SDK's error for a refused transfer."""
     return ServiceBusError(condition, error=MessageException(condition=condition.encode()))
 
 

@@ -38,7 +38,7 @@ def instructions(name: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What ENV sets."""
+    """The variables of ENV."""
     return dict(pair.split("=", 1) for line in instructions("ENV") for pair in line.split())
 
 

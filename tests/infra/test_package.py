@@ -102,7 +102,7 @@ def test_azd_uploads_the_app_and_nothing_else() -> None:
 
 @pytest.fixture
 def uploaded(tmp_path: Path) -> Path:
-    """What .funcignore, whose patterns are those of .gitignore, leaves of the repository."""
+    """The files of the repository that .funcignore, whose patterns are those of .gitignore, does not exclude."""
     app = tmp_path / "app"
     app.mkdir()
     listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines()

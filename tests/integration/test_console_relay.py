@@ -1,4 +1,4 @@
-"""What the console counts while a relay publishes: exactly what was committed, and what became of it."""
+"""The console's counts while a relay publishes: exactly the committed events, and their fate."""
 
 from __future__ import annotations
 

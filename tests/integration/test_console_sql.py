@@ -1,4 +1,4 @@
-"""What is read of an SQL outbox without giving positions, and with which rights."""
+"""Reading an SQL outbox without giving positions, and the rights for it."""
 
 from __future__ import annotations
 

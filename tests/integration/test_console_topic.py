@@ -1,4 +1,4 @@
-"""What of a topic the console reads, through the real SDK."""
+"""The console's reading of a topic, through the real SDK."""
 
 from __future__ import annotations
 

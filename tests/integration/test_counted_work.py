@@ -1,4 +1,4 @@
-"""What work costs: sends, bytes and connections of many events, and the buffers of a pool."""
+"""The cost of work: sends, bytes and connections of many events, and the buffers of a pool."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ FAILURES: dict[str, Failing] = {
 
 
 def heard(caplog: pytest.LogCaptureFixture) -> str:
-    """What leaves the relay's process with the worker's levels. The broker is another process in Azure."""
+    """Records that leave the relay's process with the worker's levels. In Azure the broker is another process."""
     records = (record for record in caplog.records if not record.name.startswith("outbox_emulators"))
     return "\n".join(caplog.handler.format(record) for record in records)
 

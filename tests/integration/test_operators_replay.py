@@ -99,7 +99,7 @@ async def slow_down(servicebus: ServiceBusServer) -> int:
 
 
 async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
-    """What a subscriber gets, exactly `count` messages."""
+    """A subscriber's messages, exactly `count`."""
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(count)
     await subscriber.receive_rest(wait_s=0.3)

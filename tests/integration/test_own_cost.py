@@ -1,4 +1,4 @@
-"""What the relay itself computes for an event, in bytecode instructions: the same number on every machine.
+"""The relay's own computation for an event, in bytecode instructions: the same number on every machine.
 
 docs/benchmarks.md has it in microseconds. A budget has room for a few instructions more, not for another function
 call an event. What C functions do is not counted here; `python -m tests.support.own_cost instructions` counts it.

@@ -83,7 +83,7 @@ def of_keys(prefix: str, count: int) -> dict[str, list[Event]]:
 
 
 async def attempt(publisher: ServiceBusPublisher, events: Mapping[str, Sequence[Event]]) -> dict[str, KeyOutcome]:
-    """What became of each key whose events were not all accepted before."""
+    """The outcome of each key whose events were not all accepted before."""
     left = {key: [each for each in mine if not publisher.has_accepted(each)] for key, mine in events.items()}
     async with asyncio.timeout(WAIT_S):
         outcomes = await publisher.publish({key: mine for key, mine in left.items() if mine})

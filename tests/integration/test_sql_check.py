@@ -48,7 +48,7 @@ async def check(environment: dict[str, str], *words: str) -> Run:
 
 
 async def findings(environment: dict[str, str], level: str, *, scan: bool = False) -> list[str]:
-    """What is reported of the SQL outbox at a level, with its remedy."""
+    """The findings about the SQL outbox at a level, with their remedies."""
     settings = Settings.from_environment(environment)
     assert settings.sql is not None
     found = await check_sql(settings.sql)

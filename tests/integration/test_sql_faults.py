@@ -1,4 +1,4 @@
-"""What a database does to the workers of an SQL outbox, and that every shard continues when it is over."""
+"""Faults of a database under the workers of an SQL outbox: every shard continues when they are over."""
 
 from __future__ import annotations
 
@@ -16,21 +16,18 @@ from changefeed import START, AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.errors import FeedError, StoreError
 from relay.events import Event
-from relay.pipeline import Relay
 from relay.quarantine.items import Create
 from relay.results import KeyOutcome
-from relay.settings import OnPoison
 from relay.sql import rows as rows_module
 from relay.sql import shard as shards_module
 from relay.sql.database import CONSUMER, Database, connect
 from relay.sql.quarantine import SqlItems
 from relay.sql.shard import Connect
-from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.postgres_faults import frozen, proxied
-from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 
 _CLAIM_S = 2.0
 # Many claims' time, as other tests share the machine.
@@ -54,13 +51,7 @@ class Work:
         self.topic = topic or InMemoryPublisher()
         self.quarantine = InMemoryQuarantine()
         self.database = Database(settings)
-        relay: Relay[Any] = Relay(
-            SqlSource("domainEvent", self.database.cursor),
-            self.topic,
-            self.quarantine,
-            duplicate_window_s=600,
-            on_poison=OnPoison.SKIP,
-        )
+        relay = relay_of(self.database, self.topic, self.quarantine)
         self.worker = Worker(
             relay, settings, connect_with or self.database.connect, page_size=100, poll_delay_s=0.2
         )

@@ -14,16 +14,13 @@ from changefeed import connect_async
 from changefeed.statements import AsyncSession, Entry, Statement
 from relay.errors import RetryableError
 from relay.events import Event
-from relay.pipeline import Relay
 from relay.results import KeyOutcome
-from relay.settings import OnPoison
 from relay.sql import shard as shards_module
 from relay.sql.database import Database
 from relay.sql.memory import Memory, PageSize, size_of
-from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
-from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
-from tests.support.sql_outbox import sql_settings
+from tests.support.in_memory import InMemoryPublisher
+from tests.support.sql_outbox import relay_of, sql_settings
 
 _WITHIN_S = 60.0
 _MAX_BYTES = 4 * 1024**2
@@ -72,13 +69,7 @@ class Measuring(InMemoryPublisher):
 async def working(url: str, session: AsyncSession, topic: Measuring, shards: int) -> AsyncIterator[Worker]:
     settings = replace(sql_settings(url, shards=shards, claim_s=10), max_bytes=_MAX_BYTES)
     database = Database(settings)
-    relay: Relay[Any] = Relay(
-        SqlSource("domainEvent", database.cursor),
-        topic,
-        InMemoryQuarantine(),
-        duplicate_window_s=600,
-        on_poison=OnPoison.SKIP,
-    )
+    relay = relay_of(database, topic)
     worker = Worker(relay, settings, database.connect, page_size=1000, poll_delay_s=0.1)
     stop = asyncio.Event()
     task = asyncio.create_task(worker.run(stop))

@@ -46,7 +46,7 @@ async def replay(environment: dict[str, str], *words: str) -> Run:
 
 
 async def received(servicebus: ServiceBusServer, count: int) -> dict[str, list[str]]:
-    """What a subscriber gets, exactly `count` messages."""
+    """A subscriber's messages, exactly `count`."""
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(count)
     await subscriber.receive_rest(wait_s=0.3)

@@ -10,14 +10,11 @@ import pytest
 
 from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, connect_async, set_keep_async
 from changefeed.statements import AsyncSession, Statement
-from relay.pipeline import Relay
-from relay.settings import OnPoison
 from relay.sql import worker as workers
 from relay.sql.database import Database
-from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
-from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
-from tests.support.sql_outbox import TABLE, sql_settings
+from tests.support.in_memory import InMemoryPublisher
+from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 
 _WITHIN_S = 30.0
 _OLD, _RECENT = "2 hours", "30 minutes"
@@ -42,13 +39,7 @@ class Site:
         self.topic = InMemoryPublisher()
         settings = sql_settings(url, shards=2)
         self.database = Database(settings)
-        relay: Relay[Any] = Relay(
-            SqlSource("domainEvent", self.database.cursor),
-            self.topic,
-            InMemoryQuarantine(),
-            duplicate_window_s=600,
-            on_poison=OnPoison.SKIP,
-        )
+        relay = relay_of(self.database, self.topic)
         self.stop = asyncio.Event()
         worker = Worker(relay, settings, self.database.connect, page_size=100, poll_delay_s=0.05)
         self.running = asyncio.create_task(worker.run(self.stop))

@@ -15,18 +15,16 @@ from changefeed.statements import AsyncSession, Result, Statement
 from changefeed.ulid import to_text
 from relay.errors import RetryableError
 from relay.events import Event
-from relay.pipeline import Relay
 from relay.results import KeyOutcome
-from relay.settings import OnPoison
 from relay.sql import shard as shards
 from relay.sql.database import CONSUMER, Database, connect
 from relay.sql.memory import Memory
 from relay.sql.shard import Shard
 from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from relay.sql.worker import Worker
-from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
+from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 
 _WITHIN_S = 30.0
 _CLAIM_S = 2.0
@@ -95,13 +93,7 @@ class Site:
         self.outbox = SqlOutbox(session)
         self.topic = Topic()
         self.database = Database(self.settings)
-        self.relay: Relay[SqlBatch] = Relay(
-            SqlSource("domainEvent", self.database.cursor),
-            self.topic,
-            InMemoryQuarantine(),
-            duplicate_window_s=600,
-            on_poison=OnPoison.SKIP,
-        )
+        self.relay = relay_of(self.database, self.topic)
         self.late = "nothing of this kind"
 
     async def connect(self) -> AsyncSession:

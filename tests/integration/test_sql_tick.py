@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from changefeed import START, AsyncConsumer, connect_async, set_keep_async
 from changefeed.statements import Statement
-from relay.pipeline import Relay
-from relay.settings import OnPoison
 from relay.sql import worker as workers
 from relay.sql.database import CONSUMER, Database
-from relay.sql.source import SqlSource
 from relay.sql.worker import Worker, read_until_next_tick
-from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
+from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 
 # Ticks are that much shorter here.
 _QUICKER = 20
 
 
 def working(url: str, database: Database, topic: InMemoryPublisher) -> Worker:
-    relay: Relay[Any] = Relay(
-        SqlSource("domainEvent", database.cursor),
-        topic,
-        InMemoryQuarantine(),
-        duplicate_window_s=600,
-        on_poison=OnPoison.SKIP,
-    )
+    relay = relay_of(database, topic)
     return Worker(relay, sql_settings(url), database.connect, page_size=100, poll_delay_s=0.1)
 
 

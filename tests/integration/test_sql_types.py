@@ -15,20 +15,17 @@ from psycopg import sql
 from changefeed import connect, connect_async, install_async, setup_feed_async
 from changefeed.statements import AsyncSession, Entry, Statement
 from relay.events import Event, Reason, Rejected
-from relay.pipeline import Relay
 from relay.quarantine.record import record_of
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
-from relay.settings import OnPoison
 from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install as install_quarantine
 from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, event_of
-from relay.sql.source import SqlSource
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.postgresql import PostgresServer
-from tests.support.sql_outbox import TABLE, sql_settings
+from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 
 _WITHIN_S = 30.0
 _ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(10)
@@ -153,7 +150,7 @@ async def session(postgres_database: str) -> AsyncIterator[AsyncSession]:
 
 
 def judged(row: dict[str, Any]) -> Event | Rejected:
-    """What becomes of a row, whose message can be encoded and whose record can be stored."""
+    """The fate of a row, whose message can be encoded and whose record can be stored."""
     found = event_of(Entry(_ULID, row, {}), 0, "domainEvent")
     if isinstance(found, Event):
         encode(cloudevents("/contacts")(found))
@@ -251,16 +248,10 @@ async def test_such_rows_stop_neither_a_page_nor_the_worker(postgres_database: s
 
 
 async def relayed(url: str, last: str) -> tuple[InMemoryPublisher, InMemoryQuarantine]:
-    """What a worker has published and set aside, once the event with that id was published."""
+    """The events that a worker has published and set aside, once the event with that id was published."""
     topic, quarantine = InMemoryPublisher(), InMemoryQuarantine()
     database = Database(sql_settings(url))
-    relay: Relay[Any] = Relay(
-        SqlSource("domainEvent", database.cursor),
-        topic,
-        quarantine,
-        duplicate_window_s=600,
-        on_poison=OnPoison.SKIP,
-    )
+    relay = relay_of(database, topic, quarantine)
     worker = Worker(relay, sql_settings(url), database.connect, page_size=100, poll_delay_s=0.05)
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))

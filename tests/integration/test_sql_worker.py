@@ -14,13 +14,13 @@ from changefeed import START, AsyncConsumer, ClaimLostError, connect_async
 from changefeed.statements import AsyncSession, Statement
 from relay.errors import RetryableError
 from relay.pipeline import Relay
-from relay.settings import OnPoison, SqlFeed
+from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER, Database
-from relay.sql.source import Ownership, SqlSource
+from relay.sql.source import Ownership
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
-from tests.support.sql_outbox import TABLE, SqlOutbox, sql_settings
+from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 
 _WITHIN_S = 30.0
 
@@ -71,13 +71,7 @@ class Site:
 
     async def start(self, *, shards: int = 1, page_size: int = 100) -> Running:
         database = Database(self.settings(shards))
-        relay = Relay(
-            SqlSource("domainEvent", database.cursor),
-            self.topic,
-            self.quarantine,
-            duplicate_window_s=600,
-            on_poison=OnPoison.SKIP,
-        )
+        relay = relay_of(database, self.topic, self.quarantine)
         worker = Worker(relay, self.settings(shards), database.connect, page_size=page_size, poll_delay_s=0.2)
         running = Running(relay, worker, database)
         running.task = asyncio.create_task(worker.run(running.stop))

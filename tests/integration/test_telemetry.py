@@ -1,4 +1,4 @@
-"""What the relay reports of itself adds up to what went through: metrics, the span, the log lines."""
+"""The relay's reports add up to the events that went through: metrics, the span, the log lines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def clock() -> TurnableClock:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
-    """What is reported from here on, with nothing left of other tests."""
+    """The metrics reported from here on, without those of other tests."""
     monkeypatch.setattr(instruments, "_headrooms", WeakSet())
     monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(clock))
     telemetry_in_memory = installed()

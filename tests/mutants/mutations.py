@@ -100,7 +100,7 @@ class CatchNothing(Operator):  # type: ignore[misc]  # the library is untyped
 
 
 def _caught(node: Any) -> list[Any]:
-    """What an except clause names: itself, or each member of its tuple."""
+    """The exceptions of an except clause: itself, or each member of its tuple."""
     if node.type != "except_clause":
         return []
     named = node.children[1]
@@ -155,7 +155,7 @@ def _one_line(lines: list[str]) -> str:
 
 
 def _meaning(text: str) -> str | None:
-    """What a module does, to recognize equal mutants; None if it is no module."""
+    """The bytecode of a module, to recognize equal mutants; None if it is no module."""
     try:
         return ast.dump(_Meaning().visit(ast.parse(text)))
     except SyntaxError:

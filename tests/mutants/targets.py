@@ -5,7 +5,7 @@ from __future__ import annotations
 # By module of relay/, the test files of tests/unit/relay.
 _RELAY = {
     "__main__": ("main",),
-    "clients": ("connections", "libraries", "check_findings"),
+    "clients": ("connections", "libraries", "settings", "secrets", "check_findings", "check_command"),
     "console/backlog": ("console_observer",),
     "console/counts": ("console_observer",),
     "console/observer": ("console_observer",),
@@ -43,9 +43,9 @@ _RELAY = {
     "servicebus/refusals": ("errors",),
     "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
-    "servicebus/turn": ("outcome", "turn", "probe", "publisher"),
+    "servicebus/turn": ("turn", "probe", "publisher"),
     "settings": ("settings",),
-    "verdict": ("verdict",),
+    "verdict": ("verdict", "plan", "turn"),
     "sql/install": ("sql_items",),
     "telemetry/attempt": ("attempt",),
     "telemetry/gauges": ("gauges", "telemetry"),
@@ -54,7 +54,10 @@ _RELAY = {
 
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
-    "cli/check": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+    "cli/check": (
+        *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
+        *("unit/relay/test_cli", "integration/test_operators_scan"),
+    ),
     "cosmos/check": ("unit/relay/test_cosmos_check",),
     "findings": ("unit/relay/test_check_findings",),
     "cli/topic": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
@@ -77,7 +80,10 @@ _COMMANDS = {
     ),
     "sql/check": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
-    "cli/main": ("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+    "cli/main": (
+        *("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+        *("unit/relay/test_main", "unit/relay/test_libraries"),
+    ),
     "cli/sender": ("unit/relay/test_sender",),
     "cli/quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
     "cli/records": (
@@ -97,7 +103,10 @@ _COMMANDS = {
     "sql/canary": ("integration/test_sql_smoke",),
     "cli/session": ("unit/relay/test_smoke_command",),
     "times": ("unit/relay/test_operations_inputs",),
-    "cli/arguments": ("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
+    "cli/arguments": (
+        *("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
+        "unit/relay/test_cli",
+    ),
 }
 
 _UNIT = "tests/unit/outbox/test_{}.py"

@@ -24,7 +24,7 @@ class _Transport:
 
 
 class _Writer:
-    """What is written, in frames."""
+    """The written frames."""
 
     transport = _Transport()
 

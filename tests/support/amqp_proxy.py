@@ -32,7 +32,7 @@ STEPS = (
     "begin of the link's session",
     "attach of the link",
 )
-"""What a peer answers while a link opens, in this order."""
+"""A peer's answers while a link opens, in this order."""
 
 
 class Connection:
@@ -137,7 +137,7 @@ class Connection:
                     self._down.write(self._proxy.rewrite(frame))
 
     def _step(self, frame: bytes) -> str | None:
-        """What the peer answers with this frame, if it belongs to the opening of a link."""
+        """The peer's answer in this frame, if it belongs to the opening of a link."""
         if frame.startswith(b"AMQP"):
             return "SASL header" if frame[4] == 3 else "header"
         if len(frame) > 10 and frame[5] == 1:

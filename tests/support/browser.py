@@ -1,4 +1,4 @@
-"""What the page of a console shows in a real browser while something else runs."""
+"""The page of a console in a real browser while something else runs."""
 
 from __future__ import annotations
 

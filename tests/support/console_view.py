@@ -32,7 +32,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 class InMemoryView:
-    """What a test sets, as a View."""
+    """The values that a test sets, as a View."""
 
     def __init__(self, snapshot: Snapshot, timelines: Sequence[Timeline] = ()) -> None:
         self._snapshot = snapshot

@@ -26,7 +26,7 @@ _LAST_NAMES = ("Doe", "Müller", "O'Neil", "García", "Nguyễn", "佐藤", "К�
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one transactional batch commits for one contact.
+    """The commit of one transactional batch for one contact.
 
     Attributes:
         partition_key: The contact's id.

@@ -35,7 +35,7 @@ WRITTEN = validator("written-event.schema.json")
 
 
 def at(pointer: str) -> Any:
-    """What a reference within the AsyncAPI document, `#/…`, names."""
+    """The target of a reference within the AsyncAPI document, `#/…`."""
     found: Any = ASYNCAPI
     for name in pointer.removeprefix("#/").split("/"):
         found = found[name]

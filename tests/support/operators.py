@@ -30,7 +30,7 @@ class Keyboard(io.StringIO):
 
 @dataclass(frozen=True)
 class Run:
-    """What a command left behind."""
+    """The results of a command."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def json(self) -> dict[str, Any]:
-        """What it printed, which has to be one JSON object."""
+        """Its output, which has to be one JSON object."""
         value: dict[str, Any] = json.loads(self.out)
         return value
 

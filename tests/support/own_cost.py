@@ -118,7 +118,7 @@ class Opcodes:
         return self._step
 
     def _counts(self, frame: FrameType | None) -> bool:
-        """What belongs to nobody, such as a generated constructor, belongs to its caller."""
+        """Code without a file, such as a generated constructor, belongs to its caller."""
         while frame is not None:
             place = _place(frame.f_code)
             if place is not None:
@@ -188,7 +188,7 @@ def _batch(keys: int, per_key: int, serial: itertools.count[int]) -> ChangeBatch
 
 
 async def count(counter: Opcodes | Instructions) -> dict[str, float]:
-    """What each shape takes for an event."""
+    """The cost of an event in each shape."""
     publisher = ServiceBusPublisher(
         _Accepting(), messages.contract(None), AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=480
     )

@@ -92,7 +92,7 @@ class SqlDeployment:
             self.pass_to(positions[-1] if positions else bytes(16), shard_id)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What a query gives."""
+        """The rows of a query."""
         return self.connection.execute(query).fetchall()
 
     async def until_passed(self) -> None:

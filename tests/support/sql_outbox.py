@@ -10,8 +10,13 @@ from typing import Any
 from changefeed import connect, connect_async, install, setup_feed
 from changefeed.statements import AsyncSession, Statement
 from relay.clients import Identity
-from relay.settings import SqlFeed
+from relay.pipeline import Relay
+from relay.ports import Publisher
+from relay.settings import OnPoison, SqlFeed
+from relay.sql.database import Database
 from relay.sql.install import migrations
+from relay.sql.source import SqlBatch, SqlSource
+from tests.support.in_memory import InMemoryQuarantine
 
 TABLE = "outbox.domain_event"
 
@@ -33,6 +38,19 @@ create table outbox.domain_event (
 def sql_settings(url: str, *, shards: int = 1, claim_s: float = 2.0) -> SqlFeed:
     """The settings of a relay for this database."""
     return SqlFeed(url, Identity(managed=False, client_id=None), TABLE, shards, claim_s)
+
+
+def relay_of(
+    database: Database, topic: Publisher, quarantine: InMemoryQuarantine | None = None
+) -> Relay[SqlBatch]:
+    """A relay from the feed of a database to a topic, which skips what is poisoned."""
+    return Relay(
+        SqlSource("domainEvent", database.cursor),
+        topic,
+        quarantine or InMemoryQuarantine(),
+        duplicate_window_s=600,
+        on_poison=OnPoison.SKIP,
+    )
 
 
 def provision(url: str) -> None:

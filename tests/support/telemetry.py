@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Telemetry:
-    """What was reported since the last look."""
+    """The telemetry reported since the last look."""
 
     def __init__(self) -> None:
         self._spans = InMemorySpanExporter()

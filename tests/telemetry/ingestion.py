@@ -62,7 +62,7 @@ class Ingestion:
 
     @property
     def connection_string(self) -> str:
-        """What APPLICATIONINSIGHTS_CONNECTION_STRING has to be."""
+        """The value for APPLICATIONINSIGHTS_CONNECTION_STRING."""
         here = f"http://127.0.0.1:{self._port}"
         return f"InstrumentationKey={INSTRUMENTATION_KEY};IngestionEndpoint={here};LiveEndpoint={here}"
 

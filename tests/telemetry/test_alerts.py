@@ -58,7 +58,7 @@ async def exported(process: WorkerProcess, ingestion: Ingestion) -> dict[str, li
 
 
 def every_minute(rows: Rows, minutes: int = 60) -> dict[str, list[Row]]:
-    """What one minute exported, in each minute of the last hour."""
+    """One minute's exports, in each minute of the last hour."""
     return merged(*(moved(rows, minutes=-ago_min) for ago_min in range(minutes)))
 
 

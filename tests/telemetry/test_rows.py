@@ -108,7 +108,7 @@ async def test_attempts_in_a_row_add_no_log_rows(worker: WorkerMaker, ingestion:
 async def test_ingestion_that_refuses_for_a_quota_costs_rows_but_no_attempt(
     worker: WorkerMaker, ingestion: Ingestion
 ) -> None:
-    """What is refused with 402 (439 in older services) is dropped for good; docs/telemetry.md says so."""
+    """Exports refused with 402 (439 in older services) are dropped for good; docs/telemetry.md says so."""
     ingestion.status = 402
     async with worker() as process:
         assert await process.handle(traced(5)) == {"published": 5}

@@ -1,4 +1,4 @@
-"""What the workbook's panels show of rows of the real exporter."""
+"""The workbook's panels on rows of the real exporter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the app asks of its trigger: guarantees rest on each line of it. On every Python, without the worker."""
+"""The app's options of its trigger: guarantees rest on each of them. On every Python, without the worker."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_each_of_two_outboxes_has_a_trigger(function: Function, monkeypatch: pyt
 
 
 def indexed() -> list[Any]:
-    """What the app registers with the settings as they are now."""
+    """The functions that the app registers with the current settings."""
     spec = importlib.util.spec_from_file_location("function_app_indexed_again", ROOT / "function_app.py")
     assert spec is not None
     assert spec.loader is not None

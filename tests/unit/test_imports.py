@@ -1,4 +1,4 @@
-"""What is imported: by function_app, for which a new process waits before its first event, and by the commands."""
+"""Imports of function_app, for which a new process waits before its first event, and of the commands."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 async def index_app(folder: Path = ROOT) -> list[Any]:
-    """What the worker reports to the host about the functions it found in a folder."""
+    """The worker's report to the host about the functions it found in a folder."""
     return await platform.index(folder)
 
 

@@ -13,8 +13,8 @@ C = TypeVar("C", bound=StrEnum)
 MAX_INTEGER = 2**31 - 1
 
 _DURATION = re.compile(
-    r"P(?!$)(?:(?P<days>\d+)D)?"
-    r"(?:T(?!$)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"P(?!$)(?:(?P<days>\d{1,15})D)?"
+    r"(?:T(?!$)(?:(?P<hours>\d{1,15})H)?(?:(?P<minutes>\d{1,15})M)?(?:(?P<seconds>\d{1,15}(?:\.\d+)?)S)?)?"
 )
 _UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 

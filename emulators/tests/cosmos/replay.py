@@ -42,7 +42,7 @@ class Replay:
         )
 
     def differences(self, exchange: Exchange, answer: Answer) -> list[str]:
-        """What the live reply has that the recorded one has not, and the other way round."""
+        """Differences between the live reply and the recorded one, in both directions."""
         if answer.status != exchange.status:
             return [f"status {answer.status} instead of {exchange.status}: {answer.text[:300]}"]
         found = list(self._header_differences(exchange, answer))

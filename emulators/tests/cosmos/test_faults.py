@@ -1,4 +1,4 @@
-"""What azure-cosmos makes of the service's misbehaviour, and what the container then holds.
+"""The reaction of azure-cosmos to the service's misbehaviour, and the content of the container afterwards.
 
 The counts of attempts and the outcomes are those of azure-cosmos 4.17.1: what callers must expect. Its
 asynchronous client takes a connection that broke off for a request that was never sent, and repeats writes too;

@@ -1,4 +1,4 @@
-"""What the host hands over: the trigger's properties with their defaults, and documents as JSON text."""
+"""Input of the function: the trigger's properties with their defaults, and documents as JSON text."""
 
 from __future__ import annotations
 

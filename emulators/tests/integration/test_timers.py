@@ -56,7 +56,7 @@ def start(tmp_path: Path, started: Start) -> Start:
 
 
 def ticks(folder: Path, who: str) -> list[str]:
-    """What the function got from a host: whether it was past due, and its next occurrence."""
+    """The function's input: whether it was past due, and its next occurrence."""
     out = folder / "out.txt"
     lines = out.read_text().splitlines() if out.is_file() else []
     return [line.removeprefix(f"{who} ") for line in lines if line.startswith(f"{who} ")]

@@ -19,7 +19,7 @@ WITHIN_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What the process printed: by check its error, None if it passed; and the rest of its output."""
+    """The output of the process: by check its error, None if it passed; and the rest."""
 
     errors: dict[str, str | None]
     rest: str

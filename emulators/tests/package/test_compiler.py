@@ -1,4 +1,4 @@
-"""What `make setup` says on a machine that cannot compile python-qpid-proton."""
+"""The message of `make setup` on a machine that cannot compile python-qpid-proton."""
 
 from __future__ import annotations
 

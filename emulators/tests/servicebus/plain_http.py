@@ -42,7 +42,7 @@ async def requested(
     name: str = KEY_NAME,
     key: str = DEFAULT_KEY,
 ) -> str:
-    """What the management API answers to a request as other clients than the SDK send it."""
+    """The management API's answer to a request as other clients than the SDK send it."""
     expiry = int(time.time()) + 60
     token = generate_sas_token(f"http://127.0.0.1/{path}", name, key, expiry)  # type: ignore[no-untyped-call]
     address = f"http://127.0.0.1:{server.admin_port}/{path}?api-version=2021-05"

@@ -91,7 +91,7 @@ class Broker:
         return [entry.message.message_id for entry in entries]
 
     async def counts(self, path: str) -> dict[str, Any]:
-        """What the admin port shows of an entity."""
+        """The admin port's view of an entity."""
         counts: dict[str, Any] = (await self._ask("GET", "/admin/entities"))[path]
         return counts
 

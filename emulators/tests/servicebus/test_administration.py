@@ -44,7 +44,7 @@ async def names(found: Any) -> list[str]:
 
 
 async def refusal(operation: Any) -> str:
-    """What the API says when it refuses with 400."""
+    """The API's message when it refuses with 400."""
     with pytest.raises(HttpResponseError) as raised:
         await operation
     assert raised.value.status_code == 400

@@ -43,7 +43,7 @@ async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """What was given of a filter or an action, without what the SDK adds to it."""
+    """The given properties of a filter or an action, without the SDK's additions."""
     added = ("requires_preprocessing", "compatibility_level")
     fields = {name: value for name, value in vars(found).items() if name not in added and value}
     if isinstance(found, TrueRuleFilter | FalseRuleFilter):

@@ -1,4 +1,4 @@
-"""What the broker varies by a seed: redelivery, late and reordered answers, and order across partitions."""
+"""The broker's behaviour by seed: redelivery, late and reordered answers, and order across partitions."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def empty_arrays(count: int) -> list[bytes]:
 
 
 async def all_answers(server: ServiceBusServer, data: bytes) -> bytes:
-    """What the broker answers until it closes the connection."""
+    """The broker's answers until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(data)

@@ -1,4 +1,4 @@
-"""What it takes the broker to deliver a message of a session and to settle it, in calls of functions.
+"""The broker's cost of delivering a message of a session and settling it, in function calls.
 
 That number does not depend on the machine, as times do: those are in the README.
 """

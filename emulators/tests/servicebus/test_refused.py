@@ -1,4 +1,4 @@
-"""What is not served is refused by name, and what is missing is named by its full address."""
+"""Unsupported operations are refused by name, and missing entities are named by their full address."""
 
 from __future__ import annotations
 

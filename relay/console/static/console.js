@@ -1,4 +1,4 @@
-// What the page does by itself: keys, copying, and keeping what its reader has opened or selected.
+// The page without the server: keys, copying, and keeping what its reader has opened or selected.
 'use strict';
 
 const live = document.getElementById('live');
@@ -6,7 +6,7 @@ const connection = document.getElementById('connection');
 let source = null;
 let hiddenTimer = 0;
 
-// Browsers open six connections to one address, for all tabs together: a tab that nobody sees gives its own back.
+// Browsers open six connections to one address, for all tabs together: a hidden tab gives its own back.
 const HIDDEN_FOR_MS = 30000;
 
 htmx.createEventSource = (url) => {

@@ -185,7 +185,7 @@ class TsqlBackend:
         self.owner.execute(Statement(text, values))
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What the owner's query gives."""
+        """The rows of the owner's query."""
         return [tuple(row) for row in self.owner.execute(Statement(query, values)).rows]
 
     def id_of(self, session: Session) -> int:
@@ -287,7 +287,7 @@ class TsqlBackend:
 
 
 def session_id(session: Session) -> int:
-    """What @@spid is in a session."""
+    """The value of @@spid in a session."""
     return int(session.execute(Statement("select @@spid")).rows[0][0])
 
 

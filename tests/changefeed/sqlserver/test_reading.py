@@ -1,4 +1,4 @@
-"""What T-SQL alone has in read_feed and read_events; the rest is in the tests with `backend`."""
+"""The parts of read_feed and read_events that only T-SQL has; the rest is in the tests with `backend`."""
 
 from __future__ import annotations
 

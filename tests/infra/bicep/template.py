@@ -19,7 +19,7 @@ from tests.infra.bicep.tree import Declaration, Expression
 
 
 def deploy(file: Path, parameters: Mapping[str, Any]) -> Deployment:
-    """What a file deploys with these parameters.
+    """The deployment of a file with these parameters.
 
     Raises:
         BicepError: A name, a type or a value is not allowed.
@@ -175,7 +175,7 @@ class _Template(Scope):
         raise BicepError(f"{self._file.name}: {name} is a loop and has no single value")
 
     def module(self, reference: _Reference) -> Deployment:
-        """What a module deploys."""
+        """The deployment of a module."""
         key = (reference.declaration.name, reference.number)
         if key not in self._modules:
             path = (self._file.parent / reference.declaration.type).resolve()

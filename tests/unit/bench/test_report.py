@@ -1,4 +1,4 @@
-"""What is published: the results as JSON and as a page, the chart, and curves with the page that has them."""
+"""Publication: the results as JSON and as a page, the chart, and curves with the page that has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `python -m local send` sends, and what `watch` says of it."""
+"""The events of `python -m local send`, and the lines of `watch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commit would send, without a database: envelopes, limits, and the order of events."""
+"""The documents of a commit, without a database: envelopes, limits, and the order of events."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class Colour(Enum):
 
 
 class Exact(outbox.pydantic.DomainEntity):
-    """What dataclasses cannot store without their own methods."""
+    """Values that dataclasses cannot store without their own methods."""
 
     on: date
     at: datetime

@@ -169,7 +169,7 @@ def stored(entity: DomainEntity) -> str:
 
 
 def stored_again(entity: DomainEntity) -> str:
-    """What is stored of an entity read from a document that has members of another writer."""
+    """The document stored for an entity that was read with members of another writer."""
     document = json.loads(stored(entity))["resourceBody"]
     read = restore(type(entity), {**document, "data": decorated(document["data"]), "beside": {}, "_etag": '"1"'})
     return sent(entity_object(read, EntityState.UPDATED, '"1"', 2))

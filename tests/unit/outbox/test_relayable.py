@@ -178,7 +178,7 @@ def with_action(text: Any) -> DomainEvent:
 
 
 def relayed(context: ContainerContext) -> list[Rejected | None]:
-    """What the relay makes of each event."""
+    """The relay's reading of each event."""
     read = map(events.read_event, documents(context)[1:])
     return [each if isinstance(each, Rejected) else None for each in read]
 

@@ -33,14 +33,14 @@ ENVIRONMENT = {
 
 
 def cosmos_error(status: int) -> CosmosHttpResponseError:
-    """What the SDK raises for an answer with this status."""
+    """The SDK's error for an answer with this status."""
     kind: Any = CosmosResourceNotFoundError if status == 404 else CosmosHttpResponseError
     error: CosmosHttpResponseError = kind(status_code=status, message=f"status {status}")
     return error
 
 
 def token_error(status: int) -> Exception:
-    """What the SDK raises inside if a token is refused with this status."""
+    """The SDK's inner error if a token is refused with this status."""
     kind: Any = TokenAuthFailure
     error: Exception = kind(status, b"said")
     return error
@@ -136,7 +136,7 @@ class InMemoryRecords(Records):
 
 
 class Deployment:
-    """What the commands work on, and the commands."""
+    """The services of the commands, and the commands."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.outbox = InMemoryOutbox()

@@ -16,7 +16,7 @@ def items() -> InMemoryItems:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
-    """What is reported from here on, with nothing left of other tests."""
+    """The metrics reported from here on, without those of other tests."""
     monkeypatch.setattr(instruments, "_headrooms", WeakSet())
     monkeypatch.setattr(instruments, "_shard_ages", WeakSet())
     telemetry_in_memory = installed()

@@ -23,7 +23,7 @@ def _refused_token(status: int) -> Exception:
 
 
 def refusals() -> dict[str, Exception]:
-    """What opening a receiver raises, by its cause; `tests/contracts/test_receivers.py` compares them."""
+    """Errors of opening a receiver, by cause; `tests/contracts/test_receivers.py` compares them."""
     kind: Any = AMQPConnectionError
     unreachable = kind(condition=b"amqp:socket-error")
     return {

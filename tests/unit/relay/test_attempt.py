@@ -133,7 +133,7 @@ def traceparent(number: int) -> str:
 
 
 def given(count: int = 3) -> Received:
-    """What `count` sound events, two documents of other types and one that is malformed are selected to."""
+    """The batch selected from `count` sound events, two documents of other types and one that is malformed."""
     sound = [document | {"traceparent": traceparent(n + 1)} for n, document in enumerate(events("k", count))]
     return select([*sound, None, {"type": "contact"}, event("bad", "k") | {"data": 7}], "domainEvent")
 

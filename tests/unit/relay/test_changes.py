@@ -18,7 +18,7 @@ from relay.errors import ChangesError
 
 @pytest.fixture
 def converter() -> Iterator[Any]:
-    """What the worker decodes a trigger's value with; put back afterwards."""
+    """The worker's decoder of a trigger's value; restored afterwards."""
     original = CosmosDBTriggerConverter.__dict__.get("decode")
     install_decoder()
     yield CosmosDBTriggerConverter

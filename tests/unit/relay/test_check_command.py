@@ -139,6 +139,14 @@ async def test_a_sound_deployment_is_all_ok() -> None:
     assert "scanned" not in data
 
 
+@pytest.mark.usefixtures("account", "namespace")
+async def test_it_says_how_events_are_sent() -> None:
+    pool = await relay_command(ENVIRONMENT | {"RELAY_PIPELINED": "false"}, "check")
+
+    assert "events are sent over one connection" in (await check()).out
+    assert "events are sent by a pool of senders, as RELAY_PIPELINED is false" in pool.out
+
+
 async def test_each_level_counts_as_the_options_say(account: Account, namespace: Namespace) -> None:
     account.containers["data"]["defaultTtl"] = None
     assert [(await check(*words)).code for words in ([], ["--strict"])] == [0, 1]

@@ -1,4 +1,4 @@
-"""What `check` finds in the facts that it has read."""
+"""The findings of `check` in the facts that it has read."""
 
 from __future__ import annotations
 
@@ -137,6 +137,12 @@ def test_subscriptions_that_cannot_be_listed_are_unknown() -> None:
 
     assert finding.level is Level.UNKNOWN
     assert "the subscriptions of" in finding.what
+
+
+def test_subscriptions_of_a_topic_that_has_gone_meanwhile_are_an_error() -> None:
+    (finding,) = trouble(servicebus(subscriptions=Gap(Why.MISSING, "404")))
+
+    assert (finding.level, "does not exist" in finding.what) == (Level.ERROR, True)
 
 
 def test_a_management_endpoint_that_does_not_know_a_topic_that_takes_messages_is_another_namespaces() -> None:

@@ -1,4 +1,4 @@
-"""What the observer makes of an outbox, its positions, a quarantine and a topic."""
+"""The observer's view of an outbox, its positions, a quarantine and a topic."""
 
 from __future__ import annotations
 

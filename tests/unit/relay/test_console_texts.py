@@ -1,4 +1,4 @@
-"""What the console writes: numbers, times, commands, its first sentence, and its settings."""
+"""The console's texts: numbers, times, commands, its first sentence, and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key's timeline is put together of."""
+"""The parts of a key's timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check` finds where an account answers so; tests/integration/test_operators_check.py asks an emulator."""
+"""The findings of `check` for given answers of an account; test_operators_check.py asks an emulator."""
 
 from __future__ import annotations
 

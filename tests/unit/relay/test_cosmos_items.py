@@ -1,4 +1,4 @@
-"""What the store of items asks of its container, and how it reads the service's refusals."""
+"""The requests of the store of items to its container, and its reading of the service's refusals."""
 
 from __future__ import annotations
 

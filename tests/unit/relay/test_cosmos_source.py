@@ -1,4 +1,4 @@
-"""What the change feed's source asks of the leases, and under which partition key."""
+"""The change feed source's queries of the leases, and their partition keys."""
 
 from __future__ import annotations
 

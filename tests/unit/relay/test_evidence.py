@@ -1,4 +1,4 @@
-"""What a process has seen of the service, and what of it is not sent again."""
+"""A process's record of the service, and the events that are not sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read when metrics are collected: the time that is left to deliver batches, and the ages of shards."""
+"""The values read when metrics are collected: the time left to deliver batches, and the ages of shards."""
 
 from __future__ import annotations
 

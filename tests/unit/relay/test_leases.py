@@ -1,4 +1,4 @@
-"""What a continuation in a lease says of an LSN."""
+"""The LSN in a lease's continuation."""
 
 from __future__ import annotations
 

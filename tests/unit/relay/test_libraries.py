@@ -81,7 +81,7 @@ def test_a_command_switches_the_sdks_tracing_off(traced: None) -> None:
 
 
 def exported(program: str, **settings: str) -> str:
-    """What a new process prints that exports to Application Insights, which nobody answers for."""
+    """The output of a new process that exports to Application Insights, where nothing answers."""
     environment = {
         **{name: value for name, value in os.environ.items() if "APPLICATIONINSIGHTS" not in name},
         "APPLICATIONINSIGHTS_CONNECTION_STRING": f"InstrumentationKey={UUID(int=1)};IngestionEndpoint=http://127.0.0.1:1/",

@@ -1,4 +1,4 @@
-"""What is sent: the message, the bytes that the SDK would transfer, and the sizes of batches."""
+"""The transfers: the message, the bytes that the SDK would transfer, and the sizes of batches."""
 
 from __future__ import annotations
 

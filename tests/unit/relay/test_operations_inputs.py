@@ -1,4 +1,4 @@
-"""What operators type: env files, durations, points in time, the command line itself."""
+"""Operators' input: env files, durations, points in time, the command line itself."""
 
 from __future__ import annotations
 
@@ -160,6 +160,7 @@ def test_a_time_is_reported_in_utc() -> None:
         ["replay", "--source", "nonsense"],
         ["replay", "--from", "yesterday", "--to", "2026-01-01"],
         ["check", "--min-window", "ten"],
+        ["check", "--source", "sql"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

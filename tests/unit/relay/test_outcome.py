@@ -1,4 +1,4 @@
-"""What an invocation's outcome adds up to, and what it says of the keys that did not go through."""
+"""The sums of an invocation's outcome, and its description of the keys that did not go through."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def sized(name: str, size: int) -> dict[str, Any]:
 
 
 async def stored(items: InMemoryItems) -> list[str]:
-    """What is stored, in the order in which it was: documents, the marker, parts."""
+    """The stored items in their order: documents, the marker, parts."""
     return [
         item["document"]["id"] if "document" in item else "(in parts)" if "documentParts" in item else item["type"]
         for item in items.stored

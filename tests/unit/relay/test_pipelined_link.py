@@ -91,7 +91,7 @@ class Sends:
         return begun
 
     async def errors(self) -> list[BaseException | None]:
-        """What became of all of them: an error, or None."""
+        """The outcome of all of them: an error, or None."""
         async with asyncio.timeout(WAIT_S):
             return await asyncio.gather(*self.made, return_exceptions=True)
 

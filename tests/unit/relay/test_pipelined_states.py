@@ -108,7 +108,7 @@ async def linked(state: State) -> AsyncIterator[Linked]:
 
 
 async def reaction(state: State, kind: int) -> Reaction:
-    """What the link is seen to do with a frame; a flow of a link that is not attached is of no link here."""
+    """The link's observed action on a frame; a flow of a link that is not attached belongs to no link here."""
     async with linked(state) as made:
         link, credit, written = made.link, made.link._credit, made.connection.written
         lost = link._lost
@@ -141,7 +141,7 @@ async def test_the_link_does_what_its_table_says(state: State) -> None:
 
 
 async def route(channel: Channel, kind: int) -> Route:
-    """What is seen of the way that a frame takes."""
+    """The observed path of a frame."""
     numbers = {Channel.OURS: OURS, Channel.SDK: SDKS_CHANNEL, Channel.OTHER: 77}
     state = State.OPENING if (channel, kind) == (Channel.OTHER, frames.BEGIN) else State.OPEN
     async with linked(state) as made:

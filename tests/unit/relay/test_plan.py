@@ -1,4 +1,4 @@
-"""What follows a poisoned event: published, parked or blocked."""
+"""Events after a poisoned one: published, parked or blocked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reasons(items: Sequence[Rejected]) -> list[tuple[str, str]]:
 
 
 def publish(planned: Plan, refused: str | None = None) -> list[KeyOutcome]:
-    """What a publisher does, with one event refused for good."""
+    """A publisher's outcomes, with one event refused for good."""
     outcomes = []
     for key, events in planned.to_publish.items():
         outcome = KeyOutcome(key)
@@ -74,7 +74,7 @@ def publish(planned: Plan, refused: str | None = None) -> list[KeyOutcome]:
 def settled(
     chosen: Received, policy: OnPoison, holds: Holds | None = None, *, refused: str | None = None
 ) -> tuple[Plan, Outcome]:
-    """What is planned, and what comes of it where one event is refused for good."""
+    """The plan, and its outcome if one event is refused for good."""
     planned = made(chosen, policy, holds)
     return planned, settle(planned, chosen, publish(planned, refused))
 

@@ -1,4 +1,4 @@
-"""What is quarantined, what parks a key, and what is held back, over a store in memory."""
+"""Quarantined documents, parked keys and holds, over a store in memory."""
 
 from __future__ import annotations
 

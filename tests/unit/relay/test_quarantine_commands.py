@@ -51,6 +51,7 @@ async def test_what_is_released_goes_out_in_order_and_leaves_the_quarantine(depl
     run = await deployment.run(*RELEASE_ALL)
 
     assert (run.code, run.out) == (0, "released 3, still invalid 0, not sent 0\n")
+    assert deployment.outbox.closed
     assert "released: 3 of 3\n" in run.err
     assert (deployment.topic.ids("a"), deployment.topic.ids("b")) == (["a-1", "a-2"], ["b-1"])
     assert deployment.records.left == []
@@ -512,6 +513,7 @@ async def test_discard_removes_what_was_chosen_and_only_after_a_yes(deployment: 
     assert (refused.code, refused.out, len(deployment.records.left)) == (1, "Nothing was discarded.\n", 12)
     *shown, more, question = refused.err.splitlines()
     assert [line.split()[0] for line in shown] == [identifier[:12] for identifier in ids[:10]]
+    assert shown[0].endswith("  message-refused  partition key 'a', document 'a-0'")
     assert (more, question.startswith("Discard 12 record(s) for good?")) == ("and 2 more", True)
 
     done = await deployment.run("quarantine", "discard", *ids[:10], "ffff", typed="yes\n")

@@ -1,4 +1,4 @@
-"""What the error of a blocking event says to do: the command is enough, whatever the event's id."""
+"""The remedy in a blocking event's error: the command suffices for any event id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command sends: chunk after chunk, each partition key in order, and no further than its first failure."""
+"""The sends of a command: chunk after chunk, each partition key in order, up to its first failure."""
 
 from __future__ import annotations
 

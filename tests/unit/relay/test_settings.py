@@ -202,7 +202,9 @@ def test_a_source_without_cloudevents_has_no_effect() -> None:
         assert settings.cloudevents_source is None
 
 
-@pytest.mark.parametrize("address", ["a.documents.azure.com", "ftp://a/", "https://", "https://[", "http:/a"])
+@pytest.mark.parametrize(
+    "address", ["a.documents.azure.com", "ftp://a/", "https://", "https://[", "http:/a", "https://a:0/"]
+)
 def test_the_account_is_an_address_of_http(address: str) -> None:
     problems = problems_of({"COSMOS__accountEndpoint": address, "SERVICEBUS": SERVICEBUS})
 

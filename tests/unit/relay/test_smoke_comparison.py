@@ -1,4 +1,4 @@
-"""What `smoke` makes of what arrived."""
+"""The comparison of `smoke`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from the connection string of an SQL outbox, and that nothing of it is shown."""
+"""Reading the connection string of an SQL outbox, without showing any of it."""
 
 from __future__ import annotations
 

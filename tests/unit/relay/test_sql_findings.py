@@ -1,4 +1,4 @@
-"""What `check` finds where a database answers so; tests/integration/test_sql_check.py asks PostgreSQL itself."""
+"""The findings of `check` for given answers of a database; test_sql_check.py asks PostgreSQL itself."""
 
 from __future__ import annotations
 

@@ -81,15 +81,6 @@ async def test_two_processes_may_install_one_after_the_other_and_a_role_needs_fe
     await items.close()
 
 
-async def test_without_the_table_an_error_says_what_to_do(postgres_database: str) -> None:
-    items = SqlItems(Database(sql_settings(postgres_database)))
-
-    with pytest.raises(StoreError, match=r"'?relay.item'? cannot be .*does not exist.*python -m relay install"):
-        await items.holds()
-
-    await items.close()
-
-
 async def test_a_server_that_cannot_be_reached_is_an_error_that_shows_no_password() -> None:
     items = SqlItems(Database(sql_settings("postgresql://me:secret@127.0.0.1:1/nowhere")))
 

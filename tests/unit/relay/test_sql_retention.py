@@ -1,4 +1,4 @@
-"""What the retention policy allows is deleted while the worker reads, and no failure ends that."""
+"""Positions that the retention policy allows are deleted while the worker reads, and no failure ends that."""
 
 from __future__ import annotations
 

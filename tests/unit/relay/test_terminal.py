@@ -1,4 +1,4 @@
-"""What a command prints, where, and when."""
+"""The output of a command."""
 
 from __future__ import annotations
 
@@ -117,6 +117,18 @@ def test_what_follows_a_count_that_was_not_finished_is_on_a_line_of_its_own(cloc
     assert err.seen == "\rread: 3\nerror: Service Bus cannot be reached\n" * 2
 
 
+def test_another_count_and_a_result_are_on_lines_of_their_own(clock: Clock) -> None:
+    err = Stream(terminal=True)
+    terminal = Terminal(as_json=False, out=err, err=err)
+    for what in ("read", "sent"):
+        progress = terminal.progress(what, None)
+        clock.now_s += 1
+        progress.update(3)
+    terminal.show("check", Result(ExitCode.OK, {}, ["done"]))
+
+    assert err.seen == "\rread: 3\n\rsent: 3\ndone\n"
+
+
 def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:
     out, err = Stream(), Stream()
 
@@ -210,8 +222,9 @@ def test_a_table_without_rows_has_no_header() -> None:
         ("é 鍵", "é 鍵"),
         ("x" * 10_000_000, "x" * (WIDEST - 1) + "…"),
         ("鍵" * 30, "鍵" * 21 + "…"),
+        ("x" * WIDEST, "x" * WIDEST),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_a_cell_is_narrow_and_has_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
     assert bounded(text) == shown

@@ -73,7 +73,7 @@ class FakeTopic(Topic):
         self._accept(found)
 
     def ids(self, key: str = "k") -> list[str | None]:
-        """What was accepted of a partition key, in order."""
+        """The accepted events of a partition key, in order."""
         return [message.message_id for message in self.accepted[key]]
 
     def client(self) -> ServiceBusClient:

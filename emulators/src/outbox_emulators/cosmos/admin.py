@@ -23,7 +23,8 @@ from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.errors import CosmosError
 from outbox_emulators.cosmos.fault_plans import FaultPlan
 from outbox_emulators.cosmos.faults import Fault, Faults
-from outbox_emulators.cosmos.messages import JSON
+from outbox_emulators.cosmos.messages import JSON, body_of
+from outbox_emulators.numerals import whole_number
 
 PATH = "/admin/"
 _RESOURCES = (
@@ -47,11 +48,12 @@ class Admin:
 
     async def answer(self, http: web.BaseRequest, path: str) -> web.Response:
         """200 with JSON; otherwise 400, 404 or 405 with `{"error": …}`."""
-        body = await http.read()
         try:
-            return _json(200, self._resource(http.method, path.removeprefix(PATH), body))
-        except _Refusal as refusal:
+            return _json(200, self._resource(http.method, path.removeprefix(PATH), await body_of(http)))
+        except (_Refusal, CosmosError) as refusal:
             return _json(refusal.status, {"error": str(refusal)})
+        except RecursionError:
+            return _json(400, {"error": "The request is nested too deeply."})
 
     def _resource(self, method: str, name: str, body: bytes) -> Any:
         if name == "counts":
@@ -73,10 +75,8 @@ class Admin:
         try:
             wanted = json.loads(body)
             return self._account.split(wanted["database"], wanted["container"], wanted["range"])
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _Refusal(400, 'Write {"database": …, "container": …, "range": "0"}.') from error
-        except CosmosError as error:
-            raise _Refusal(error.status, str(error)) from error
 
     def _merge(self, body: bytes) -> dict[str, Any]:
         try:
@@ -85,8 +85,6 @@ class Admin:
             return self._account.merge(wanted["database"], wanted["container"], [first, second])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _Refusal(400, 'Write {"database": …, "container": …, "ranges": ["0", "1"]}.') from error
-        except CosmosError as error:
-            raise _Refusal(error.status, str(error)) from error
 
     def _add_fault(self, body: bytes) -> dict[str, Any]:
         try:
@@ -106,9 +104,10 @@ class Admin:
 
     def _fault(self, name: str) -> Fault:
         collection, _, identifier = name.partition("/")
-        if collection != "faults" or not identifier.isdecimal():
+        number = whole_number(identifier)
+        if collection != "faults" or number is None:
             raise _Refusal(404, _RESOURCES)
-        fault = self._faults.get(int(identifier))
+        fault = self._faults.get(number)
         if fault is None:
             raise _Refusal(404, f"There is no fault {identifier}.")
         return fault

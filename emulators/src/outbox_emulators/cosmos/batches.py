@@ -65,22 +65,33 @@ class BatchOperation:
             kind=str(part.value.get("operationType")),
             item_id=part.value.get("id"),
             body=members.get("resourceBody"),
-            precondition=Precondition(part.value.get("ifMatch"), part.value.get("ifNoneMatch")),
-            key=part.value.get("partitionKey"),
+            precondition=_precondition(part.value),
+            key=_text(part.value, "partitionKey"),
         )
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> BatchOperation:
         """From the columns of a HybridRow."""
-        body = row.get("resourceBody")
+        body = _text(row, "resourceBody")
         return cls(
             kind=row["operationType"],
             item_id=row.get("id"),
             body=None if body is None else jsontext.parse(body),
-            precondition=Precondition(row.get("ifMatch"), row.get("ifNoneMatch")),
-            key=row.get("partitionKey"),
+            precondition=_precondition(row),
+            key=_text(row, "partitionKey"),
             wants_body=not row.get("minimalReturnPreference"),
         )
+
+
+def _precondition(members: Mapping[str, Any]) -> Precondition:
+    return Precondition(_text(members, "ifMatch"), _text(members, "ifNoneMatch"))
+
+
+def _text(members: Mapping[str, Any], name: str) -> str | None:
+    value = members.get(name)
+    if isinstance(value, str | None):
+        return value
+    raise BadRequest(f"The {name} of an operation of a batch has to be a string.")
 
 
 class _OperationFailed(Exception):

@@ -101,10 +101,18 @@ def _indexing_policy(requested: object) -> dict[str, Any]:
 
 def _common(policy: Mapping[str, Any], mode: str) -> dict[str, Any]:
     kept = {key: policy[key] for key in ("compositeIndexes", "spatialIndexes") if key in policy}
-    for index in kept.get("compositeIndexes", []):
-        if not isinstance(index, list) or len(index) < 2 or not all("path" in entry for entry in index):
-            raise BadRequest("A composite index has to be a list of two or more paths.")
+    indexes = kept.get("compositeIndexes", [])
+    if not isinstance(indexes, list) or not all(map(_is_composite_index, indexes)):
+        raise BadRequest("A composite index has to be a list of two or more paths.")
     return {"indexingMode": mode, "automatic": policy.get("automatic", mode != "none")} | kept
+
+
+def _is_composite_index(index: object) -> bool:
+    return (
+        isinstance(index, list)
+        and len(index) > 1
+        and all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in index)
+    )
 
 
 def _paths(policy: Mapping[str, Any], mode: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
 from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.scopes import ReadScope
+from outbox_emulators.numerals import whole_number
 
 _INCREMENTAL = "incremental feed"
 
@@ -90,6 +91,7 @@ def _position(request: Request, partition: Partition) -> FeedPosition:
     token = request.headers.get("if-none-match", "").strip('"')
     if token == "*":
         return FeedPosition(partition.lsn, since)
-    if token and not token.isdecimal():
+    number = whole_number(token or "0")
+    if number is None:
         raise BadRequest(f"The continuation '{token}' was not issued by this change feed.")
-    return FeedPosition(int(token or 0), since)
+    return FeedPosition(number, since)

@@ -14,7 +14,6 @@ from outbox_emulators.access import Access
 from outbox_emulators.cosmos import admin, catalog_api, feed_api, items_api, offers_api, query_api
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.authorization import Authorization
-from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES
 from outbox_emulators.cosmos.errors import (
     PARTITION_KEY_RANGE_GONE,
     BadRequest,
@@ -24,13 +23,12 @@ from outbox_emulators.cosmos.errors import (
     NotFound,
     RequestTimeout,
     ServiceUnavailable,
-    TooLarge,
     TooManyRequests,
 )
 from outbox_emulators.cosmos.fault_plans import FaultKind
 from outbox_emulators.cosmos.fault_targets import Target
 from outbox_emulators.cosmos.faults import AnswerStopped, ConnectionCut, Fault, Faults
-from outbox_emulators.cosmos.messages import JSON, Reply, Request, activity_id, error_reply
+from outbox_emulators.cosmos.messages import JSON, Reply, Request, activity_id, body_of, error_reply
 
 # A client in direct mode asks for the addresses of a partition's replicas, to connect to them over TCP.
 _DIRECT_MODE = (
@@ -66,8 +64,6 @@ _VALUES = {
     "x-ms-documentdb-query-emit-traces": _BOOLEAN,
     _CONTENT_FORMAT: frozenset(("jsontext", "cosmosbinary")),
 }
-_LARGEST_BODY = 2 * MAX_ITEM_BYTES
-"""An item may be written with escapes and blanks that its size does not count."""
 _IN_NO_NAME = frozenset("/\\")
 
 _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
@@ -136,7 +132,7 @@ class Gateway:
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
         _check_headers(http.headers)
-        body = await _body_of(http) if http.body_exists else b""
+        body = await body_of(http)
         request = Request(http.method, segments, http.headers, body, activity)
         if self._faults.any_pending and (fault := self._faults.apply_to(Target.of(request))):
             _log.info("Fault %d (%s) applied to %s %s", fault.id, fault.plan.kind, http.method, path)
@@ -228,16 +224,6 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 def _is_version(text: str) -> bool:
     # Those after the last one of the list are the clients' affair.
     return _DATE.fullmatch(text) is not None and (text in _VERSIONS or text > max(_VERSIONS))
-
-
-async def _body_of(http: web.BaseRequest) -> bytes:
-    """The body. Raises TooLarge before more of it is read than any request may have."""
-    body = bytearray()
-    async for part in http.content.iter_any():
-        body += part
-        if len(body) > _LARGEST_BODY:
-            raise TooLarge()
-    return bytes(body)
 
 
 def _is_connected(http: web.BaseRequest) -> bool:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiohttp import web
+
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.containers import Container
-from outbox_emulators.cosmos.documents import Item
-from outbox_emulators.cosmos.errors import BadRequest, CosmosError, TooManyRequests
+from outbox_emulators.cosmos.documents import MAX_ITEM_BYTES, Item
+from outbox_emulators.cosmos.errors import BadRequest, CosmosError, TooLarge, TooManyRequests
 from outbox_emulators.cosmos.operations import NotModified, Precondition
 from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.sessions import HEADER, token_of
@@ -20,6 +22,8 @@ from outbox_emulators.cosmos.sessions import HEADER, token_of
 JSON = "application/json"
 DEFAULT_PAGE_SIZE = 100
 LARGEST_PAGE_SIZE = 1000
+_LARGEST_BODY = 2 * MAX_ITEM_BYTES
+"""An item may be written with escapes and blanks that its size does not count."""
 _MAX_INT32 = 2**31 - 1
 _CONTAINER_NAME = "x-ms-alt-content-path"
 
@@ -72,6 +76,19 @@ class Reply:
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+
+
+async def body_of(http: web.BaseRequest) -> bytes:
+    """The body. Raises TooLarge before more of it is read than any request may have, and BadRequest."""
+    body = bytearray()
+    try:
+        async for part in http.content.iter_any():
+            body += part
+            if len(body) > _LARGEST_BODY:
+                raise TooLarge()
+    except web.RequestPayloadError as error:
+        raise BadRequest(f"The request body cannot be read: {error}.") from error
+    return bytes(body)
 
 
 def activity_id(headers: Mapping[str, str]) -> str:

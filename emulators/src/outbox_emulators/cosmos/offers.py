@@ -73,7 +73,9 @@ class Throughput:
         return cls(ru)
 
     @classmethod
-    def _of_autoscale(cls, settings: Mapping[str, Any]) -> Throughput:
+    def _of_autoscale(cls, settings: object) -> Throughput:
+        if not isinstance(settings, dict):
+            raise BadRequest("The autoscale settings of an offer have to be a JSON object.")
         maximum = _whole_number(settings.get("maxThroughput"))
         if maximum < _AUTOSCALE_STEP_RU:
             raise BadRequest(
@@ -178,14 +180,14 @@ def _new_id() -> str:
 def _whole_number(value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(f"The throughput '{value}' is not a number.") from error
 
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"The autoscale settings are not valid JSON: {error}.") from error
     if not isinstance(value, dict):
         raise BadRequest("The autoscale settings have to be a JSON object.")

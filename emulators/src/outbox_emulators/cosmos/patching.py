@@ -13,6 +13,7 @@ from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.documents import SYSTEM_PROPERTIES, Document, Item
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition
+from outbox_emulators.numerals import whole_number
 
 MAX_OPERATIONS = 10
 
@@ -148,9 +149,10 @@ def _require(parent: Mapping[str, Any], step: str, verb: str) -> None:
 
 
 def _index(parent: list[Any], step: str, largest: int) -> int:
-    if not step.isdecimal() or int(step) > largest:
+    index = whole_number(step)
+    if index is None or index > largest:
         raise BadRequest(f"'{step}' is not a place in an array of {len(parent)} elements.")
-    return int(step)
+    return index
 
 
 def _value(operation: Mapping[str, Any]) -> Any:

@@ -31,7 +31,7 @@ def check_name(name: object) -> str:
     """Return an id that a database or container may have. Raises BadRequest."""
     if not isinstance(name, str) or not name.strip():
         raise BadRequest("The input content is invalid because the required properties - 'id; ' - are missing.")
-    if len(name) > _MAX_NAME_LENGTH:
+    if len(name) > _MAX_NAME_LENGTH or not _is_unicode(name):
         raise BadRequest(
             f"The input name '{name}' is invalid. Ensure to provide a unique non-empty string less than "
             f"'{_MAX_NAME_LENGTH}' characters."
@@ -39,3 +39,12 @@ def check_name(name: object) -> str:
     if not _ILLEGAL_IN_NAME.isdisjoint(name) or name.endswith(" "):
         raise BadRequest(f"The input name '{name}' is invalid: no '/', '\\', '?' or '#', and no blank at its end.")
     return name
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether it has no half of a surrogate pair, which JSON can spell."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from outbox_emulators.cosmos.errors import READ_SESSION_NOT_AVAILABLE, BadRequest, NotFound
 from outbox_emulators.cosmos.physical_partitions import Partition
+from outbox_emulators.numerals import whole_number
 
 HEADER = "x-ms-session-token"
 
@@ -52,6 +53,7 @@ def _parts(token: str) -> Iterator[tuple[str, int]]:
         range_id, colon, progress = part.strip().partition(":")
         fields = progress.split("#")
         lsn = fields[1] if len(fields) > 1 else fields[0]
-        if not colon or not lsn.isdecimal():
+        number = whole_number(lsn)
+        if not colon or number is None:
             raise BadRequest(f"The session token '{token}' is invalid.")
-        yield range_id, int(lsn)
+        yield range_id, number

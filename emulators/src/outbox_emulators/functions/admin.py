@@ -20,6 +20,7 @@ from aiohttp import web
 from azure.core.exceptions import AzureError
 
 from outbox_emulators.access import Access
+from outbox_emulators.bodies import json_body, refuse_unreadable
 from outbox_emulators.functions.crashing import CrashPoint, Victim
 from outbox_emulators.functions.errors import describe
 from outbox_emulators.functions.host import Host
@@ -49,7 +50,7 @@ class _Admin:
         self._host = host
 
     def application(self) -> web.Application:
-        application = web.Application(middlewares=[Access().middleware()])
+        application = web.Application(middlewares=[Access().middleware(), refuse_unreadable])
         application.add_routes(
             [
                 web.get("/health", self.health),
@@ -109,7 +110,7 @@ class _Admin:
 async def _object(request: web.Request) -> dict[str, Any]:
     """The body, a JSON object; any other body becomes an object with an unknown member."""
     try:
-        body = await request.json()
+        body = await json_body(request)
     except ValueError:
         return {_UNREADABLE: None}
     return body if isinstance(body, dict) else {_UNREADABLE: body}

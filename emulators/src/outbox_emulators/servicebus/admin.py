@@ -12,6 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from outbox_emulators.access import Access
+from outbox_emulators.bodies import refuse_unreadable
+from outbox_emulators.numerals import whole_number
 from outbox_emulators.servicebus.administration.api import ManagementApi
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.counts import Counts
@@ -36,7 +38,7 @@ class Admin:
 
     def application(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
         """Make the application, with more routes than its own."""
-        app = web.Application(middlewares=[self._access.middleware(), _errors])
+        app = web.Application(middlewares=[self._access.middleware(), refuse_unreadable, _errors])
         app.add_routes(
             [
                 web.get("/health", self.health),
@@ -98,10 +100,10 @@ class Admin:
         `?after=N` leaves out those that did not change after change N, `?session=ID` those of other sessions.
         """
         journal = self._broker.namespace.outlet(request.match_info["name"]).messages.journal
-        after = request.query.get("after", "0")
-        if not (after.isascii() and after.isdecimal()):
+        after = whole_number(request.query.get("after", "0"))
+        if after is None:
             return problem(400, "after must be the number of a change, as an earlier answer had it")
-        found = journal.after(int(after), request.query.get("session"))
+        found = journal.after(after, request.query.get("session"))
         return web.json_response({"change": journal.change, "messages": [story.as_object() for story in found]})
 
     async def set_status(self, request: web.Request) -> web.Response:

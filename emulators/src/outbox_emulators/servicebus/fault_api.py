@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from outbox_emulators.faults import Fault, InvalidFault
+from outbox_emulators.numerals import whole_number
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.fault_injection import FaultInjector
 from outbox_emulators.servicebus.fault_plans import FaultPlan
@@ -69,7 +70,8 @@ class FaultApi:
         return web.json_response({"kept": keep})
 
     def _find(self, request: web.Request) -> Fault[FaultPlan] | None:
-        return self._faults.get(int(request.match_info["id"]))
+        number = whole_number(request.match_info["id"])
+        return None if number is None else self._faults.get(number)
 
 
 def _unknown(request: web.Request) -> web.Response:

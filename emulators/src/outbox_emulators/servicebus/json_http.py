@@ -6,11 +6,13 @@ from typing import Any
 
 from aiohttp import web
 
+from outbox_emulators.bodies import json_body
+
 
 async def json_object(request: web.Request) -> dict[str, Any]:
     """Return the JSON object a request holds; an empty one where it holds none."""
     try:
-        body = await request.json()
+        body = await json_body(request)
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

@@ -23,14 +23,22 @@ def check_query(query: Query, around: frozenset[str] | None = None) -> None:
     _check_names(query, around)
     filters = [key.value for key in query.order_by] + [*query.group_by, *([query.where] if query.where else [])]
     for source in filters:
-        if any(isinstance(node, Call) and node.is_aggregate for node in source.expression.walk()):
-            raise BadRequest("An aggregate is only allowed in the SELECT clause.")
+        check_no_aggregate(source.expression)
+    for aggregate in query.aggregates:
+        for argument in aggregate.arguments:
+            check_no_aggregate(argument)
     if query.group_by and query.order_by:
         raise BadRequest("'ORDER BY' and 'GROUP BY' cannot be in one query.")
     if query.group_by or query.aggregates:
         grouped = [source.expression for source in query.group_by]
         for source in query.selected:
             _check_grouped(source.expression, grouped, around or frozenset())
+
+
+def check_no_aggregate(expression: Expression) -> None:
+    """Raise BadRequest if there is an aggregate in an expression of one item."""
+    if any(isinstance(node, Call) and node.is_aggregate for node in expression.walk()):
+        raise BadRequest("An aggregate is only allowed in the SELECT clause, and not within another.")
 
 
 def _check_everything(query: Query) -> None:

@@ -10,6 +10,7 @@ from lark.tree import Meta
 
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.functions import FUNCTIONS, REFUSED
+from outbox_emulators.cosmos.query.functions.definitions import within_64_bits
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -90,7 +91,10 @@ class ExpressionBuilder(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def number(self, token: Token) -> Expression:
-        return Literal(int(token) if token.isdecimal() else float(token))
+        try:
+            return Literal(within_64_bits(int(token) if token.isdecimal() else float(token)))
+        except (ValueError, OverflowError) as error:
+            raise BadRequest("Syntax error: a number is outside the range of IEEE 754 doubles.") from error
 
     @v_args(inline=True)
     def string(self, token: Token) -> Expression:

@@ -57,7 +57,7 @@ def read_description(body: bytes) -> Element:
     """Return the description in the <content/> of an entry. Raises BadRequest."""
     try:
         entry = ElementTree.fromstring(body)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise BadRequest(f"The request body is not XML: {error}.") from error
     content = entry.find(name("content", ATOM))
     if content is None or not len(content):

@@ -126,7 +126,7 @@ def _compiled(pattern: str, modifiers: str) -> re.Pattern[str] | None:
         flags |= _MODIFIERS[modifier]
     try:
         return re.compile(pattern, flags)
-    except re.error:
+    except (re.error, OverflowError):
         return None
 
 
