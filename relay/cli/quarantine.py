@@ -215,10 +215,7 @@ def _check_choice(arguments: argparse.Namespace) -> None:
 async def _chosen(
     arguments: argparse.Namespace, records: Records, ids: Sequence[str]
 ) -> tuple[list[RecordSummary], list[str]]:
-    """The records that the options choose, in order of arrival, and the ids that no record has.
-
-    `ids` are those of the arguments that name records.
-    """
+    """The records that the options choose, in order of arrival; of `ids`, also those that no record has."""
     if arguments.ids:
         return await records.find_by_ids(ids)
     return await records.find(Filter(arguments.reason, arguments.partition_key)), []
