@@ -16,6 +16,7 @@ import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
+from local.chaos.schedule import ALL_KINDS
 from outbox_emulators.cosmos import edges as cosmos
 from outbox_emulators.functions import edges as functions
 from outbox_emulators.servicebus import edges as servicebus
@@ -216,6 +217,14 @@ def test_the_local_stack_has_every_edge_of_the_emulators() -> None:
     assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == {
         edge.value for emulator in (cosmos, functions, servicebus) for edge in emulator.Edge
     }
+
+
+def test_every_kind_of_fault_is_listed() -> None:
+    tables = re.findall(r"^\| faults \| kinds \|\n\|[-|]+\n((?:\|.*\n)+)", page("CONTRIBUTING.md"), re.MULTILINE)
+    named = set(re.findall(r"`([a-z-]+)`", "".join(tables)))
+
+    assert len(tables) == 2
+    assert named == set(ALL_KINDS)
 
 
 def test_a_figure_of_the_benchmarks_is_on_one_page() -> None:
