@@ -59,7 +59,7 @@ class Actions:
 
     async def send(self, request: web.Request) -> web.Response:
         """Commit an event: `key`, `action` and `data`, a JSON object or nothing."""
-        form = await request.post()
+        form = await _form(request)
         key, action = str(form.get("key", "")).strip(), str(form.get("action", "")).strip()
         if not key or not action:
             return _said(request, False, "An event needs a partition key and an action.")
@@ -73,7 +73,7 @@ class Actions:
 
     async def fault(self, request: web.Request) -> web.Response:
         """Inject the fault `kind`."""
-        kind = (await request.post()).get("kind")
+        kind = (await _form(request)).get("kind")
         for fault in offered(self._stack.source):
             if fault.name == kind:
                 try:
@@ -85,7 +85,7 @@ class Actions:
 
     async def quarantine(self, request: web.Request) -> web.Response:
         """Do `operation`, release or discard, to the records of a `reason`, or to the one with this `id`."""
-        form = await request.post()
+        form = await _form(request)
         operation, reason, identifier = (str(form.get(name, "")) for name in ("operation", "reason", "id"))
         if operation not in OPERATIONS or bool(reason) == bool(identifier):
             return _said(request, False, "Give an operation, release or discard, and either a reason or an id.")
@@ -104,6 +104,14 @@ class Actions:
         name = request.query.get("subscription", "")
         waiting = await self._topic.waiting(name, _PEEKED)
         return _html(request, "peeked.html", subscription_name=name, messages=waiting)
+
+
+async def _form(request: web.Request) -> Mapping[str, object]:
+    """The fields of a form. Raises HTTPBadRequest if the body is none."""
+    try:
+        return await request.post()
+    except (ValueError, LookupError, web.RequestPayloadError) as error:
+        raise web.HTTPBadRequest(text=f"The body is not a form: {error}\n") from error
 
 
 def _said(request: web.Request, done: bool, text: str, key: str | None = None) -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,8 @@ _ATTEMPTS = 20
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+_ILLEGAL = re.compile(r"[/\\?#]")
 
 _LAST = "SELECT VALUE MAX(c.sequence) FROM c"
 
@@ -43,10 +46,10 @@ class CosmosWriter:
     async def commit(self, event: Event, /) -> int:
         """As Writer.commit."""
         for _ in range(_ATTEMPTS):
-            stored = await self._stored(event.partition_key)
-            last = await self._last(event.partition_key) if stored is None else stored["sequence"]
-            sequence = int(last or 0) + 1
             try:
+                stored = await self._stored(event.partition_key)
+                last = await self._last(event.partition_key) if stored is None else stored["sequence"]
+                sequence = int(last or 0) + 1
                 results = await self._container.execute_item_batch(
                     [_save(event, sequence, stored), ("create", (event.document(sequence),), {})],
                     partition_key=event.partition_key,
@@ -92,7 +95,8 @@ class CosmosWriter:
 
 
 def _id(key: str) -> str:
-    return f"sent-{key}"
+    """Unique within its partition, which is the key's, whatever replaces what an id must not have."""
+    return f"sent-{_ILLEGAL.sub('_', key)}"
 
 
 def _save(event: Event, sequence: int, stored: Mapping[str, Any] | None) -> Operation:

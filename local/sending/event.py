@@ -92,5 +92,5 @@ def parse_fields(words: Iterable[str], text: str | None = None) -> dict[str, Any
 def _parse(text: str, word: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WordError(f"{word}: not JSON: {error}") from None

@@ -117,7 +117,9 @@ class _Console:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
         if not partition_key:
             raise web.HTTPBadRequest(text="Name the partition key: /timeline.json?key=…\n")
-        if not (limit.isascii() and limit.isdecimal() and 0 < int(limit) <= _MOST_EVENTS_OF_KEY):
+        digits = len(str(_MOST_EVENTS_OF_KEY))
+        is_number = limit.isascii() and limit.isdecimal() and len(limit) <= digits
+        if not (is_number and 0 < int(limit) <= _MOST_EVENTS_OF_KEY):
             raise web.HTTPBadRequest(text=f"limit: a whole number from 1 to {_MOST_EVENTS_OF_KEY}\n")
         return _json(await self._timeline(partition_key, int(limit)))
 

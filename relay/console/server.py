@@ -98,7 +98,12 @@ def guarded(access: Access) -> Middleware:
             return refused
         if request.method not in _READING and not _from_this_page(request):
             return web.Response(status=403, text="Only the console's own page may ask for this.\n")
-        return await handler(request)
+        try:
+            return await handler(request)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise web.HTTPNotFound from error  # no static file has such a name
 
     return guard
 
@@ -155,5 +160,5 @@ def _is_principal(text: str) -> bool:
     """Whether this is what the platform sends: a JSON object in Base64."""
     try:
         return isinstance(json.loads(base64.b64decode(text, validate=True)), dict)
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         return False

@@ -151,6 +151,30 @@ async def test_what_looks_like_an_option_of_the_command_is_none(page: Page) -> N
             assert (answer[0], "is not in quarantine" in answer[1]) == (200, True)
 
 
+@pytest.mark.parametrize("key", ["a/b", "a\\b", "a?b#c"])
+async def test_a_key_with_what_no_id_may_have_is_sent(page: Page, key: str) -> None:
+    for number in (1, 2):
+        status, said = await page.post("local/send", key=key, action="A")
+        assert (status, f"Committed A as number {number} of" in said) == (200, True)
+
+
+async def test_hostile_requests_are_the_clients_errors(page: Page) -> None:
+    for path in ("local/send", "local/fault", "local/quarantine"):
+        for body, headers in (
+            (b"key=a", {"content-type": "multipart/form-data"}),
+            (b"key=a", {"content-type": "application/x-www-form-urlencoded; charset=bogus"}),
+            (b"key=a", {"content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip"}),
+        ):
+            headers |= {"connection": "close"}
+            async with page.http.post(f"{page.address}{path}", data=body, headers=headers) as answer:
+                assert answer.status == 400, (path, headers)
+    deep = await page.post("local/send", key="k", action="A", data="[" * 100_000)
+    assert (deep[0], "not JSON" in deep[1]) == (200, True)
+    for path, status in ((f"timeline.json?key=k&limit={'9' * 5000}", 400), (f"static/{'x' * 5000}", 404)):
+        async with page.http.get(f"{page.address}{path}") as answer:
+            assert answer.status == status, path
+
+
 async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_duplicate(page: Page) -> None:
     before = await counts(page)
     assert "connection is cut" in (await page.post("local/fault", kind="cut"))[1]

@@ -105,6 +105,7 @@ async def test_on_this_machine_the_name_of_another_is_refused(own: Client, host:
         SIGNED_IN | {"X-MS-CLIENT-PRINCIPAL-ID": " "},
         SIGNED_IN | {"X-MS-CLIENT-PRINCIPAL": "not base64"},
         SIGNED_IN | {"X-MS-CLIENT-PRINCIPAL": base64.b64encode(b"[1]").decode()},
+        SIGNED_IN | {"X-MS-CLIENT-PRINCIPAL": base64.b64encode(b"[" * 5000).decode()},
         {"Host": "127.0.0.1", "X-Forwarded-For": "127.0.0.1"},
     ],
 )
