@@ -136,6 +136,21 @@ async def test_nothing_leaves_beyond_the_credit(peer: Peer, send: Sends) -> None
     assert peer.nothing_more()
 
 
+async def test_a_settled_delivery_makes_room_for_one_that_waits(
+    peer: Peer, send: Sends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "IN_FLIGHT", 1)
+    peer.flow(5)
+    send("a", "b")
+    first = await peer.delivery()
+    assert (await all_read(peer), send.left, peer.nothing_more()) == (4, ["a"], True)
+
+    peer.settle(first.id)
+
+    assert (await peer.delivery()).id == 1
+    assert send.left == ["a", "b"]
+
+
 async def test_credit_counts_from_the_delivery_that_the_peer_says(peer: Peer, send: Sends) -> None:
     peer.flow(2)
     send("a", "b", "c", "d")
