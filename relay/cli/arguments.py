@@ -87,7 +87,7 @@ def _add_source(parser: Parser) -> None:
         "--source",
         type=_source,
         metavar="cosmos|sql",
-        help="which outbox; needed where both COSMOS and SQL are set",
+        help="which outbox; required if both COSMOS and SQL are set",
     )
 
 

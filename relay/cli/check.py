@@ -48,7 +48,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
     shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
     parser.add_duration("--min-window", _DEFAULTS.min_window, shortest)
-    parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn where messages live for less than this")
+    parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn if messages live for less than this")
     parser.add_argument(
         "--servicebus-admin",
         metavar="ADDRESS",

@@ -24,8 +24,8 @@ examples:
   python -m relay console --port 0 --from beginning
   python -m relay console --host 0.0.0.0
 
-Serves one page: how many events are where and how fast, each partition, the recent events, the timeline of a
-partition key, quarantine and dead letters by reason, and the findings of `check`. It only reads: it changes
+Serves one page: the number of events at each stage and its rate, each partition, the recent events, the timeline
+of a partition key, quarantine and dead letters by reason, and the findings of `check`. It only reads: it changes
 nothing, locks no session and settles no message. docs/console.md describes it.
 
 On an address of this machine, only this machine can open it. On any other address, every request must have passed

@@ -88,8 +88,8 @@ examples:
 
 KEY is the event's partition key, ID the id of its document; the log line of a blocked event has both. The relay
 reads the order at the event's next attempt, within a minute. It quarantines the event with the reason set-aside
-instead of publishing it, or with its own reason where it is invalid, and continues with the next events. No
-deployment or restart is needed. The order holds until the relay has passed the event, whatever becomes of the
+instead of publishing it, or with its own reason if it is invalid, and continues with the next events. No
+deployment or restart is needed. The order holds until the relay has passed the event, regardless of the
 other events of its page. The event can be released or discarded like any other quarantined event.
 
 It has no effect on an event that the relay has already passed."""
@@ -215,10 +215,7 @@ def _check_choice(arguments: argparse.Namespace) -> None:
 async def _chosen(
     arguments: argparse.Namespace, records: Records, ids: Sequence[str]
 ) -> tuple[list[RecordSummary], list[str]]:
-    """The records that the options choose, in order of arrival, and the ids that no record has.
-
-    `ids` are those of the arguments that name records.
-    """
+    """The records that the options choose, in order of arrival; of `ids`, also those that no record has."""
     if arguments.ids:
         return await records.find_by_ids(ids)
     return await records.find(Filter(arguments.reason, arguments.partition_key)), []

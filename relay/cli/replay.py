@@ -120,7 +120,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
-        parked = None if arguments.force else await _parked(settings)
+        parked: Set[str] | None = None
+        if not arguments.force:
+            records = await stack.enter_async_context(open_records(settings))
+            parked = (await records.parked()).keys()
         # The app publishes events committed after the start of the replay, even if --to is in the future.
         until = min(state.identity.chosen.until, state.identity.started + 1)
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
@@ -200,11 +203,6 @@ def _namespace(connection: Connection) -> str:
         return connection.address or ""
     endpoint = ConnectionString(connection.connection_string).get("Endpoint")
     return urlsplit(endpoint or "").netloc
-
-
-async def _parked(settings: Settings) -> Set[str]:
-    async with open_records(settings) as records:
-        return (await records.parked()).keys()
 
 
 def _result(state: ReplayState, counts: ReplayCounts, sender: OrderedSender | None, *, dry_run: bool) -> Result:

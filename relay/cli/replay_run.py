@@ -77,7 +77,6 @@ class Invalid:
 
     @classmethod
     def of(cls, rejected: Rejected) -> Invalid:
-        """The document of a rejection."""
         key = str(rejected.document.get("partitionKey"))
         return cls(rejected.id, key, str(rejected.reason), rejected.detail)
 
@@ -95,7 +94,6 @@ class ReplayState:
     """The progress of one replay, in memory only if there is no file.
 
     Attributes:
-        identity: The replay.
         published: Events accepted so far, in all runs.
         invalid: Documents that cannot be published, in all runs.
         finished: The replay is complete.
@@ -166,7 +164,6 @@ class ReplayState:
         self._note({"published": published, "places": places, "invalid": [each.data() for each in new]})
 
     def finish(self) -> None:
-        """Store that the replay is complete."""
         self._note({"finished": True})
 
     def _note(self, line: Mapping[str, Any]) -> None:
@@ -262,8 +259,7 @@ class Replay:
     """One run of a replay.
 
     Attributes:
-        outbox: The outbox.
-        reading: Its events to publish.
+        reading: The events of the outbox to publish.
         sender: Publishes them; None for a dry run.
         parked: The parked keys; None if nothing is left to the relay or to a release (--force).
         state: The events published before.

@@ -55,7 +55,6 @@ class Session:
     """A locked session, which is locked again when its lock is lost."""
 
     def __init__(self, lock: Callable[[], Awaitable[ServiceBusReceiver]]) -> None:
-        """`lock` locks the session."""
         self._lock = lock
         self._receiver: ServiceBusReceiver | None = None
 

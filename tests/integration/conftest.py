@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from emulators.tests.servicebus.support import spare_idle_waits
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
@@ -102,8 +103,14 @@ def pipelined() -> bool:
 
 
 @pytest.fixture
+def quick_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool opens and closes links by the SDK, which takes half a second for each, and here no time."""
+    spare_idle_waits(monkeypatch)
+
+
+@pytest.fixture
 async def make_relay(
-    cosmos: CosmosServer, servicebus: ServiceBusServer, pipelined: bool
+    cosmos: CosmosServer, servicebus: ServiceBusServer, pipelined: bool, quick_sdk: None
 ) -> AsyncIterator[RelayMaker]:
     """Makes relays on the two services; `make_relay(RELAY_SENDERS="1")` changes a setting."""
     closers: list[Callable[[], Awaitable[None]]] = []

@@ -43,7 +43,6 @@ _RELAY = {
     "servicebus/refusals": ("errors",),
     "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
-    "servicebus/turn": ("turn", "probe", "publisher"),
     "settings": ("settings",),
     "verdict": ("verdict", "plan", "turn"),
     "sql/install": ("sql_items",),
@@ -54,6 +53,10 @@ _RELAY = {
 
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
+    "servicebus/turn": (
+        *("unit/relay/test_turn", "unit/relay/test_probe", "unit/relay/test_publisher"),
+        "contracts/test_publisher",
+    ),
     "cli/check": (
         *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
         *("unit/relay/test_cli", "integration/test_operators_scan"),

@@ -16,6 +16,10 @@ import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
+from local.chaos.schedule import ALL_KINDS
+from outbox_emulators.cosmos import edges as cosmos
+from outbox_emulators.functions import edges as functions
+from outbox_emulators.servicebus import edges as servicebus
 from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
@@ -204,6 +208,23 @@ def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
     documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md")))
 
     assert documented == written
+
+
+def test_the_local_stack_has_every_edge_of_the_emulators() -> None:
+    tables = re.findall(r"^\| edge \| .*\n\|[-|]+\n((?:\|.*\n)+)", page("docs/local-stack.md"), re.MULTILINE)
+    first = [row.split("|")[1] for table in tables for row in table.splitlines()]
+
+    assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == {
+        edge.value for emulator in (cosmos, functions, servicebus) for edge in emulator.Edge
+    }
+
+
+def test_every_kind_of_fault_is_listed() -> None:
+    tables = re.findall(r"^\| faults \| kinds \|\n\|[-|]+\n((?:\|.*\n)+)", page("CONTRIBUTING.md"), re.MULTILINE)
+    named = set(re.findall(r"`([a-z-]+)`", "".join(tables)))
+
+    assert len(tables) == 2
+    assert named == set(ALL_KINDS)
 
 
 def test_a_figure_of_the_benchmarks_is_on_one_page() -> None:

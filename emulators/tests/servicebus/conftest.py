@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus.aio import (
     ServiceBusClient,
     ServiceBusSender,
-    _servicebus_receiver_async,
-    _servicebus_sender_async,
 )
 
 from emulators.tests.servicebus.fakes import FakeClock
-from emulators.tests.servicebus.support import Broker
+from emulators.tests.servicebus.support import Broker, spare_idle_waits
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 
@@ -83,29 +79,10 @@ ENTITIES: dict[str, Any] = {
 }
 
 
-class ImpatientAsyncio:
-    """asyncio for the SDK's handlers, which look every 50 ms whether a link has opened."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
-
-    async def sleep(self, delay: float) -> None:
-        await asyncio.sleep(min(delay, 0.002))
-
-
 @pytest.fixture(autouse=True)
 def quick_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the tests the SDK's idle waits.
-
-    Besides the above these are its keep-alive: a handler that closes waits up to a second for it to wake and end.
-    """
-
-    async def end_at_once(_: object) -> None:
-        return None
-
-    monkeypatch.setattr(AMQPClientAsync, "_keep_alive_async", end_at_once)
-    for module in (_servicebus_sender_async, _servicebus_receiver_async):
-        monkeypatch.setattr(module, "asyncio", ImpatientAsyncio())
+    """Spare the tests the SDK's idle waits."""
+    spare_idle_waits(monkeypatch)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,13 +10,44 @@ from typing import Any
 import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.error import TokenAuthFailure
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import (
+    ServiceBusClient,
+    ServiceBusReceiver,
+    _servicebus_receiver_async,
+    _servicebus_sender_async,
+)
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 WAIT_S = 5
+
+
+class _ImpatientAsyncio:
+    """asyncio for the SDK's handlers, which look every 50 ms whether a link has opened."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, delay: float) -> None:
+        await asyncio.sleep(min(delay, 0.002))
+
+
+def spare_idle_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let azure-servicebus wait for nothing that is not on its way.
+
+    Besides the above these waits are its keep-alive: a handler that closes waits up to a second for it to wake and
+    end.
+    """
+
+    async def end_at_once(_: object) -> None:
+        return None
+
+    monkeypatch.setattr(AMQPClientAsync, "_keep_alive_async", end_at_once)
+    for module in (_servicebus_sender_async, _servicebus_receiver_async):
+        monkeypatch.setattr(module, "asyncio", _ImpatientAsyncio())
 
 
 @contextmanager

@@ -97,6 +97,18 @@ def test_what_was_refused_before_an_event_was_first_refused_is_not_alike_until_i
     assert (first.alike, second.alike) == (1, 3)
 
 
+def test_keys_refused_alike_are_counted_until_they_outnumber_what_was_accepted() -> None:
+    evidence = Evidence(600)
+    for identifier in "abcd":
+        evidence.accepted([event(identifier)])
+    for key in "klmnopq":
+        evidence.refused(event("e", key), ALIKE, 0)
+
+    history = evidence.refused(event("e", "k"), ALIKE, 0)
+
+    assert (history.alike, history.accepted) == (5, 4)
+
+
 def test_what_is_settled_is_not_alike() -> None:
     evidence = Evidence(600)
     for key in "abc":

@@ -389,6 +389,19 @@ async def test_a_condition_that_comes_and_goes_makes_nothing_poison() -> None:
     assert topic.ids("one") == ["a"]
 
 
+async def test_an_event_that_is_set_aside_says_nothing_of_others_any_more() -> None:
+    publisher = FakeTopic(by_id={"a": "amqp:not-allowed"}).publisher()
+    refused = events("a", key="one")
+    for other in "xy":
+        await publisher.publish(refused)
+        await publisher.publish(events(other, key="other"))
+
+    (outcome,) = await publisher.publish(refused)
+
+    assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_REFUSED]
+    assert not publisher._shared.evidence.is_stale(refused["one"][0])
+
+
 async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:
     outcome = await outcome_of(FakeTopic(limit=1_000), "large", size=50_000, judge=Judge())
 
