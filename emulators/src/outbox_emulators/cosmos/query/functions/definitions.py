@@ -104,8 +104,7 @@ def sized(value: Any) -> Any:
         size += 2 * len(part) + 1
         if isinstance(part, dict):
             size += sum(map(len, part)) + 3 * len(part)
-            part = part.values()
-        for each in part:
+        for each in part.values() if isinstance(part, dict) else part:
             if isinstance(each, list | dict):
                 parts.append(each)
             elif isinstance(each, str):
