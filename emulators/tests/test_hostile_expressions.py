@@ -24,9 +24,10 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.like import like_pattern
 from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
 from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
-from outbox_emulators.testing import RawClient
+from outbox_emulators.testing import Answer, RawClient
 
 WITHIN_S = 60
+DOCS = "/dbs/shop/colls/orders/docs"
 MANY_ANYTHINGS = "%a" * 30 + "%b"
 # Of an exponential search, each further character doubles the time.
 NEARLY = "a" * 60
@@ -52,6 +53,18 @@ def value_of(expression: str, item: Any = None) -> Any:
     """The result of `SELECT VALUE` for an item in the container `c`."""
     [selected] = parse_query(f"SELECT VALUE {expression} FROM c").selected
     return compile_expression(selected.expression, {})(Scope(item))
+
+
+async def answer_to(query: str) -> Answer:
+    """The account's answer to a query of one partition that has one item."""
+    async with CosmosServer() as server, aiohttp.ClientSession() as session:
+        raw = RawClient(session, server.endpoint, server.key)
+        provision(server.account, [ContainerSpec.parse("shop/orders:/pk")])
+        body = json.dumps({"query": query, "parameters": []})
+        headers = {"content-type": "application/query+json", "x-ms-documentdb-isquery": "True"}
+        partition = {"x-ms-documentdb-partitionkey": '["a"]'}
+        await raw.send("POST", DOCS, headers=partition, body='{"id": "1", "pk": "a"}')
+        return await raw.send("POST", DOCS, headers=headers | partition, body=body)
 
 
 def message(**properties: Any) -> Message:
@@ -148,6 +161,19 @@ def test_a_function_makes_no_value_larger_than_a_response(expression: str) -> No
         value_of(expression, {"text": "x" * 100_000, "list": [0] * 100_000})
 
 
+@pytest.mark.parametrize(
+    ("select", "seed"),
+    [("VALUE [s, s]", "[1, 1]"), ("s AS a, s AS b", "1"), ("VALUE ARRAY(SELECT VALUE s FROM t IN s)", "[1, 1]")],
+)
+async def test_a_value_in_a_value_twice_is_not_doubled_without_end(select: str, seed: str) -> None:
+    query = f"SELECT VALUE {seed} FROM c"
+    for _ in range(40):
+        query = f"SELECT {select} FROM ({query}) s"
+    answer = await answer_to(query)
+
+    assert (answer.status, "at most 4194304" in answer.text) == (400, True)
+
+
 def test_numbers_of_a_query_become_doubles() -> None:
     assert value_of("SQUARE(" * 12 + "10" + ")" * 12) is UNDEFINED
     assert value_of(" * ".join(["9000000000000000000"] * 30)) is UNDEFINED
@@ -167,13 +193,7 @@ def test_numbers_of_a_query_become_doubles() -> None:
     ],
 )
 async def test_a_query_beyond_a_limit_is_a_bad_request(query: str, limit: str) -> None:
-    async with CosmosServer() as server, aiohttp.ClientSession() as session:
-        raw = RawClient(session, server.endpoint, server.key)
-        provision(server.account, [ContainerSpec.parse("shop/orders:/pk")])
-        body = json.dumps({"query": query, "parameters": []})
-        headers = {"content-type": "application/query+json", "x-ms-documentdb-isquery": "True"}
-        partition = {"x-ms-documentdb-partitionkey": '["a"]'}
-        answer = await raw.send("POST", "/dbs/shop/colls/orders/docs", headers=headers | partition, body=body)
+    answer = await answer_to(query)
 
     assert answer.status == 400
     assert limit in answer.text

@@ -24,7 +24,7 @@ from outbox_emulators.servicebus.sasl import HEADER, Sasl
 from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 
-EXAMPLES = DOCUMENTS // 5
+EXAMPLES = DOCUMENTS // 20
 EMPTY_ITEMS = 255
 
 _CODES = [0x00, 0x40, 0x41, 0x43, 0x45, 0x50, 0x53, 0x70, 0x80, 0xA0, 0xA1, 0xA3, 0xB1, 0xC0, 0xC1, 0xD0, 0xD1]

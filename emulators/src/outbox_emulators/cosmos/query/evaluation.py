@@ -11,7 +11,7 @@ from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.functions import FUNCTIONS, Function
-from outbox_emulators.cosmos.query.functions.definitions import within_64_bits
+from outbox_emulators.cosmos.query.functions.definitions import sized, within_64_bits
 from outbox_emulators.cosmos.query.syntax import (
     ArrayLiteral,
     Between,
@@ -66,7 +66,7 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
         case Call() if expression.is_aggregate:
             return lambda scope: scope.aggregates[expression]
         case Subquery():
-            return lambda scope: scope.subqueries[id(expression)](scope)
+            return lambda scope: sized(scope.subqueries[id(expression)](scope))
         case In(needle, choices) if all(isinstance(choice, Literal | Parameter) for choice in choices):
             constants = [compile_expression(choice, parameters)(Scope()) for choice in choices]
             return _in_constants(compile_expression(needle, parameters), constants)
@@ -105,7 +105,7 @@ def _combine(expression: Expression, children: Sequence[Evaluator]) -> Evaluator
         case ObjectLiteral(members):
             return _object([key for key, _ in members], children)
         case ArrayLiteral():
-            return lambda scope: [value for child in children if (value := child(scope)) is not UNDEFINED]
+            return lambda scope: sized([value for child in children if (value := child(scope)) is not UNDEFINED])
     raise BadRequest(f"{type(expression).__name__} is not supported in a query.")
 
 
@@ -277,7 +277,7 @@ def _object(keys: Sequence[str], values: Sequence[Evaluator]) -> Evaluator:
         for key, value in zip(keys, values, strict=True):
             if (member := value(scope)) is not UNDEFINED:
                 result[key] = member
-        return result
+        return sized(result)
 
     return evaluate
 

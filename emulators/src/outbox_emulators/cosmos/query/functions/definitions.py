@@ -20,8 +20,8 @@ _EXACT = 1 << 53
 _INTEGERS = range(-(1 << 63), 1 << 63)
 
 LARGEST = 4 * 1024 * 1024
-"""Maximum number of characters of a string, and of elements of an array, that a function makes: as many bytes as a
-response may have (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-request-limits)."""
+"""Maximum size of a value that a query makes, in bytes: that of a response
+(https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-request-limits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,32 @@ def within_64_bits(number: Any) -> Any:
 
 
 def check_size(size: int) -> None:
-    """Raise BadRequest if a function is about to make a string or an array of more than LARGEST."""
+    """Raise BadRequest if a query is about to make a value of so many bytes that no response has."""
     if size > LARGEST:
-        raise BadRequest(
-            f"A function of the query makes a value of {size} characters or elements: at most {LARGEST}."
-        )
+        raise BadRequest(f"The query makes a value of {size} bytes or more: at most {LARGEST}.")
+
+
+def sized(value: Any) -> Any:
+    """A value made of others. Raises BadRequest if its JSON has more than LARGEST bytes.
+
+    The same part may be in it many times: its JSON can be exponentially longer than what it takes in memory.
+    """
+    size = 0
+    parts = [value] if isinstance(value, list | dict) else []
+    while parts:
+        part = parts.pop()
+        # Brackets, commas, and at least a character for each element.
+        size += 2 * len(part) + 1
+        if isinstance(part, dict):
+            size += sum(map(len, part)) + 3 * len(part)
+        for each in part.values() if isinstance(part, dict) else part:
+            if isinstance(each, list | dict):
+                parts.append(each)
+            elif isinstance(each, str):
+                size += len(each) + 1
+        if size > LARGEST:
+            check_size(size)
+    return value
 
 
 def integer_of(number: Any) -> int | None:
