@@ -164,11 +164,7 @@ class Connection:
 
 
 def cosmos_client(connection: Connection | None) -> CosmosClient:
-    """A client for the account. Nothing is connected yet.
-
-    Raises:
-        UsageError: The settings name no account: the outbox is in SQL.
-    """
+    """A client for the account. Nothing is connected yet. Raises UsageError if the settings name no account."""
     if connection is None:
         raise UsageError("COSMOS is not set: this works on an outbox in Cosmos DB only")
     from azure.cosmos.aio import CosmosClient
@@ -259,7 +255,6 @@ def administration_connection(connection: Connection, address: str | None) -> Co
 
 
 def _at(host: str, scheme: str, connection_string: str) -> str:
-    """The connection string with another endpoint."""
     replaced = ("endpoint", "usedevelopmentemulator", "entitypath")
     given = ConnectionString(connection_string).parts.items()
     parts = {"Endpoint": f"sb://{host}", **{name: value for name, value in given if name.lower() not in replaced}}

@@ -99,7 +99,6 @@ class Holds:
 
 
 def order_id(event_id: str) -> str:
-    """The id of the order to set an event aside."""
     return ORDER_PREFIX + hashlib.sha256(event_id.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -133,7 +132,6 @@ def carried_out(partition_key: str, item: Rejected) -> dict[str, Any]:
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:
-    """Whether an order has not been carried out."""
     return not item.get("carriedOut")
 
 

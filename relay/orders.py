@@ -78,11 +78,7 @@ class Orders:
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
-        """The holds on documents of this batch.
-
-        Raises:
-            QuarantineError: The quarantine could not be read, which this batch requires.
-        """
+        """The holds on documents of this batch. Raises QuarantineError if it requires a reading that fails."""
         is_first = invocation_id not in self._begun
         tried_elsewhere = is_first and _may_have_been_tried(received)
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.

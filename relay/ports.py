@@ -23,11 +23,7 @@ class Source(Protocol[BatchT]):
     """An outbox, whose documents come in batches, and which knows its checkpoint."""
 
     def read(self, batch: BatchT, /) -> Received:
-        """The events of a batch, in commit order.
-
-        Raises:
-            SourceError: The batch cannot be read.
-        """
+        """The events of a batch, in commit order. Raises SourceError if it cannot be read."""
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         """The positions of documents that the checkpoint has passed: each was published or set aside by an owner.

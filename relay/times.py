@@ -64,11 +64,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_moment(text: str) -> float | timedelta:
-    """A time as of `parse_time`, or how long before now: a duration with its units (`1h30m`, `PT90M`).
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """A time as of `parse_time`, or a duration before now with its units (`1h30m`). Raises ValueError."""
     if not text.strip()[-1:].isdecimal():
         with suppress(ValueError):
             return parse_duration(text)

@@ -202,11 +202,7 @@ class Items(Protocol):
         """Set the member `touchedAt` to the current time, which changes the ETag. Raises ItemNotFound."""
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
-        """Carry out operations on items of one partition key, in order: all of them, or none.
-
-        Raises:
-            BatchFailed: One of them was refused.
-        """
+        """Carry out operations on one partition key, in order: all, or none. Raises BatchFailed."""
 
     async def holds(self) -> Holds:
         """Every parked key and every order to set an event aside."""

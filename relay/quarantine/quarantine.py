@@ -20,7 +20,6 @@ class StoredQuarantine:
     """Writes quarantine records, and reads holds; `ports.Quarantine` describes its contract."""
 
     def __init__(self, items: Items) -> None:
-        """`items` is the store, which is closed with the quarantine."""
         self._items = items
         # Keys that this process has parked, each with the place of the event that parked it. A read may be
         # answered by a replica that does not know of it yet.

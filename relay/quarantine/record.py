@@ -110,7 +110,6 @@ async def in_parts(items: Items, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_id(record_id: str, number: int) -> str:
-    """The id of a part of a record."""
     return f"{record_id}-{number}"
 
 

@@ -163,11 +163,9 @@ class SenderPool:
                 self._idle.append(sender)
 
     def new_link(self) -> ServiceBusSender:
-        """A link that is not open yet."""
         return self._client.get_topic_sender(self.topic)
 
     def give_up(self, link: ServiceBusSender) -> None:
-        """Close a link in the background."""
         task = asyncio.create_task(_close(link))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -137,11 +137,7 @@ class Turn:
         self._outcome = outcome
 
     async def send_in_order(self, events: Sequence[Event]) -> None:
-        """Send `events`; batch n+1 leaves only after batch n was accepted.
-
-        Raises:
-            SendError: With the events from the failed batch on not accepted.
-        """
+        """Send `events`; batch n+1 leaves only after batch n was accepted. Raises SendError for one that fails."""
         limits = await self._limits()
         for transfer in in_batches(events, self._shared.message_of, limits.batch):
             if self._stopped:

@@ -33,7 +33,6 @@ class Late:
         self._longest_s = max(self._longest_s, seconds)
 
     def unanswered(self, timeout_s: float) -> RetryableError:
-        """The error of a transfer that was not answered within `timeout_s` seconds."""
         said = f"Service Bus did not answer within RELAY_SEND_TIMEOUT_S ({timeout_s:.3g} s)"
         if self._longest_s > timeout_s:
             said += f"; it accepted an earlier transfer after {self._longest_s:.1f} s: set a larger value"

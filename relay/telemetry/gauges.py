@@ -108,7 +108,6 @@ class ShardAges:
                 del self._watched[age_s]
 
     def ages_s(self) -> dict[int, float]:
-        """The age of each shard that this process reads."""
         with self._lock:
             watched = list(self._watched.items())
         ages: dict[int, float] = {}

@@ -32,11 +32,7 @@ class Credit:
         self.next_incoming_id = 0
 
     def begun(self, begin: Begin) -> None:
-        """The peer has begun the session, with room for some frames.
-
-        Raises:
-            TypeError: Their number is none.
-        """
+        """The peer has begun the session, with room for some frames. Raises TypeError if it names no number."""
         if not isinstance(begin.incoming_window, int):
             raise TypeError(f"the session's window is {begin.incoming_window!r}")
         self.next_incoming_id = begin.next_outgoing_id

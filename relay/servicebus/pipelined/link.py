@@ -100,7 +100,6 @@ class Link:
 
     @property
     def is_usable(self) -> bool:
-        """Whether new deliveries may be given to it."""
         return self._lost is None and not self._retired
 
     @property

@@ -67,7 +67,6 @@ class Outgoing:
             self._loop.call_soon(self.write)
 
     def write(self) -> None:
-        """Write what the peer has room for."""
         self._is_due = False
         self._soon_bytes = 0
         if self._is_over or self._is_draining:

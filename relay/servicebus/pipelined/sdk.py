@@ -193,11 +193,9 @@ class Connection:
 
     @property
     def max_frame_bytes(self) -> int:
-        """The largest frame that the peer takes."""
         return int(self._sdk._remote_max_frame_size)
 
     def write(self, encoded: bytes) -> None:
-        """Write whole frames."""
         self._wrote_at = time.monotonic()
         self._writer.write(encoded)
 
@@ -260,11 +258,7 @@ class Connection:
             self.write(_EMPTY_FRAME)
 
     async def renew(self) -> None:
-        """Renew the token if it is due. Called every second.
-
-        Raises:
-            SendError: The token could not be renewed, or not in time.
-        """
+        """Renew the token if it is due. Called every second. Raises SendError if it is not renewed in time."""
         now = time.monotonic()
         try:
             async with asyncio.timeout(_RENEW_TIMEOUT_S) as limit:
@@ -302,12 +296,10 @@ def _not_renewed() -> RetryableError:
 
 
 def begin() -> bytes:
-    """The frame that begins the session."""
     return _frame(BeginFrame(None, 0, _INCOMING_WINDOW, _INCOMING_WINDOW, 0, None, None, None))
 
 
 def end() -> bytes:
-    """The frame that ends it."""
     return _frame(EndFrame(None))
 
 
@@ -334,7 +326,6 @@ def attach(name: str, target: str) -> bytes:
 
 
 def detach() -> bytes:
-    """The frame that detaches the link for good."""
     return _frame(DetachFrame(frames.HANDLE, True, None))
 
 
@@ -359,11 +350,7 @@ def flow(credit: Credit, *, attached: bool) -> bytes:
 
 
 def decode(performative: memoryview) -> tuple[int, list[Any]]:
-    """A frame's kind, and all its fields; those left out have their defaults.
-
-    Raises:
-        ValueError: It is no frame.
-    """
+    """A frame's kind, and all its fields; those left out have their defaults. Raises ValueError."""
     if performative[1] == _SMALL_ULONG:
         # The SDK's decoder raises errors of many kinds for the types that it does not know.
         with contextlib.suppress(Exception):
