@@ -63,9 +63,7 @@ class Event(NamedTuple):
     Attributes:
         id: The document's id, 1 to 128 characters: the message id.
         partition_key: The document's partition key, 1 to 128 characters: session id and partition key.
-        type: The document's type.
         action: What happened (`data.action`): the message's subject.
-        data: The payload, as stored.
         document: The whole document, as its source delivered it.
         position: The document's place among those it came with, from 0.
         committed_at: When it was committed, in whole seconds since 1970; None if its source does not say.

@@ -25,10 +25,8 @@ class Plan:
     """The verdicts on a batch, before anything is sent.
 
     Attributes:
-        policy: The treatment of events after a poisoned one.
         to_publish: Events by partition key, each list in commit order.
         set_aside: The documents to quarantine, by partition key; None for documents without one.
-        blocked: The partition keys that wait for an order.
         accepted: Number of events that Service Bus had accepted before.
         superseded: Number of documents that the checkpoint has passed, or an earlier attempt has set aside.
     """

@@ -19,7 +19,6 @@ class KeyOutcome:
     """The outcome of one partition key's events that were to be sent. Every one of them is counted exactly once.
 
     Attributes:
-        partition_key: Whose events they are.
         published: Events Service Bus accepted now.
         rejected: Events that are to be set aside.
         held_back: Events not tried, as an earlier one of the key is set aside.
@@ -62,8 +61,6 @@ class Outcome:
         quarantined: Documents set aside, by reason.
         unsent: Events not accepted; more than none only if `failed` is not empty.
         partition_keys: Partition keys among the events that were to be sent.
-        sends: Transfers accepted.
-        failed: The partition keys that did not go through.
         set_aside: The documents to quarantine, in the order in which they are to be released again.
 
     Raises:

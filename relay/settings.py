@@ -100,7 +100,6 @@ class Settings:
         """Read and check every setting. A blank value counts as not set.
 
         Args:
-            environment: Names and values.
             function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None if no host
                 ends it.
 

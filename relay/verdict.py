@@ -52,13 +52,9 @@ class Awaited(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one event, with its reason.
+    """The verdict on one event: why it is set aside, or what it waits for.
 
-    Attributes:
-        ruling: That.
-        reason: Why it is set aside.
-        awaited: The reason that it waits.
-        alike: Whether it waits because other partition keys are refused with the same condition.
+    `alike` says that it waits because other partition keys are refused with the same condition.
     """
 
     ruling: Ruling

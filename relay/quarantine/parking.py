@@ -51,7 +51,6 @@ class ParkedKey:
         """Store records in order; those that an earlier attempt has stored stay as they are.
 
         Args:
-            records: In order of arrival.
             parks: Whether the first of them parks the key, if it is not parked yet.
             place: The place of the first one's document in its feed, if that is known.
 

@@ -25,7 +25,6 @@ class Transfer:
 
     Attributes:
         events: The events of the messages, in order; one partition key's.
-        message_of: Their contract.
         payload: As it is transferred.
         message_format: 0 for a message, `encoding.BATCH_FORMAT` for a batch.
     """
@@ -69,7 +68,6 @@ class Sender(Protocol):
         """Send until the service has accepted the transfer, which may be sent more than once.
 
         Args:
-            transfer: The transfer to send.
             timeout_s: Seconds for the service to answer, opening a link included.
             may_send: Called when everything is ready, with nothing that takes time between it and the transfer,
                 and again before the rest of a transfer that had to wait. It raises a SendError to prevent that.

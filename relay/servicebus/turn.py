@@ -39,10 +39,7 @@ class Rules:
     """How an attempt sends.
 
     Attributes:
-        deadline: When it ends.
         send_timeout_s: One transfer, from the first try to the last, in seconds.
-        judge: Gives the verdict on a refused event.
-        clearance: Until when its events may be sent.
         isolate: Whether a batch that the service answers with an error is taken apart, though the error may pass,
             to find the one event that it is about.
         fresh_before: Number of transfers accepted for the first time before it began.
