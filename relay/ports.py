@@ -82,11 +82,7 @@ class Quarantine(Protocol):
     """The store of documents that can never become messages, and of operators' orders."""
 
     async def holds(self) -> Holds:
-        """Events that must not be published now.
-
-        Raises:
-            QuarantineError: It could not be read. Nothing was published; the next attempt asks again.
-        """
+        """Events that must not be published now. Raises QuarantineError if it cannot be read."""
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
         """Store rejected documents; records from an earlier attempt stay unchanged.

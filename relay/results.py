@@ -23,7 +23,6 @@ class KeyOutcome:
         rejected: Events that are to be set aside.
         held_back: Events not tried, as an earlier one of the key is set aside.
         unsent: Events not accepted because of `error`.
-        sends: Transfers the service accepted.
         error: The error that stopped this partition key; None if all its events went through.
         blocked_by: The id of the event that `error` stopped at, if it is known to be that one alone.
     """

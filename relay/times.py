@@ -43,11 +43,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_time(text: str) -> float:
-    """The seconds since 1970 of a time in ISO 8601 (UTC unless it has an offset) or in seconds since 1970.
-
-    Raises:
-        ValueError: It is neither, or not within the years 1970 to 9999.
-    """
+    """The seconds since 1970 of a time in ISO 8601 (UTC by default) or in seconds. Raises ValueError."""
     stripped = text.strip()
     try:
         if re.fullmatch(r"\d+(\.\d+)?", stripped):

@@ -87,7 +87,6 @@ class Standing:
     Attributes:
         accepted: Service Bus has accepted it from this process.
         passed: The checkpoint has passed it: it was published, or set aside.
-        order: The order that covers it, if any.
         invalid: Why it can never become a message; None for a sound event.
         has_key: Whether it has a partition key to be ordered by.
         parked: Whether its key is parked, and it is not before the event that parked it.

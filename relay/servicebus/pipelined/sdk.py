@@ -217,11 +217,7 @@ class Connection:
             await self._writer.drain()
 
     async def read(self) -> list[bytes]:
-        """The next frames, each with its header of eight bytes or more; empty frames are left out.
-
-        Raises:
-            OSError: The connection has ended.
-        """
+        """The next frames, with headers of eight bytes or more; no empty ones. Raises OSError at the end."""
         data = await self._reader.read(_CHUNK_BYTES)
         if not data:
             raise ConnectionResetError("the peer has closed the connection")
