@@ -106,15 +106,16 @@ async def test_a_tls_handshake_without_an_answer_costs_one_attempt(entities: Ent
                 connection_verify=str(server.secured.ca_file),
                 retry_total=0,
             )
-            used = senders(client, pipelined=True)
+            # On a busy machine, certificates and handshake take seconds.
+            used = PipelinedSenders(client, TOPIC, 8, open_timeout_s=2 * LIMIT_S)
             proxy.silent_at = "connect"
             try:
-                (failed,) = await attempt(publisher(used), "a")
+                (failed,) = await attempt(publisher(used, send_timeout_s=WAIT_S), "a")
                 assert isinstance(failed.error, RetryableError)
                 proxy.silent_at = None
                 proxy.is_raw = True
 
-                (outcome,) = await attempt(publisher(used, send_timeout_s=10), "a")
+                (outcome,) = await attempt(publisher(used, send_timeout_s=WAIT_S), "a")
 
                 assert outcome.error is None
             finally:
