@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     {
         *ROOT.glob("*.md"),
-        *ROOT.glob("*/README.md"),
+        *ROOT.glob("[!.]*/README.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("emulators/docs/*.md"),
     }
