@@ -3,7 +3,7 @@
 --   grant usage on schema relay to <role>;
 --   grant select, insert, update, delete on relay.item to <role>;
 --
--- The same file describes how ids, keys and other text of any characters stand in these columns. Text is
+-- That module describes how these columns store ids, keys and other text with any characters. Text is
 -- compared byte by byte (collation "C").
 create schema if not exists relay;
 

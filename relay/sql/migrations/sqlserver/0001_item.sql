@@ -2,7 +2,7 @@
 -- It is harmless to run this again. The relay's user needs no more than:
 --   grant select, insert, update, delete on relay.item to <user>;
 --
--- The same file describes how ids, keys and other text of any characters stand in these columns. Text is
+-- That module describes how these columns store ids, keys and other text with any characters. Text is
 -- compared code unit by code unit (a BIN2 collation). Everything is nvarchar, as drivers send text as nvarchar.
 if schema_id(N'relay') is null
     exec (N'create schema relay');

@@ -86,7 +86,7 @@ def within_64_bits(number: Any) -> Any:
 
 
 def check_size(size: int) -> None:
-    """Raise BadRequest if a query is about to make a value of so many bytes that no response has."""
+    """Raise BadRequest for a size in bytes above LARGEST, before the value is made."""
     if size > LARGEST:
         raise BadRequest(f"The query makes a value of {size} bytes or more: at most {LARGEST}.")
 
