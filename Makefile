@@ -26,8 +26,9 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 SUITE ?=
+DOCS ?=
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages clean
+.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -97,6 +98,13 @@ languages: ## Install the npm packages that the tests of other languages use, if
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
 		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
+
+docs: .venv/.docs ## Build the documentation as a site, and serve it: DOCS=--build
+	@$(PY) -m docs.site $(DOCS)
+
+.venv/.docs: .venv/.installed requirements-docs.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch .venv/.docs
 
 clean: ## Remove everything that make has created
 	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
