@@ -18,9 +18,10 @@ PACKAGES = {
     "outbox_emulators": ROOT / "emulators/src",
     **dict.fromkeys(("relay", "changefeed", "local", "samples", "bench", "tests"), ROOT),
 }
-ALLOWED: dict[str, set[str]] = {
-    "relay": {"changefeed"},
-    **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators"), set()),
+NOTHING: frozenset[str] = frozenset()
+ALLOWED = {
+    "relay": frozenset({"changefeed"}),
+    **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators"), NOTHING),
 }
 
 
