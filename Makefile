@@ -17,6 +17,7 @@ SOURCE ?= cosmos
 SEED ?=
 CHAOS ?=
 UP ?=
+LOCK ?=
 
 COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
 	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
@@ -31,7 +32,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages clean
+.PHONY: help lock setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -93,6 +94,12 @@ lint: setup ## ruff: style and format
 
 types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 	@$(PY) -m mypy
+
+lock: ## Resolve requirements.lock, with hashes, from requirements.txt and requirements-console.txt: LOCK=--upgrade
+	@test -x .local/lock/bin/uv || { "$(PYTHON)" -m venv .local/lock && .local/lock/bin/python -m pip install -q -r requirements-lock.txt; }
+	@.local/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK) \
+		--output-file requirements.lock requirements.txt requirements-console.txt
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
