@@ -25,7 +25,7 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     except ModuleNotFoundError as error:
         print(f"The package {error.name!r} is missing from {sys.executable}: run `make docs`.", file=sys.stderr)
         return 2
-    settings = ["-c", str(Path(__file__).parent), "-d", str(output / "doctrees"), "-j", "auto"]
+    settings = ["-c", str(Path(__file__).parent), "-d", str(output / "doctrees")]
     code: int = build_main(["-W", "-q", *settings, *options, "-b", builder, str(source), str(output / builder)])
     if code:
         print("The site has errors: the lines above name each, and its place.", file=sys.stderr)
