@@ -95,9 +95,9 @@ def _example(load: Load, plan: Plan, prices: Prices) -> dict[str, str]:
 
 def idle(prices: Prices) -> str:
     """A month without events, by service."""
-    columns = [month(Load(0), plan, prices) for plan in IDLE]
+    columns = [dict(month(Load(0), plan, prices)) for plan in IDLE]
     names = [*columns[1], "in all"]
-    values = [each | {"in all": sum(each.values())} for each in columns]
+    values = [{**each, "in all": sum(each.values())} for each in columns]
     rows = [(name, *(_money(each[name]) if name in each else "-" for each in values)) for name in names]
     return _table(("dollars a month", "trial", "production"), rows)
 
