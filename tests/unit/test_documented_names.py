@@ -22,6 +22,7 @@ from outbox_emulators.functions import edges as functions
 from outbox_emulators.servicebus import edges as servicebus
 from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
+from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
 
@@ -185,6 +186,16 @@ def test_every_option_and_exit_code_of_the_relay_is_documented(
 
     assert {name for name in named if not re.search(rf"--{name}\b", pages)} == set()
     assert dict(rows) == dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
+
+
+def test_the_sql_page_has_every_column_and_says_which_are_required() -> None:
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", page("docs/sql.md"), re.MULTILINE)
+    required = {name: needed for names, needed in rows for name in re.findall(r"`(\w+)`", names)}
+
+    assert [name for name, needed in required.items() if needed == "yes"] == list(REQUIRED_COLUMNS)
+    assert {name for name, needed in required.items() if needed != "yes"} == set(OPTIONAL_COLUMNS)
+    # Without it in the data either, an event is quarantined.
+    assert required["action"] == "if `data` has none"
 
 
 def test_every_target_of_make_exists() -> None:
