@@ -1,25 +1,16 @@
-"""How the page writes numbers, times, texts of others, commands, and the state of the relay in one sentence."""
+"""How the page writes numbers, times, texts of others, and commands."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import quote
 
-from relay.console.model import Snapshot
-from relay.findings import Level
-from relay.reasons import State
+from relay.commands import escaped, line, positional, release_key
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
-
-# Events wait for as long as a poll of the outbox and a send take.
-_USUAL_LAG_S = 5.0
-_SHORT_HEADROOM_S = 3600.0
-
-_QUARANTINE = "python -m relay quarantine"
 
 
 def count(number: int | None) -> str:
@@ -95,7 +86,7 @@ def visible(text: str | None) -> str:
         return UNKNOWN
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _code(each) for each in text)
+    return "".join(each if each.isprintable() else escaped(each) for each in text)
 
 
 def short(text: str | None, most: int = 160) -> str:
@@ -104,22 +95,14 @@ def short(text: str | None, most: int = 160) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def shell_word(text: str) -> str:
-    """A word for a POSIX shell that means this text, made of printable characters alone.
-
-    What cannot be printed would be taken by the terminal into which the command is pasted.
-    """
-    if text.isprintable():
-        return shlex.quote(text)
-    quoted = "".join(
-        f"\\{each}" if each in "\\'" else each if each.isprintable() else _code(each) for each in text
-    )
-    return f"$'{quoted}'"
-
-
 def key_path(partition_key: str) -> str:
     """The address of a key's page."""
     return f"/key?key={quote(partition_key, safe='', errors='replace')}"
+
+
+def plural(number: int, one: str, many: str) -> str:
+    """A number with the word for one or for many."""
+    return f"{count(number)} {one if number == 1 else many}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,83 +113,15 @@ class Commands:
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""
-        return self._line(command, "--reason", reason)
+        return line("quarantine", command, *self._words, "--reason", reason)
 
     def release_record(self, identifier: str) -> str:
-        dashes = ["--"] if identifier.startswith("-") else []
-        return self._line("release", *dashes, identifier)
+        return line("quarantine", "release", *self._words, *positional(identifier))
 
     def release_key(self, partition_key: str) -> str:
         """Release every record of a key in order, which unparks it."""
-        # With "=", as a key may begin with a dash.
-        return self._line("release", "--all", f"--partition-key={partition_key}")
+        return release_key(partition_key, *self._words)
 
-    def _line(self, command: str, *words: str) -> str:
-        options = [self.options] if self.options else []
-        return " ".join([_QUARANTINE, command, *options, *map(shell_word, words)])
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The state of the whole relay in one sentence; its level asks its reader for nothing, to look, or to act."""
-
-    level: Level
-    text: str
-    state: State | None = None
-
-
-def headline(snapshot: Snapshot) -> Headline:
-    """The most serious of what a snapshot says."""
-    flow = snapshot.flow
-    if not snapshot.number:
-        return Headline(Level.OK, "The outbox is being read.")
-    if flow.headroom_s is not None and flow.headroom_s < _SHORT_HEADROOM_S:
-        return Headline(
-            Level.ERROR,
-            f"The first of {_events(flow.waiting)} that wait is deleted by its time to live in "
-            f"{span(flow.headroom_s)}.",
-            State.TTL_HEADROOM,
-        )
-    retried = [each for each in snapshot.partitions if each.retry is not None]
-    if retried:
-        name, others = visible(retried[0].name), len(retried) - 1
-        who = f"Partition {name} and {count(others)} more are" if others else f"Partition {name} is"
-        return Headline(Level.ERROR, f"{who} being retried: see the error below.", State.FAILING)
-    if snapshot.problems:
-        return Headline(
-            Level.WARNING, f"Not everything could be read ({visible(snapshot.problems[0].what)}): see below."
-        )
-    if flow.lag_s > _USUAL_LAG_S:
-        text = f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}."
-        return Headline(Level.WARNING, text, State.LAG)
-    if aside := _aside(snapshot):
-        text = ", ".join(_plural(number, one, many) for _, number, one, many in aside)
-        return Headline(Level.WARNING, f"{text}.", aside[0][0])
-    if flow.waiting:
-        return Headline(Level.OK, f"{_events(flow.waiting)} on the way to the topic.")
-    return Headline(Level.OK, "Every committed event has been accepted by the topic.")
-
-
-def _aside(snapshot: Snapshot) -> list[tuple[State, int, str, str]]:
-    dead = sum(each.dead_lettered for each in snapshot.subscriptions)
-    counted = (
-        (State.QUARANTINE, snapshot.flow.quarantined, "record in quarantine", "records in quarantine"),
-        (State.PARKED, snapshot.flow.parked, "parked key", "parked keys"),
-        (State.DEAD_LETTERS, dead, "dead-lettered message", "dead-lettered messages"),
-    )
-    return [each for each in counted if each[1]]
-
-
-def _events(number: int) -> str:
-    return _plural(number, "event", "events")
-
-
-def _plural(number: int, one: str, many: str) -> str:
-    return f"{count(number)} {one if number == 1 else many}"
-
-
-def _code(character: str) -> str:
-    number = ord(character)
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    @property
+    def _words(self) -> list[str]:
+        return self.options.split()
