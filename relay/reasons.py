@@ -179,6 +179,6 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Inform the owner of the subscription, who sends the messages again or deletes them.",
+        "Correct the consumer; then `python -m relay deadletters resubmit`, or `discard`.",
     ),
 }
