@@ -3,7 +3,8 @@
 #
 #   docker build --tag outbox-relay .
 #   docker run --rm --env-file relay.env outbox-relay
-FROM python:3.13-slim
+# Dependabot updates the digest; by hand: docker buildx imagetools inspect python:3.13-slim
+FROM python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 # What mssql-python needs of the system: https://github.com/microsoft/mssql-python#installation
 RUN apt-get update \
@@ -17,9 +18,9 @@ ENV PYTHONUNBUFFERED=1 \
 
 WORKDIR /app
 
-COPY requirements.txt requirements-console.txt ./
+COPY requirements.lock ./
 RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
-        -r requirements.txt -r requirements-console.txt
+        --require-hashes --only-binary=:all: -r requirements.lock
 
 COPY changefeed/ changefeed/
 COPY relay/ relay/

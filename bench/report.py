@@ -150,7 +150,8 @@ def targets_table(targets: Iterable[Target]) -> Table:
 def headlines_table(targets: Iterable[Target]) -> Table:
     """The targets of the README's headlines."""
     chosen = [target for target in targets if target.headline][:HEADLINES]
-    return Table("Headlines", ("what", "measured"), tuple((target.name, _measured(target)) for target in chosen))
+    rows = [(each.name, _measured(each) + ("" if each.met else f", **misses {each.wanted}**")) for each in chosen]
+    return Table("Headlines", ("what", "measured"), tuple(rows))
 
 
 def compared_table(targets: Iterable[Target], published: Iterable[Target]) -> Table:

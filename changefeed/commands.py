@@ -169,7 +169,8 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
 
 def _kept(keep: str | None) -> str:
     if keep is None:
-        return "nobody has decided how long positions are kept, so all are (python -m changefeed keep)"
+        decide = "python -m changefeed keep schema.Table 30d"
+        return f"nobody has decided how long positions are kept, so all are ({decide})"
     return "all positions are kept" if keep == "forever" else f"positions are kept for {keep}"
 
 

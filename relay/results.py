@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from relay import commands
 from relay.errors import AccountingError, NotTriedError, RefusedAlikeError, RetryableError, SendError
 from relay.events import Event, Rejected
 
@@ -131,7 +131,7 @@ class Outcome:
     def remedies(self) -> list[str]:
         """For each key that one event holds up, the event and the command that sets it aside; ten keys at most."""
         return [
-            f"{self._named(key)} To set it aside: {set_aside_command(key.partition_key, key.blocked_by or '')}"
+            f"{self._named(key)} To set it aside: {commands.set_aside(key.partition_key, key.blocked_by or '')}"
             for key in self.blocking[:_NAMED_KEYS]
         ]
 
@@ -152,10 +152,3 @@ class Outcome:
 def by_reason(set_aside: Sequence[Rejected]) -> Counter[str]:
     """The number of documents by reason."""
     return Counter([str(item.reason) for item in set_aside])
-
-
-def set_aside_command(partition_key: str, identifier: str) -> str:
-    """The command with which an operator sets an event aside, as a shell takes it."""
-    # Without the dashes, a key that begins with one would be an option.
-    dashes = "-- " if partition_key.startswith("-") or identifier.startswith("-") else ""
-    return f"python -m relay quarantine add {dashes}{shlex.quote(partition_key)} {shlex.quote(identifier)}"

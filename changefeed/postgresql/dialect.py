@@ -56,7 +56,7 @@ class PostgresDialect:
         """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
         result = yield Statement("select channel from changefeed.outbox_feed where table_name = ?", (table,))
         if not result.rows:
-            raise SetupError(f"{table} has no feed. Set it up: python -m changefeed setup-feed {table}")
+            raise SetupError(f"{table} has no feed. Set it up: python -m changefeed setup-feed {table} --keep 30d")
         channel: str | None = result.rows[0][0]
         return channel
 

@@ -49,7 +49,9 @@ _ERRORS: dict[str, type[ChangefeedError]] = {
     "3F000": SetupError,
 }
 _NOT_SET_UP = ("42P01", "42883", "3F000")
-_SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
+_SET_UP = (
+    "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table --keep 30d."
+)
 
 
 def connect(url: str, **options: Any) -> PostgresSession:

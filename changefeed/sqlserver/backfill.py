@@ -61,7 +61,7 @@ class Backfill:
     def _begin(self, plan: BackfillPlan, anyway: bool) -> Operation[int | None]:
         if not (yield from self._rows("select 1 from changefeed.outbox_feed where table_name = ?", self._table)):
             raise ArgumentError(
-                f"{self._table} has no feed. Set it up: python -m changefeed setup-feed schema.Table."
+                f"{self._table} has no feed. Set it up: python -m changefeed setup-feed schema.Table --keep 30d."
             )
         if (yield from self._is_begun()):
             return None

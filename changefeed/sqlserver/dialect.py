@@ -174,4 +174,7 @@ def _entry(result: Result, row: Sequence[Any]) -> Entry:
 
 
 def _no_feed(table: str) -> str:
-    return f"{table} has no feed, or this login may not use it. Set it up: python -m changefeed setup-feed {table}"
+    return (
+        f"{table} has no feed, or this login may not use it. "
+        f"Set it up: python -m changefeed setup-feed {table} --keep 30d"
+    )

@@ -46,7 +46,9 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77111": CursorPrunedError,
     "77112": ConsumerRoleError,
 }
-_SET_UP = "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table."
+_SET_UP = (
+    "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table --keep 30d."
+)
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
 
 # The driver's name of SQLSTATE 40001.

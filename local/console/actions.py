@@ -17,7 +17,8 @@ from local.console.faults import inject, offered
 from local.console.quarantine import OPERATIONS, change
 from local.console.topic import EmulatorTopic
 from local.sending.event import Event, WordError, parse_fields
-from local.sending.outboxes import NotCommittedError, open_writer
+from local.sending.outboxes import open_writer
+from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument

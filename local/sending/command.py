@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from local.sending.event import EVENT_TYPE, Event, WordError, parse_fields
-from local.sending.outboxes import NotCommittedError, open_writer
+from local.sending.outboxes import open_writer
+from local.sending.writer import NotCommittedError
 from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument

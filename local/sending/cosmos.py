@@ -11,7 +11,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
 
 from local.sending.event import Event
-from local.sending.outboxes import NotCommittedError
+from local.sending.writer import NotCommittedError
 from outbox.session import keep_session_token
 
 # Concurrent commits of one key: each makes one of the others try again.
@@ -34,7 +34,7 @@ async def open_cosmos(settings: Mapping[str, str]) -> AsyncIterator[CosmosWriter
 
 
 class CosmosWriter:
-    """See `outboxes.Writer`.
+    """See `writer.Writer`.
 
     The business document of a key has the id `sent-KEY`, the fields of its last event, and that event's number. It
     is replaced on condition of its ETag, so that the numbers have no gap and follow the order of the commits.

@@ -1,28 +1,11 @@
-"""Commits events to the outbox of a running stack."""
+"""Opens the outbox of a running stack."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
 
-from local.sending.event import Event
-
-
-class NotCommittedError(Exception):
-    """The outbox refused the event; the message says why."""
-
-
-class Writer(Protocol):
-    """Commits events as a service would."""
-
-    async def commit(self, event: Event, /) -> int:
-        """Commit it in its own transaction; returns its number within its partition key.
-
-        Raises:
-            NotCommittedError: Its id is in use, or the outbox refused it.
-            InvalidDocument: It must not be written at all.
-        """
+from local.sending.writer import Writer
 
 
 @asynccontextmanager

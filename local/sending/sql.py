@@ -11,7 +11,7 @@ import psycopg
 
 from changefeed import append_async, shard_of
 from local.sending.event import Event
-from local.sending.outboxes import NotCommittedError
+from local.sending.writer import NotCommittedError
 
 _TABLE = "outbox.domain_event"
 
@@ -32,7 +32,7 @@ async def open_sql(settings: Mapping[str, str]) -> AsyncIterator[SqlWriter]:
 
 
 class SqlWriter:
-    """See `outboxes.Writer`. All events of a key have one shard, which is that of the contact service too."""
+    """See `writer.Writer`. All events of a key have one shard, which is that of the contact service too."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], shards: int) -> None:
         self._connection = connection

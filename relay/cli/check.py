@@ -10,6 +10,7 @@ from typing import Any
 
 from relay import assembly
 from relay.cli.arguments import Commands
+from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
@@ -76,7 +77,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     scans = await assembly.scan_outboxes(settings) if arguments.scan else []
     found += [finding for scan in scans for finding in scan.findings]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return _result(code, found, scans)
+    return with_completed(_result(code, found, scans), arguments)
 
 
 async def findings(

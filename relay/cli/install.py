@@ -21,6 +21,11 @@ exists already stays as it is, except how long positions are kept. It needs the 
 unlike every other command.
 --create-table also creates the event table, with the columns that docs/sql.md describes."""
 
+_NEXT = (
+    "Write each event with an action: a string in the column action, or as the member action of data. One without "
+    "goes to quarantine (action-not-string)."
+)
+
 
 def add_to(commands: Commands) -> None:
     parser = commands.add("install", "create what the relay needs in an SQL database", EXAMPLES, run)
@@ -50,4 +55,4 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         roles=not arguments.no_roles,
         notify=arguments.notify and not arguments.no_notify,
     )
-    return Result(ExitCode.OK, {"done": done}, done or ["Everything is there already."])
+    return Result(ExitCode.OK, {"done": done}, [*done, _NEXT] if done else ["Everything is there already."])

@@ -12,6 +12,7 @@ from relay import __version__
 from relay.cli import check, console, deadletters, install, quarantine, replay, smoke
 from relay.cli import run as worker
 from relay.cli.arguments import Commands, Parser, with_files
+from relay.cli.suggestions import completed
 from relay.cli.terminal import EXIT_CODES, ExitCode, Result, Terminal
 from relay.clients import switch_off_sdk_tracing
 from relay.errors import ServiceError, SettingsError, StoreError, UsageError
@@ -66,9 +67,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     try:
         result: Result = await arguments.run(arguments, with_files(environment, arguments.env_file), terminal)
     except (UsageError, SettingsError, ServiceError, StoreError) as error:
-        terminal.note(f"error: {error}")
+        said = completed(str(error), arguments)
+        terminal.note(f"error: {said}")
         code = ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.SERVICE
-        result = Result(code, {"error": str(error)})
+        result = Result(code, {"error": said})
     terminal.show(arguments.command, result)
     return int(result.code)
 

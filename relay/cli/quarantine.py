@@ -10,9 +10,19 @@ from typing import Any
 
 from relay import assembly
 from relay.cli.arguments import Commands, Parser, positive, with_one_outbox
-from relay.cli.records import SHORT_ID, Records, open_records
+from relay.cli.records import (
+    LEAST_ID,
+    SHORT_ID,
+    Records,
+    described,
+    described_order,
+    open_records,
+    short_order,
+    to_the_second,
+)
 from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
+from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal, table
 from relay.errors import UsageError
 from relay.events import Reason
@@ -23,7 +33,6 @@ from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
 _LISTED_WHEN_ASKING = 10
-_SHORT_ORDER = len(ORDER_PREFIX) + SHORT_ID
 
 EXAMPLES = """\
 examples:
@@ -36,13 +45,14 @@ examples:
 
 `python -m relay quarantine COMMAND --help` describes each command."""
 
-LIST_EXAMPLES = """\
+LIST_EXAMPLES = f"""\
 examples:
   python -m relay quarantine list --limit 20
   python -m relay quarantine list --partition-key b5e2e7aa-4982-4735-9422-c39a7c4af5c2
 
 Lists the records in order of arrival, the oldest first, then the parked partition keys, then the pending orders to
-set an event aside. Wherever a command takes an id, the beginning of the id is enough if only one record has it."""
+set an event aside. Wherever a command takes an id, its first {LEAST_ID} characters or more are enough if only one
+record or order has them."""
 
 SHOW_EXAMPLES = """\
 examples:
@@ -108,7 +118,9 @@ def add_to(commands: Commands) -> None:
         help="at most this many (default: %(default)s)",
     )
     showing = group.add("show", "show one record with its whole document", SHOW_EXAMPLES, _show, one_outbox=True)
-    showing.add_argument("id", metavar="ID", help="the id of the record, or its beginning")
+    showing.add_argument(
+        "id", metavar="ID", help=f"the id of the record, or its beginning, of at least {LEAST_ID} characters"
+    )
     summary = "validate and publish documents, and remove accepted ones"
     _add_choice(group.add("release", summary, RELEASE_EXAMPLES, release, one_outbox=True))
     discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, discard, one_outbox=True)
@@ -130,7 +142,12 @@ def _add_filter(parser: Parser) -> None:
 
 
 def _add_choice(parser: Parser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="ids of records, or their beginnings")
+    parser.add_argument(
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help=f"ids of records, or their beginnings, of at least {LEAST_ID} characters",
+    )
     parser.add_argument("--all", action="store_true", help="every record, or every record of --partition-key")
     _add_filter(parser)
 
@@ -174,12 +191,18 @@ def _tables(
     summaries: Sequence[RecordSummary], parked: Sequence[Item], orders: Sequence[Item]
 ) -> tuple[list[str], ...]:
     records = [
-        (each.id[:SHORT_ID], _second(each.quarantined_at), each.reason, each.partition_key, each.document_id or "")
+        (
+            each.id[:SHORT_ID],
+            to_the_second(each.quarantined_at),
+            each.reason,
+            each.partition_key,
+            each.document_id or "",
+        )
         for each in summaries
     ]
-    keys = [(each["partitionKey"], _second(each["since"]), each["because"][:SHORT_ID]) for each in parked]
+    keys = [(each["partitionKey"], to_the_second(each["since"]), each["because"][:SHORT_ID]) for each in parked]
     pending = [
-        (each["id"][:_SHORT_ORDER], _second(each["orderedAt"]), each["partitionKey"], each["eventId"])
+        (short_order(each), to_the_second(each["orderedAt"]), each["partitionKey"], each["eventId"])
         for each in orders
     ]
     return (
@@ -187,11 +210,6 @@ def _tables(
         table(("PARKED KEY", "SINCE", "BECAUSE OF"), keys),
         table(("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"), pending),
     )
-
-
-def _second(moment: str) -> str:
-    """ISO 8601 without the fraction of the second."""
-    return f"{moment[:19]}Z"
 
 
 async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
@@ -237,7 +255,7 @@ async def release(arguments: argparse.Namespace, environment: Mapping[str, str],
             if (chosen or whole) and not sender.gave_up:
                 await work.release_parked(key, None if whole else chosen)
         progress.finish(len(work.released))
-        return work.result(missing)
+        return with_completed(work.result(missing), arguments)
 
 
 async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
@@ -248,7 +266,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     async with _opened(arguments, environment) as (_, records, _):
         of_orders = [each for each in arguments.ids if each.startswith(ORDER_PREFIX)]
         of_records = [each for each in arguments.ids if each not in of_orders]
-        orders, missing_orders = await _find_orders(of_orders, records)
+        orders, missing_orders = await records.find_orders(of_orders)
         chosen, missing = await _chosen(arguments, records, of_records)
         missing += missing_orders
         data: dict[str, Any] = {"discarded": [], "withdrawn": [], "unparked": [], "missing": missing}
@@ -262,41 +280,20 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     data["withdrawn"] = [order["id"] for order in orders]
     data["unparked"] = unparked
     lines = [f"discarded {len(chosen)}"] if chosen or not orders else []
-    lines += [f"withdrew the order {order['id'][:_SHORT_ORDER]}" for order in orders]
+    lines += [f"withdrew the order {short_order(order)}" for order in orders]
     lines += [f"partition key {key!r} is no longer parked" for key in unparked]
     lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
     lines += [f"{identifier} is not in quarantine" for identifier in missing]
     return Result(ExitCode.FINDINGS if missing else ExitCode.OK, {**data, "refused": False}, lines)
 
 
-async def _find_orders(beginnings: list[str], records: Records) -> tuple[list[Item], list[str]]:
-    """The pending orders whose ids begin so, and the beginnings that none has."""
-    pending = await records.orders() if beginnings else []
-    found: dict[tuple[str, str], Item] = {}
-    missing = []
-    for beginning in beginnings:
-        matching = [order for order in pending if order["id"].startswith(beginning)]
-        if len(matching) > 1:
-            raise UsageError(f"{len(matching)} orders have an id that begins with {beginning!r}: give more of it")
-        found |= {(order["partitionKey"], order["id"]): order for order in matching}
-        missing += [] if matching else [beginning]
-    return list(found.values()), missing
-
-
 def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Terminal) -> bool:
     for summary in chosen[:_LISTED_WHEN_ASKING]:
-        document = "" if summary.document_id is None else f", document {summary.document_id!r}"
-        terminal.note(
-            f"{summary.id[:SHORT_ID]}  {_second(summary.quarantined_at)}  {summary.reason}  "
-            f"partition key {summary.partition_key!r}{document}"
-        )
+        terminal.note(described(summary))
     if len(chosen) > _LISTED_WHEN_ASKING:
         terminal.note(f"and {len(chosen) - _LISTED_WHEN_ASKING} more")
     for order in orders:
-        terminal.note(
-            f"{order['id'][:_SHORT_ORDER]}  {_second(order['orderedAt'])}  pending  "
-            f"partition key {order['partitionKey']!r}, document {order['eventId']!r}"
-        )
+        terminal.note(described_order(order))
     if not chosen:
         return terminal.confirm(f"Withdraw {len(orders)} order(s)?")
     return terminal.confirm(f"Discard {len(chosen)} record(s) for good?")

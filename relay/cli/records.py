@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
 from typing import Any
 
-from relay import assembly, holds
+from relay import assembly, commands, holds
 from relay.errors import UsageError
 from relay.quarantine.items import (
     BatchFailed,
@@ -29,6 +29,11 @@ from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
+
+LEAST_ID = 8
+"""Minimum number of them that name a record or an order: fewer may be a slip, or an empty variable."""
+
+_CANDIDATES = 10
 
 
 class Records:
@@ -51,15 +56,19 @@ class Records:
         """The records with these ids or beginnings of ids, in order of arrival; and the ids that no record has.
 
         Raises:
-            UsageError: More than one record has an id that begins so.
+            UsageError: One is too short, or is that of an order, or more than one record has an id that begins so.
         """
         found: dict[str, RecordSummary] = {}
         missing = []
         for beginning in ids:
-            summaries = await self._items.summaries_by_id(beginning)
-            if len(summaries) > 1:
-                count = len(summaries)
-                raise UsageError(f"{count} records have an id that begins with {beginning!r}: give more of it")
+            if beginning.startswith(holds.ORDER_PREFIX):
+                raise UsageError(
+                    f"{beginning!r} is an order to set an event aside, not a record. To withdraw it: "
+                    f"{commands.discard(beginning)}"
+                )
+            _check_length(beginning, beginning)
+            summaries = in_order(await self._items.summaries_by_id(beginning))
+            _check_unambiguous("records", beginning, [described(each, whole=True) for each in summaries])
             if not summaries:
                 missing.append(beginning)
             found |= {summary.id: summary for summary in summaries}
@@ -122,6 +131,24 @@ class Records:
         items = await self._items.of_type(holds.ORDER_TYPE, partition_key)
         return sorted(filter(holds.is_pending, items), key=itemgetter("orderedAt"))
 
+    async def find_orders(self, ids: Sequence[str]) -> tuple[list[Item], list[str]]:
+        """The pending orders with these ids or beginnings of ids; and the ids that none has.
+
+        Raises:
+            UsageError: One is too short, or more than one order has an id that begins so.
+        """
+        for beginning in ids:
+            _check_length(beginning, beginning.removeprefix(holds.ORDER_PREFIX))
+        pending = await self.orders() if ids else []
+        found: dict[tuple[str, str], Item] = {}
+        missing = []
+        for beginning in ids:
+            matching = [order for order in pending if order["id"].startswith(beginning)]
+            _check_unambiguous("orders", beginning, [described_order(each, whole=True) for each in matching])
+            found |= {(order["partitionKey"], order["id"]): order for order in matching}
+            missing += [] if matching else [beginning]
+        return list(found.values()), missing
+
     async def order(self, partition_key: str, event_id: str) -> bool:
         """Write an order to set an event aside; returns False if it exists already.
 
@@ -168,3 +195,52 @@ async def open_records(settings: Settings) -> AsyncIterator[Records]:
 
 def _part_ids(summary: RecordSummary) -> list[str]:
     return [part_id(summary.id, number) for number in range(summary.parts)]
+
+
+def described(summary: RecordSummary, *, whole: bool = False) -> str:
+    """A record in one line, with its whole id or as much of it as is shown."""
+    identifier = summary.id if whole else summary.id[:SHORT_ID]
+    document = "" if summary.document_id is None else f", document {summary.document_id!r}"
+    at = to_the_second(summary.quarantined_at)
+    return f"{identifier}  {at}  {summary.reason}  partition key {summary.partition_key!r}{document}"
+
+
+def described_order(order: Item, *, whole: bool = False) -> str:
+    """A pending order; likewise."""
+    identifier = order["id"] if whole else short_order(order)
+    return (
+        f"{identifier}  {to_the_second(order['orderedAt'])}  pending  "
+        f"partition key {order['partitionKey']!r}, document {order['eventId']!r}"
+    )
+
+
+def short_order(order: Item) -> str:
+    """As much of an order's id as is shown."""
+    identifier: str = order["id"]
+    return identifier[: len(holds.ORDER_PREFIX) + SHORT_ID]
+
+
+def to_the_second(moment: str) -> str:
+    """ISO 8601 without the fraction of the second."""
+    return f"{moment[:19]}Z"
+
+
+def _check_length(identifier: str, digits: str) -> None:
+    if len(digits) < LEAST_ID:
+        behind = f" after {holds.ORDER_PREFIX}" if identifier.startswith(holds.ORDER_PREFIX) else ""
+        raise UsageError(
+            f"the id {identifier!r} is too short: give at least its first {LEAST_ID} characters{behind}. "
+            "To list the ids: python -m relay quarantine list"
+        )
+
+
+def _check_unambiguous(what: str, beginning: str, candidates: Sequence[str]) -> None:
+    if len(candidates) > 1:
+        shown = list(candidates[:_CANDIDATES])
+        if len(candidates) > _CANDIDATES:
+            shown.append(f"and {len(candidates) - _CANDIDATES} more")
+        raise UsageError(
+            "\n  ".join(
+                [f"{len(candidates)} {what} have an id that begins with {beginning!r}: give more of it", *shown]
+            )
+        )

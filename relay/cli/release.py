@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from relay import commands
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
@@ -237,15 +237,28 @@ class Release:
         for summaries, remark in remarks:
             lines += [f"  {each.id[:SHORT_ID]}  {remark.format(each.partition_key)}" for each in summaries]
         lines += [f"  partition key {key!r} is no longer parked" for key in self.unparked]
-        lines += [
-            f"  partition key {key!r} stays parked, with {count} record(s): "
-            f"python -m relay quarantine release --all --partition-key {shlex.quote(key)}"
-            for key, count in self.parked.items()
-        ]
+        lines += [each for key, count in self.parked.items() for each in self._parked_lines(key, count)]
         lines += [f"  {name}  is not in quarantine" for name in missing]
         if self._sender.failures:
             lines.append("Sends failed for these partition keys; run the same command again:")
         return lines + self._sender.failure_lines()
+
+    def _parked_lines(self, key: str, count: int) -> list[str]:
+        """The commands with which a key is unparked that has so many records left."""
+        stays = f"  partition key {key!r} stays parked, with {count} record(s)"
+        release = f"    {commands.release_key(key)}"
+        # A record that waits for an earlier one is no cause.
+        of_key = [kept for kept in self.still_invalid if kept.summary.partition_key == key]
+        blocker = next((kept for kept in of_key if kept.reason != Reason.KEY_PARKED), None)
+        if blocker is None:
+            return [f"{stays}. To release them in order:", release]
+        identifier = blocker.summary.id[:SHORT_ID]
+        return [
+            f"{stays}, behind {identifier}. Correct what refuses it, or discard it:",
+            f"    {commands.discard(identifier)}",
+            "  Then release the others in order:",
+            release,
+        ]
 
 
 def _chunks(summaries: Sequence[RecordSummary]) -> Iterator[Sequence[RecordSummary]]:

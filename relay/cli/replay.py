@@ -19,6 +19,7 @@ from relay.cli.arguments import Commands, reported, with_one_outbox
 from relay.cli.records import open_records
 from relay.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
 from relay.cli.sender import OrderedSender, ordered_sender
+from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.clients import Connection, ConnectionString
 from relay.errors import UsageError
@@ -129,7 +130,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
         replay = Replay(outbox, reading, sender, parked, state)
         await replay.run(terminal)
-        return _result(state, replay.counts, sender, dry_run=arguments.dry_run)
+        result = _result(state, replay.counts, sender, dry_run=arguments.dry_run)
+        return with_completed(result, arguments)
 
 
 def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
@@ -285,7 +287,8 @@ def _remarks(state: ReplayState, counts: ReplayCounts) -> list[str]:
     if counts.parked:
         lines.append(
             f"{counts.parked.total()} event(s) of {len(counts.parked)} parked partition key(s) were left: release "
-            "their records first (python -m relay quarantine list). --force publishes them ahead of those records."
+            "their records first. To list them: python -m relay quarantine list. --force publishes "
+            "these events ahead of their records."
         )
     if counts.unread:
         lines.append(f"{counts.unread} event(s) of the range were not read: run the command again.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import quote
 
+from relay.commands import escaped, line, positional, release_key
 from relay.console.model import Snapshot
 from relay.findings import Level
 from relay.reasons import State
@@ -18,8 +18,6 @@ _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Events wait for as long as a poll of the outbox and a send take.
 _USUAL_LAG_S = 5.0
 _SHORT_HEADROOM_S = 3600.0
-
-_QUARANTINE = "python -m relay quarantine"
 
 
 def count(number: int | None) -> str:
@@ -95,26 +93,13 @@ def visible(text: str | None) -> str:
         return UNKNOWN
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _code(each) for each in text)
+    return "".join(each if each.isprintable() else escaped(each) for each in text)
 
 
 def short(text: str | None, most: int = 160) -> str:
     """As `visible`, and no longer than this many characters."""
     shown = visible(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
-
-
-def shell_word(text: str) -> str:
-    """A word for a POSIX shell that means this text, made of printable characters alone.
-
-    What cannot be printed would be taken by the terminal into which the command is pasted.
-    """
-    if text.isprintable():
-        return shlex.quote(text)
-    quoted = "".join(
-        f"\\{each}" if each in "\\'" else each if each.isprintable() else _code(each) for each in text
-    )
-    return f"$'{quoted}'"
 
 
 def key_path(partition_key: str) -> str:
@@ -130,20 +115,18 @@ class Commands:
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""
-        return self._line(command, "--reason", reason)
+        return line("quarantine", command, *self._words, "--reason", reason)
 
     def release_record(self, identifier: str) -> str:
-        dashes = ["--"] if identifier.startswith("-") else []
-        return self._line("release", *dashes, identifier)
+        return line("quarantine", "release", *self._words, *positional(identifier))
 
     def release_key(self, partition_key: str) -> str:
         """Release every record of a key in order, which unparks it."""
-        # With "=", as a key may begin with a dash.
-        return self._line("release", "--all", f"--partition-key={partition_key}")
+        return release_key(partition_key, *self._words)
 
-    def _line(self, command: str, *words: str) -> str:
-        options = [self.options] if self.options else []
-        return " ".join([_QUARANTINE, command, *options, *map(shell_word, words)])
+    @property
+    def _words(self) -> list[str]:
+        return self.options.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +186,3 @@ def _events(number: int) -> str:
 
 def _plural(number: int, one: str, many: str) -> str:
     return f"{count(number)} {one if number == 1 else many}"
-
-
-def _code(character: str) -> str:
-    number = ord(character)
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

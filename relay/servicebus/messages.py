@@ -11,7 +11,7 @@
 | content_type           | `application/json`                                                |
 | application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
 |                        | `traceparent` where the document has them as strings, `sequence`  |
-|                        | if it has one as an integer                                       |
+|                        | if it has one as an integer of 64 bits                            |
 
 With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode.
 """

@@ -9,6 +9,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement
+from relay.commands import INSTALL
 from relay.errors import first_line
 from relay.findings import Finding
 from relay.settings import SqlFeed
@@ -36,7 +37,7 @@ _LONG_TRANSACTION_S = 3600.0
 
 _NOT_INSTALLED = Finding.error(
     "the schema changefeed is not installed in this database, or this login may not see it",
-    "Install it: python -m relay install. Or correct the database in SQL.",
+    f"Install it: {INSTALL}. Or correct the database in SQL.",
 )
 
 
@@ -95,7 +96,7 @@ class DatabaseCheck:
         if not self._exists("has_news"):
             missing = Finding.error(
                 f"{self._subject} is not set up, or this login may not see it",
-                "Set it up: python -m relay install. Or correct SQL_FEED: schema.Table, with the capital letters "
+                f"Set it up: {INSTALL}. Or correct SQL_FEED: schema.Table, with the capital letters "
                 "of the catalog.",
             )
             return [*found, missing]
@@ -123,7 +124,7 @@ class DatabaseCheck:
         if version < newest:
             return Finding.error(
                 f"the schema changefeed has version {version}, and this relay works with version {newest}",
-                "Upgrade it: python -m relay install.",
+                f"Upgrade it: {INSTALL}.",
             )
         if version > newest:
             return Finding.error(
@@ -191,7 +192,7 @@ class DatabaseCheck:
             return Finding.error(
                 "the table relay.item of the quarantine does not exist, or this login may not see it: an event "
                 "that can never be sent blocks its shard",
-                "Create it: python -m relay install. Then grant the rights on it.",
+                f"Create it: {INSTALL}. Then grant the rights on it.",
             )
         if lacking := self._lacking("quarantine", ("select", "insert", "update", "delete")):
             return Finding.error(

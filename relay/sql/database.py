@@ -129,12 +129,13 @@ def explaining(feed: SqlFeed, grants: str | None = None) -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        refused = isinstance(error, DatabaseError) and not error.lost
-        needed = f". The reader's role needs: {grants}" if refused and grants else ""
-        raise ServiceError(
+        said = [
             f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
-            f"the rights of this login: python -m relay check{needed}"
-        ) from error
+            "the rights of this login: python -m relay check"
+        ]
+        if grants and isinstance(error, DatabaseError) and not error.lost:
+            said.append(f"The reader's role needs: {grants}")
+        raise ServiceError(". ".join(said)) from error
 
 
 async def connect(settings: SqlFeed) -> BoundedSession:

@@ -23,6 +23,7 @@ from uuid import uuid4
 from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay import holds
+from relay.commands import INSTALL
 from relay.errors import StoreError, first_line
 from relay.holds import Holds
 from relay.quarantine import items
@@ -174,8 +175,8 @@ class SqlItems:
         except FAILURES as error:
             # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
-                f"the table relay.item cannot be read or written: {first_line(error)} "
-                "Check SQL, that `python -m relay install` has made the table, and the rights of this identity."
+                f"the table relay.item cannot be read or written: {first_line(error)} Check SQL, and the rights "
+                f"of this identity. If there is no such table: {INSTALL}."
             ) from error
 
 

@@ -27,9 +27,9 @@ from changefeed import (
 )
 from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
+from relay import commands
 from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
-from relay.results import set_aside_command
 from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER, FAILURES, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
@@ -255,7 +255,7 @@ def _way_past(entry: Entry, shard_id: int) -> str:
             "event table: the event is then quarantined under its primary key."
         )
     key, identifier = (str(document.get(name)) for name in ("partitionKey", "id"))
-    return f"To set the event aside: {set_aside_command(key, identifier)}"
+    return f"To set the event aside: {commands.set_aside(key, identifier)}"
 
 
 class _Pauses:

@@ -151,7 +151,7 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
     assert code == 0
     lines = output.splitlines()
     assert lines[1].endswith(
-        "nobody has decided how long positions are kept, so all are (python -m changefeed keep)"
+        "nobody has decided how long positions are kept, so all are (python -m changefeed keep schema.Table 30d)"
     )
     assert lines[2].startswith("  shard 0: 1 in the outbox, the oldest ")
     assert f"last position {ulid.to_text(cursor)} of 2" in lines[2]

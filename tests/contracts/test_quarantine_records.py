@@ -10,21 +10,21 @@ from tests.support.stores import record
 
 async def test_records_are_found_counted_and_removed(items: Items) -> None:
     records = Records(items)
-    for name, key, at in (("ab1", "k", "3"), ("ab2", "other", "1"), ("c", "k", "2")):
+    for name, key, at in (("ab1", "k", "3"), ("ab2", "other", "1"), ("c0000000", "k", "2")):
         await items.create(record(name, key, at))
 
     found = await records.find(Filter())
 
-    assert [each.id for each in found] == ["ab2", "c", "ab1"]
-    assert [each.id for each in await records.find(Filter(partition_key="k"), limit=1)] == ["c"]
+    assert [each.id for each in found] == ["ab2", "c0000000", "ab1"]
+    assert [each.id for each in await records.find(Filter(partition_key="k"), limit=1)] == ["c0000000"]
     assert await records.count(Filter("message-refused", "k")) == 2
     assert await records.count(Filter("set-aside")) == 0
-    (named, missing) = await records.find_by_ids(["c", "zz"])
-    assert ([each.document_id for each in named], missing) == (["document of c"], ["zz"])
+    (named, missing) = await records.find_by_ids(["c0000000", "ffffffff"])
+    assert ([each.document_id for each in named], missing) == (["document of c0000000"], ["ffffffff"])
     for _ in range(2):
         await records.remove(found[0])
     assert await records.document(found[0]) is None
-    assert await records.document(found[1]) == {"id": "document of c"}
+    assert await records.document(found[1]) == {"id": "document of c0000000"}
 
 
 async def test_a_record_in_parts_is_joined_and_removed_whole(items: Items) -> None:

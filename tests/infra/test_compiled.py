@@ -1,4 +1,4 @@
-"""The compiler's own template agrees with the parser: set COMPILED_TEMPLATE to the output of `az bicep build`.
+"""The compiler's own templates agree with the parser: set COMPILED_TEMPLATES to their folder.
 
 Without the compiler, only pycep-parser checks the parser (`test_bicep.py`).
 """
@@ -16,7 +16,8 @@ import pytest
 from tests.infra.bicep.parser import parse
 from tests.infra.project import ROOT
 
-COMPILED = os.environ.get("COMPILED_TEMPLATE", "")
+COMPILED = os.environ.get("COMPILED_TEMPLATES", "")
+TEMPLATES = sorted((ROOT / "infra").glob("*.bicep"))
 MODULE = "Microsoft.Resources/deployments"
 
 Signature = tuple[frozenset[tuple[str, str, bool]], frozenset[tuple[str, str]], frozenset[str]]
@@ -55,11 +56,12 @@ def parsed(file: Path) -> Iterator[Signature]:
             yield from parsed(file.parent / each.type)
 
 
-@pytest.mark.skipif(not COMPILED, reason="COMPILED_TEMPLATE is not set")
-def test_the_compiler_finds_the_same_parameters_resources_and_outputs() -> None:
-    template = json.loads((ROOT / COMPILED).read_text(encoding="utf-8"))
+@pytest.mark.skipif(not COMPILED, reason="COMPILED_TEMPLATES is not set")
+@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.stem)
+def test_the_compiler_finds_the_same_parameters_resources_and_outputs(file: Path) -> None:
+    template = json.loads((ROOT / COMPILED / f"{file.stem}.json").read_text(encoding="utf-8"))
 
-    assert set(compiled(template)) == set(parsed(ROOT / "infra/main.bicep"))
+    assert set(compiled(template)) == set(parsed(file))
 
 
 BICEP = """

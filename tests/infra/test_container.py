@@ -16,7 +16,7 @@ import pytest
 from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT, SITES, Project
 
-REQUIREMENTS = ("requirements.txt", "requirements-console.txt")
+LOCK = "requirements.lock"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
 import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.database
@@ -110,7 +110,7 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     sources = copied()
     sent = context()
 
-    assert sources == [*REQUIREMENTS, "changefeed", "relay"]
+    assert sources == [LOCK, "changefeed", "relay"]
     assert all((ROOT / source).exists() for source in sources)
     assert {path.partition("/")[0] for path in sent} == set(sources)
     assert {"relay/__main__.py", "changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
@@ -138,14 +138,13 @@ def test_the_command_of_the_image_names_the_settings_that_are_missing(image: Pat
     assert "SERVICEBUS" in ended.stderr
 
 
-def test_the_packages_are_the_pinned_ones_and_are_installed_before_the_code_is_copied() -> None:
-    lines = "".join((ROOT / name).read_text(encoding="utf-8") for name in REQUIREMENTS).splitlines()
-    pinned = [line for line in lines if line and line[0] != "#"]
+def test_the_packages_are_the_locked_ones_and_are_installed_before_the_code_is_copied() -> None:
+    [install] = [line for line in instructions("RUN") if "pip install" in line]
 
-    assert all(re.match(r"[\w\[\]-]+==[\w.]+", line) for line in pinned)
+    assert "--require-hashes" in install
+    assert install.endswith(f"-r {LOCK}")
     # A change of the code then leaves the layer of the packages as it is.
     assert DOCKERFILE.index("pip install") < DOCKERFILE.index("COPY relay/")
-    assert all(f"-r {name}" in DOCKERFILE for name in REQUIREMENTS)
 
 
 def test_the_image_runs_as_a_numbered_user_who_is_not_root() -> None:
@@ -160,8 +159,30 @@ def test_the_image_stops_on_the_signal_that_the_worker_handles() -> None:
     assert not instructions("ENTRYPOINT")
 
 
+DIGEST = r"@sha256:[0-9a-f]{64}"
+
+
+def bases(text: str) -> list[str]:
+    """The images that a Dockerfile is built on, without its own stages."""
+    stages = re.findall(r"^FROM \S+ AS (\S+)", text, re.MULTILINE)
+    return [name for name in re.findall(r"^FROM (\S+)", text, re.MULTILINE) if name not in stages]
+
+
+def test_every_base_image_has_a_digest_and_one_of_a_name_has_one_digest() -> None:
+    files = [path for path in versioned() if PurePosixPath(path).name.startswith("Dockerfile")]
+    digests: dict[str, set[str]] = {}
+    for path in files:
+        for base in bases((ROOT / path).read_text(encoding="utf-8")):
+            assert re.fullmatch(rf"[\w./-]+:[\w.-]+{DIGEST}", base), f"{path}: {base}"
+            name, _, digest = base.partition("@")
+            digests.setdefault(name, set()).add(digest)
+
+    assert {"Dockerfile", "emulators/Dockerfile"} <= set(files)
+    assert all(len(each) == 1 for each in digests.values()), digests
+
+
 def test_the_image_has_the_python_of_the_function_app() -> None:
-    [base] = instructions("FROM")
+    [base] = bases(DOCKERFILE)
     runtime = Project(ROOT).trial.one(SITES).at("properties.functionAppConfig.runtime.version")
 
-    assert base == f"python:{runtime}-slim"
+    assert re.fullmatch(rf"python:{runtime}-slim{DIGEST}", base)

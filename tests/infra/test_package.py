@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from infra import package
 from tests.infra.project import ROOT, SITES, Project
 
 DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "changefeed"}
@@ -163,16 +165,54 @@ def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
     assert not list(uploaded.rglob("test*"))
 
 
-def test_every_documented_command_packs_the_same_files() -> None:
-    for file in (
-        "docs/deployment.md",
-        ".github/workflows/deploy.yml",
-        ".github/workflows/release.yml",
-    ):
+def contents(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+def test_the_zip_has_what_is_uploaded_and_the_locked_requirements(uploaded: Path, tmp_path: Path) -> None:
+    made = packed(tmp_path / "relay.zip")
+    wanted = {str(path.relative_to(uploaded)): path.read_bytes() for path in uploaded.rglob("*") if path.is_file()}
+
+    assert made == wanted | {"requirements.txt": (ROOT / "requirements.lock").read_bytes()}
+    assert {name.partition("/")[0] for name in made} == DEPLOYED
+
+
+def packed(archive: Path) -> dict[str, bytes]:
+    """Runs the command that packs the app."""
+    command = [sys.executable, "infra/package.py", str(archive)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
+    return contents(archive)
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        root = tmp_path / name
+        for path in (*package.FILES.values(), "relay/a.py", "relay/__pycache__/a.pyc", "changefeed/README.md"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(path, encoding="utf-8")
+        (root / "relay").joinpath("a.py").chmod(0o600 if name == "first" else 0o755)
+        os.utime(root / "host.json", (1_000_000_000, 1_000_000_000 if name == "first" else 1_500_000_000))
+        package.pack(root, tmp_path / f"{name}.zip")
+
+    assert (tmp_path / "first.zip").read_bytes() == (tmp_path / "second.zip").read_bytes()
+    assert set(contents(tmp_path / "first.zip")) == {*package.FILES, "relay/a.py"}
+
+
+def test_a_zip_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "infra/package.py", str(tmp_path / "missing" / "relay.zip")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+
+    assert ended.returncode == 1
+    assert re.fullmatch(r"\S+relay\.zip was not written: .*\n", ended.stderr)
+
+
+def test_every_documented_command_packs_by_the_same_script() -> None:
+    for file in ("docs/deployment.md", ".github/workflows/release.yml"):
         text = (ROOT / file).read_text(encoding="utf-8")
-        packed = re.findall(r"zip -r \S+ (.+?) -x '\*/__pycache__/\*'", text)
-        assert packed, file
-        assert {*packed[0].split()} == DEPLOYED, file
+        assert re.search(r"python3? infra/package\.py \S*relay\.zip", text), file
+        assert "zip -r" not in text, file
 
 
 def test_azd_deploys_from_the_root() -> None:
@@ -251,13 +291,31 @@ def test_the_hooks_run_the_linters_that_make_runs() -> None:
         assert f"-m {tool[1]}" in makefile
 
 
-def test_dependabot_watches_every_requirements_file_and_the_workflows() -> None:
-    updates = read(".github/dependabot.yml")["updates"]
-    folders = {file.parent for file in (*ROOT.glob("requirements*.txt"), *ROOT.glob("*/pyproject.toml"))}
+def watched(ecosystem: str) -> set[Path]:
+    """The folders in which Dependabot updates packages of an ecosystem."""
+    found = set()
+    for each in read(".github/dependabot.yml")["updates"]:
+        if each["package-ecosystem"] == ecosystem:
+            found |= {ROOT / name.strip("/") for name in each.get("directories", [each.get("directory")])}
+    return found
 
-    watched = {ROOT / each["directory"].strip("/") for each in updates if each["package-ecosystem"] == "pip"}
-    assert watched == folders
-    assert [each["directory"] for each in updates if each["package-ecosystem"] == "github-actions"] == ["/"]
+
+def folders_of(*patterns: str) -> set[Path]:
+    """The folders of the repository that have a versioned file of such a name."""
+    listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    files = [Path(path) for path in listed if (ROOT / path).is_file()]
+    return {ROOT / file.parent for file in files if any(fnmatch(file.name, pattern) for pattern in patterns)}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+def test_dependabot_watches_packages_images_and_workflows() -> None:
+    of_samples = folders_of("requirements*.txt") - {ROOT}
+
+    assert watched("pip") == folders_of("requirements*.txt", "pyproject.toml") - of_samples
+    assert {folder.relative_to(ROOT).parts[0] for folder in of_samples} == {"samples"}
+    assert watched("docker") == folders_of("Dockerfile")
+    assert watched("npm") == folders_of("package.json")
+    assert watched("github-actions") == {ROOT}
 
 
 def test_the_debugger_starts_tasks_that_exist_in_the_environment_of_make() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from docs.site.__main__ import FOLDER
 from relay.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.project import ROOT, Project
@@ -41,15 +42,22 @@ def commands(workflow: Any) -> str:
 
 
 def test_there_is_a_workflow_for_each_purpose() -> None:
-    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "emulators", "infra", "release"]
+    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "docs", "emulators", "infra", "release"]
 
 
 PERMISSIONS = {
     "azure/login": {"id-token": "write"},
+    "actions/deploy-pages": {"pages": "write", "id-token": "write"},
     "actions/attest-build-provenance": {"id-token": "write", "attestations": "write"},
     "pypa/gh-action-pypi-publish": {"id-token": "write"},
 }
 """The permissions of an action in addition to reading the repository."""
+COMMANDS = {
+    "gh release create": {"contents": "write"},
+    "gh release download": {"contents": "read"},
+    "gh attestation verify": {"attestations": "read"},
+}
+"""The permissions of a command."""
 
 
 def needed(job: Any) -> dict[str, str] | None:
@@ -57,8 +65,12 @@ def needed(job: Any) -> dict[str, str] | None:
     found: dict[str, str] = {}
     for step in job.get("steps", []):
         found |= PERMISSIONS.get(step.get("uses", "").partition("@")[0], {})
-        if "gh release create" in step.get("run", ""):
-            found |= {"contents": "write"}
+        for command, permissions in COMMANDS.items():
+            if command in step.get("run", ""):
+                found |= permissions
+    for called in (read(ROOT / path) for path in [job.get("uses", "")] if path.startswith("./")):
+        for inner in called["jobs"].values():
+            found |= needed(inner) or {}
     checks_out = any(step.get("uses", "").startswith("actions/checkout@") for step in job.get("steps", []))
     return ({"contents": "read"} if checks_out else {}) | found if found else None
 
@@ -116,7 +128,9 @@ def test_every_make_target_exists(workflow: Any) -> None:
 
 
 def test_every_file_that_is_named_exists(workflow: Any) -> None:
-    named = r"\b(?:infra/[\w./-]+\.\w+|local\.settings\.sample\.json|requirements[\w-]*\.txt)|(?<!\S)\.ci/\w+"
+    named = (
+        r"\b(?:infra/[\w./-]+\.\w+|local\.settings\.sample\.json|requirements[\w-]*\.(?:txt|lock))|(?<!\S)\.ci/\w+"
+    )
     for name in re.findall(named, f"{json.dumps(workflow, default=str)}\n{commands(workflow)}"):
         assert (ROOT / name).exists(), name
 
@@ -150,7 +164,7 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
 
     assert full["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
     assert ".ci/run" in [step.get("run") for step in full["steps"]]
-    for target in ("setup", "lint", "types", "worker-test", "test"):
+    for target in ("setup", "lint", "types", "docs DOCS=--build", "worker-test", "test"):
         assert f"make {target}" in (line.removesuffix(" &") for line in script)
     assert {system.partition("-")[0] for system in unit["system"]} == {"ubuntu", "macos", "windows"}
     assert unit["python"] == ["3.11", "3.12", "3.13", "3.14"]
@@ -168,12 +182,10 @@ COMPONENTS = {
 
 def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
     release = read(ROOT / ".github/workflows/release.yml")
-    deploy = read(ROOT / ".github/workflows/deploy.yml")
     documented = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
     # YAML 1.1 reads the key `on` as true.
     assert release[True]["push"]["tags"] == [f"{name}-v*" for name in COMPONENTS]
-    assert deploy[True]["push"]["tags"] == ["app-v*"]
     assert release["jobs"]["test"]["uses"] == "./.github/workflows/ci.yml"
     for job in ("pypi", "github"):
         assert release["jobs"][job]["needs"] == ["test", "build"]
@@ -207,33 +219,105 @@ def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, 
     assert compared(tag.format("99.0.0")) != 0
 
 
-def test_the_real_compiler_builds_lints_and_shows_what_would_change() -> None:
+def test_the_real_compiler_builds_every_template_and_shows_what_would_change(tmp_path: Path) -> None:
     workflow = read(ROOT / ".github/workflows/infra.yml")
-    infra = commands(workflow)
-
     [environment] = [step["env"] for step in steps(workflow) if step.get("run") == "make infra-check"]
-    assert f"--outfile {environment['COMPILED_TEMPLATE']}" in infra
-    for command in (
-        "az bicep build --file",
-        "az bicep lint",
-        "az bicep build-params",
-        "group what-if",
-        "make infra-check",
-    ):
-        assert command in infra, command
+    called = az_calls(
+        [step["run"] for step in steps(workflow) if "az bicep build" in step.get("run", "")], tmp_path
+    )
+    templates = {str(file.relative_to(ROOT)) for file in (ROOT / "infra").glob("*.bicep")}
+    parameters = {str(file.relative_to(ROOT)) for file in (ROOT / "infra").glob("*.bicepparam")}
+
+    assert len(templates) >= 3
+    assert len(parameters) >= 5
+    for command in (f"build --outdir {environment['COMPILED_TEMPLATES']}", "lint"):
+        assert {file for verb, file in called if verb == command} == templates, command
+    assert {file for verb, file in called if verb == "build-params --stdout"} == parameters
+    assert "group what-if" in commands(workflow)
 
 
-def test_the_app_is_deployed_by_the_documented_commands_after_the_tests_one_at_a_time() -> None:
+def az_calls(scripts: list[str], folder: Path) -> list[tuple[str, str]]:
+    """The calls of `az bicep` by these scripts: the command with its other arguments, and the file."""
+    az = folder / "az"
+    az.write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\n', encoding="utf-8")
+    az.chmod(0o755)
+    (folder / "infra").symlink_to(ROOT / "infra")
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    for script in scripts:
+        shell = ["bash", "-e", "-o", "pipefail", "-c", script]
+        subprocess.run(shell, cwd=folder, env=environment, timeout=60, check=True)
+    lines = (folder / "calls").read_text(encoding="utf-8").splitlines()
+    called = []
+    for line in lines:
+        [file] = re.findall(r"--file (\S+)", line)
+        called.append((line.replace(f" --file {file}", "").removeprefix("bicep "), file))
+    return called
+
+
+def test_the_modules_are_all_used_by_a_template() -> None:
+    used = {
+        name
+        for file in (ROOT / "infra").glob("*.bicep")
+        for name in re.findall(r"^module \w+ '(modules/[\w-]+\.bicep)'", file.read_text("utf-8"), re.MULTILINE)
+    }
+    nested = {
+        f"modules/{name}"
+        for file in (ROOT / "infra/modules").glob("*.bicep")
+        for name in re.findall(r"^module \w+ '([\w-]+\.bicep)'", file.read_text("utf-8"), re.MULTILINE)
+    }
+
+    # So that building the templates builds them.
+    assert used | nested == {f"modules/{file.name}" for file in (ROOT / "infra/modules").glob("*.bicep")}
+
+
+def test_the_zip_that_is_deployed_is_the_one_that_was_attested() -> None:
+    release = read(ROOT / ".github/workflows/release.yml")["jobs"]
+    deploy = read(ROOT / ".github/workflows/deploy.yml")
+    [job] = deploy["jobs"].values()
+    ran = [step.get("run", step.get("uses", "")) for step in job["steps"]]
+    order = [next(number for number, run in enumerate(ran) if part in run) for part in PARTS_OF_A_DEPLOYMENT]
+
+    assert order == sorted(order)
+    [download, verify, publish] = [ran[number] for number in order]
+    assert 'download "$TAG" --repo "$GITHUB_REPOSITORY"' in download
+    assert '--signer-workflow "$GITHUB_REPOSITORY/.github/workflows/release.yml"' in verify
+    assert '--source-ref "refs/tags/$TAG"' in verify
+    assert all("relay.zip" in each for each in (download, verify, publish))
+    # Nothing is built here that was not attested.
+    assert not [run for run in ran if "checkout" in run or "zip -r" in run or "package.py" in run]
+    attested = [each for each in release["build"]["steps"] if "attest-build-provenance" in each.get("uses", "")]
+    assert [each["with"] for each in attested] == [{"subject-path": "dist/*"}]
+    assert "python infra/package.py dist/relay.zip" in [each.get("run") for each in release["build"]["steps"]]
+
+
+PARTS_OF_A_DEPLOYMENT = ("gh release download", "gh attestation verify", "config-zip")
+
+
+def test_the_app_is_deployed_after_its_release_or_by_hand_one_at_a_time() -> None:
+    release = read(ROOT / ".github/workflows/release.yml")["jobs"]
     deploy = read(ROOT / ".github/workflows/deploy.yml")
     documented = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 
-    assert deploy["jobs"]["deploy"]["needs"] == "test"
-    assert "make test" in commands(deploy).splitlines()
-    assert deploy["concurrency"] == {"group": "deploy", "cancel-in-progress": False}
+    assert release["github"]["needs"] == ["test", "build"]
+    assert (release["deploy"]["needs"], release["deploy"]["with"]) == ("github", {"tag": "${{ github.ref_name }}"})
+    assert release["deploy"]["if"] == "startsWith(github.ref_name, 'app-')"
+    # YAML 1.1 reads the key `on` as true.
+    assert set(deploy[True]) == {"workflow_call", "workflow_dispatch"}
+    assert all(each["inputs"]["tag"]["required"] is True for each in deploy[True].values())
+    assert deploy["jobs"]["deploy"]["concurrency"] == {"group": "deploy", "cancel-in-progress": False}
     publish = re.findall(r"az functionapp deployment source config-zip [^\n`]+", documented)
-    assert [line.replace("$group", "$RESOURCE_GROUP") for line in publish] == re.findall(
-        r"az functionapp deployment source config-zip [^\n]+", commands(deploy)
+    assert {line.replace("$group", "$RESOURCE_GROUP") for line in publish} == set(
+        re.findall(r"az functionapp deployment source config-zip [^\n]+", commands(deploy))
     )
+
+
+def test_the_locked_packages_are_installed_on_what_they_are_deployed_to() -> None:
+    job = read(ROOT / ".github/workflows/ci.yml")["jobs"]["lock"]
+    installed = "python -m pip install --require-hashes --only-binary=:all: -r requirements.lock"
+
+    assert job["strategy"]["matrix"]["system"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert installed in [step.get("run") for step in job["steps"]]
 
 
 def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
@@ -285,3 +369,12 @@ def entities_subscriptions() -> list[str]:
         for each in namespace["Topics"][0]["Subscriptions"]
         if each["Properties"]["RequiresSession"] and "Rules" not in each
     ]
+
+
+def test_the_site_that_is_built_is_published() -> None:
+    docs = read(ROOT / ".github/workflows/docs.yml")
+    uses = {step["uses"].partition("@")[0]: step for step in steps(docs) if "uses" in step}
+
+    assert "make docs DOCS=--build PYTHON=python" in commands(docs).splitlines()
+    assert uses["actions/upload-pages-artifact"]["with"]["path"] == str((FOLDER / "html").relative_to(ROOT))
+    assert docs["jobs"]["publish"]["needs"] == "build"

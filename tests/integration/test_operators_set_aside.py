@@ -61,14 +61,16 @@ async def test_an_order_is_withdrawn_by_discard(
     listed = await relay_command(environment, "quarantine", "list", "--json")
     first, second = (order["id"] for order in listed.json["orders"])
 
-    ambiguous = await relay_command(environment, "quarantine", "discard", "set-aside:", "--yes")
+    short = await relay_command(environment, "quarantine", "discard", "set-aside:", "--yes")
     refused = await relay_command(environment, "quarantine", "discard", first[:22], "--json", typed="no\n")
-    run = await relay_command(environment, "quarantine", "discard", first[:22], "set-aside:zz", "--yes", "--json")
+    run = await relay_command(
+        environment, "quarantine", "discard", first[:22], "set-aside:00000000", "--yes", "--json"
+    )
     left = await relay_command(environment, "quarantine", "list", "--json")
 
-    assert ambiguous.code == 2
+    assert short.code == 2
     assert (refused.code, refused.json["withdrawn"]) == (1, [])
-    assert (run.code, run.json["withdrawn"], run.json["missing"]) == (1, [first], ["set-aside:zz"])
+    assert (run.code, run.json["withdrawn"], run.json["missing"]) == (1, [first], ["set-aside:00000000"])
     assert [order["id"] for order in left.json["orders"]] == [second]
 
 

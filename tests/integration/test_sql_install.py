@@ -56,6 +56,8 @@ async def test_a_table_of_ones_own_gets_a_feed_in_a_schema_that_exists(postgres_
     made = await install("--create-table", SQL=postgres_database, SQL_FEED="shop.Event")
 
     assert "made the table shop.Event" in made.out
+    # All first events without one would go to quarantine.
+    assert "a string in the column action" in made.out
     await session.close()
 
 

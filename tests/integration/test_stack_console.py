@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pytest_asyncio
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
+from tests.support.browser import CHROMIUM, launch
 from tests.support.stacks import running_stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -215,10 +215,8 @@ async def counts(page: Page) -> dict[str, int]:
 
 async def test_the_page_offers_all_of_it_to_a_browser(page: Page) -> None:
     playwright = pytest.importorskip("playwright.async_api")
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+    if CHROMIUM is None:
         pytest.skip("there is no chromium on PATH")
-    from tests.support.console_page import launch
-
     async with playwright.async_playwright() as started:
         browser = await launch(started)
         shown = await browser.new_page()

@@ -1,11 +1,16 @@
-"""The page of a console in a real browser while something else runs."""
+"""A real browser, and the page of a console in it while something else runs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -31,6 +36,14 @@ class Shown:
     delivered: int
 
 
+async def launch(playwright: Playwright) -> Browser:
+    """Chromium without a window, and without a way to any other machine."""
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if os.name == "posix" and os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    return await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+
+
 async def last_shown(address: str) -> Shown | None:
     """Keep the page of a console open until the console ends, and return what it showed last.
 
@@ -42,8 +55,6 @@ async def last_shown(address: str) -> Shown | None:
         return None
     if CHROMIUM is None:
         return None
-    from tests.support.console_page import launch
-
     async with async_playwright() as playwright:
         browser = await launch(playwright)
         page = await browser.new_page()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
-from playwright.async_api import Browser, Page, Playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from relay.console.application import application
 from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.findings import Finding
-from tests.support.browser import CHROMIUM
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 NO_CHROMIUM = "there is no chromium on PATH: tests/browser/install.sh installs Debian's"
@@ -25,14 +23,6 @@ WAIT_MS = 5_000
 START_MS = 10_000
 
 SHOWN = ConsoleSettings("https://traces.test/trace/{trace_id}", show_data=True)
-
-
-async def launch(playwright: Playwright) -> Browser:
-    """Chromium without a window, and without a way to any other machine."""
-    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-    if os.name == "posix" and os.geteuid() == 0:
-        arguments.append("--no-sandbox")
-    return await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
 
 
 @dataclass

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,13 @@ class Keyboard(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def shell_words(line: str) -> list[str]:
+    """The words of a command line, as bash takes them: `$'a\\nb'` too, which shlex does not know."""
+    shell = ["bash", "-c", f"printf '%s\\0' {line}"]
+    done = subprocess.run(shell, capture_output=True, timeout=30, check=True, env={"LC_ALL": "C.UTF-8"})
+    return done.stdout.decode().split("\0")[:-1]
 
 
 @dataclass(frozen=True)

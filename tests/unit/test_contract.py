@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from outbox.relayable import MAX_INTEGER
 from relay.servicebus import messages
 from tests.support.contract import ASYNCAPI, EVENT, FOLDER, ROOT, SCHEMAS, WRITTEN, at, declared
 from tests.support.outbox import event, sound
@@ -63,6 +64,14 @@ def test_what_the_relay_publishes_and_a_writer_should_not_write(document: dict[s
 
     assert EVENT.is_valid(document)
     assert not WRITTEN.is_valid(document)
+
+
+def test_the_integers_that_a_writer_may_write_are_those_that_every_outbox_keeps() -> None:
+    [numbers] = re.findall(r"^### Numbers\n(.*?)^#", PAGE, re.MULTILINE | re.DOTALL)
+
+    assert "±(2⁵³ - 1)" in numbers.replace("\u2212", "-")
+    assert SCHEMAS["written-event.schema.json"]["properties"]["sequence"]["maximum"] == MAX_INTEGER == 2**53 - 1
+    WRITTEN.validate(with_changes(sequence=MAX_INTEGER))
 
 
 @pytest.mark.parametrize("missing", ["id", "partitionKey", "type", "data"])

@@ -13,6 +13,7 @@ import pytest
 
 import bench.__main__
 import changefeed.cli
+import docs.site.__main__
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
@@ -22,6 +23,7 @@ from outbox_emulators.functions import edges as functions
 from outbox_emulators.servicebus import edges as servicebus
 from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
+from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
 
@@ -123,6 +125,7 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),
         "bench": bench.__main__.parser(),
+        "docs.site": docs.site.__main__.parser(),
     }
 
 
@@ -187,6 +190,16 @@ def test_every_option_and_exit_code_of_the_relay_is_documented(
     assert dict(rows) == dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.MULTILINE))
 
 
+def test_the_sql_page_has_every_column_and_says_which_are_required() -> None:
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", page("docs/sql.md"), re.MULTILINE)
+    required = {name: needed for names, needed in rows for name in re.findall(r"`(\w+)`", names)}
+
+    assert [name for name, needed in required.items() if needed == "yes"] == list(REQUIRED_COLUMNS)
+    assert {name for name, needed in required.items() if needed != "yes"} == set(OPTIONAL_COLUMNS)
+    # Without it in the data either, an event is quarantined.
+    assert required["action"] == "if `data` has none"
+
+
 def test_every_target_of_make_exists() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", page("Makefile"), re.MULTILINE))
     named = {
@@ -205,7 +218,8 @@ def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
         for source in (ROOT / "relay").rglob("*.py")
         for action in re.findall(r'"(relay_[a-z]+(?:_[a-z]+)*)\b', source.read_text(encoding="utf-8"))
     }
-    documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md")))
+    functions = set(re.findall(r'function_name\("(\w+)"\)', page("function_app.py")))
+    documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md"))) - functions
 
     assert documented == written
 

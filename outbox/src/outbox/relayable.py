@@ -72,8 +72,8 @@ def _check_scalar(value: object, name: str, path: tuple[str, ...]) -> None:
     elif isinstance(value, int):
         if not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise InvalidDocument(
-                f"{_location(path)} of {name} contains an integer beyond ±(2^53 - 1), which Cosmos DB cannot "
-                "store exactly: write it as a string."
+                f"{_location(path)} of {name} contains an integer beyond ±(2^53 - 1), which Cosmos DB does "
+                "not promise to keep: write it as a string."
             )
     elif isinstance(value, float):
         if not isfinite(value):

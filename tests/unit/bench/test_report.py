@@ -14,7 +14,7 @@ from bench.benchmark import TIMES, Bound, Target
 from bench.contention import Usage
 from bench.curves import Curve, rendered
 from bench.pages import published
-from bench.report import Report, compared_table, targets_table
+from bench.report import Report, compared_table, headlines_table, targets_table
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
 
@@ -85,7 +85,14 @@ def test_headlines_are_few_and_stand_between_markers() -> None:
     assert written.startswith("# Page\n\n<!-- headlines -->\n| what | measured |\n")
     assert written.endswith("\n<!-- end -->\n\nMore.\n")
     assert re.findall(r"\| (t\d) \|", written) == ["t1", "t2", "t3", "t4"]
+    assert "misses" not in written
     assert "old" not in written
+
+
+def test_a_headline_that_misses_its_target_says_so() -> None:
+    missed = Target("t1", (1.0,), "ms", Bound.AT_MOST, 0.5, headline=True)
+
+    assert headlines_table([missed]).rows == (("t1", "1.00 ms, **misses ≤ 0.5 ms**"),)
 
 
 def test_the_readme_has_the_published_headlines() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -62,34 +60,6 @@ def test_times_are_written_in_utc() -> None:
     assert texts.date(NOON) == "2026-02-09"
     assert texts.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
     assert texts.written("<yesterday>\n") == "<yesterday>\\x0a"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "plain",
-        "it's",
-        "--all",
-        "$(id) `id` !x",
-        "a\nb\t",
-        "\x1b[201~x'\\",
-        "\u202e\u00e9",
-        "\U000e0001",
-        "",
-        "\N{PILE OF POO}",
-    ],
-)
-def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
-    word = texts.shell_word(text)
-
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("there is no bash")
-    echoed = subprocess.run(
-        [bash, "-c", f"printf %s {word}"], capture_output=True, timeout=10, check=True, env={"LC_ALL": "C.UTF-8"}
-    )
-    assert echoed.stdout.decode() == text
-    assert word.isprintable()
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:

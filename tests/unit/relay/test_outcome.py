@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from relay import commands
 from relay.errors import (
     AccountingError,
     BlockedError,
@@ -15,7 +16,7 @@ from relay.errors import (
     SendError,
 )
 from relay.events import Event, Reason, Rejected
-from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason, set_aside_command
+from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason
 
 EVENT = Event("e", "k", "domainEvent", "A", {}, {})
 
@@ -116,8 +117,8 @@ def test_where_nothing_is_accepted_an_error_that_may_pass_names_none_of_several(
 
 
 def test_a_key_or_an_id_that_begins_with_a_dash_is_no_option_of_the_command() -> None:
-    assert set_aside_command("-k", "e") == "python -m relay quarantine add -- -k e"
-    assert set_aside_command("k", "--e") == "python -m relay quarantine add -- k --e"
+    assert commands.set_aside("-k", "e") == "python -m relay quarantine add -- -k e"
+    assert commands.set_aside("k", "--e") == "python -m relay quarantine add -- k --e"
 
 
 def test_what_does_not_add_up_is_reported_without_a_document() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay import holds
 from relay.quarantine.items import Item
+from tests.support.operators import shell_words
 from tests.unit.relay.commands import Deployment, record_id
 
 REFUSED = "com.microsoft:argument-error"
@@ -80,11 +83,11 @@ async def test_only_what_is_chosen_is_released(deployment: Deployment) -> None:
     deployment.records.put(event("c-2", "c"), "set-aside")
 
     by_reason = await deployment.data("quarantine", "release", "--reason", "set-aside", "--partition-key", "b")
-    by_id = await deployment.data("quarantine", "release", first[:12], "ffff")
+    by_id = await deployment.data("quarantine", "release", first[:12], "ffffffff")
     by_key = await deployment.data(*RELEASE_ALL, "--partition-key", "b")
 
     assert by_reason["released"] == [record_id("b-2")]
-    assert (by_id["exitCode"], by_id["released"], by_id["missing"]) == (1, [first], ["ffff"])
+    assert (by_id["exitCode"], by_id["released"], by_id["missing"]) == (1, [first], ["ffffffff"])
     assert (by_key["exitCode"], by_key["released"]) == (0, [second])
     assert deployment.records.left == ["c-2"]
 
@@ -140,7 +143,7 @@ async def test_people_are_reported_what_stays_and_why(deployment: Deployment) ->
     put(deployment, "b-1", "c-1", "d-1")
     deployment.records.gone.add("c-1")
 
-    run = await deployment.run("quarantine", "release", *map(record_id, ("a-1", "b-1", "c-1", "d-1")), "ffff")
+    run = await deployment.run("quarantine", "release", *map(record_id, ("a-1", "b-1", "c-1", "d-1")), "ffffffff")
 
     assert run.code == 1
     lines = run.out.splitlines()
@@ -150,7 +153,7 @@ async def test_people_are_reported_what_stays_and_why(deployment: Deployment) ->
         f"  {record_id('b-1')[:12]}  not sent, partition key 'b'",
         f"  {record_id('c-1')[:12]}  was removed by somebody else",
     ]
-    assert lines[4] == "  ffff  is not in quarantine"
+    assert lines[4] == "  ffffffff  is not in quarantine"
     assert lines[5] == "Sends failed for these partition keys; run the same command again:"
     assert lines[6].startswith("  'b': 1 not sent: ")
 
@@ -356,8 +359,8 @@ async def test_a_chosen_record_of_a_parked_key_waits_for_those_before_it(deploym
     assert goes.out.splitlines() == [
         "released 2, still invalid 1, not sent 0",
         f"  {ids[3][:12]}  key-parked: an earlier record of its parked key must be released or discarded first",
-        "  partition key 'p' stays parked, with 2 record(s): "
-        "python -m relay quarantine release --all --partition-key p",
+        "  partition key 'p' stays parked, with 2 record(s). To release them in order:",
+        "    python -m relay quarantine release --all --partition-key=p",
     ]
     assert (deployment.topic.ids("p"), deployment.records.left) == (["p-1", "p-2"], ["p-3", "p-4"])
 
@@ -429,6 +432,101 @@ async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_ot
     assert [run["exitCode"] for run in (one, some, its_own, every)] == [0] * 4
 
 
+SUGGESTED = re.compile(r"^ {4}python -m relay (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("document", "condition", "version"),
+    [
+        (event("p-2", "p", data="no object"), None, ""),
+        (event("p-2", "p", type="other"), None, ""),
+        (event("p-2", "p"), REFUSED, ""),
+        (event("p-1", "p"), None, "later"),
+    ],
+    ids=["invalid", "of another type", "refused", "another version"],
+)
+async def test_what_a_release_suggests_releases_the_key(
+    deployment: Deployment, document: dict[str, Any], condition: str | None, version: str
+) -> None:
+    put(deployment, "p-1", parked=True)
+    deployment.records.put(document, version=version)
+    put(deployment, "p-3", "p-4")
+    if condition is not None:
+        deployment.topic.by_id["p-2"] = condition
+    run = await deployment.run(*RELEASE_ALL)
+
+    suggested = [shell_words(words) for words in SUGGESTED.findall(run.out)]
+    codes = [(await deployment.run(*words, typed="yes\n")).code for words in suggested]
+
+    assert (len(suggested), codes) == (2, [0, 0])
+    assert (deployment.topic.ids("p"), deployment.records.parked_keys) == (["p-1", "p-3", "p-4"], [])
+
+
+async def test_what_a_release_of_some_suggests_releases_the_rest(deployment: Deployment) -> None:
+    ids = [deployment.records.put(event(f"p-{number}", "-p q")) for number in range(3)]
+    deployment.records.parked_keys = ["-p q"]
+    run = await deployment.run("quarantine", "release", ids[2])
+
+    [suggested] = [shell_words(words) for words in SUGGESTED.findall(run.out)]
+
+    assert (await deployment.run(*suggested)).code == 0
+    assert (deployment.topic.ids("-p q"), deployment.records.parked_keys) == (["p-0", "p-1", "p-2"], [])
+
+
+async def test_a_suggested_command_finds_the_same_settings(deployment: Deployment, tmp_path: Path) -> None:
+    (tmp_path / "an env").write_text("SQL='postgresql://user@host/database'\n")
+    options = ("--source", "cosmos", "--env-file", str(tmp_path / "an env"))
+    put(deployment, "p-1", parked=True)
+    deployment.records.put(event("p-2", "p", type="other"))
+    run = await deployment.run(*RELEASE_ALL, *options)
+
+    suggested = [shell_words(words) for words in SUGGESTED.findall(run.out)]
+    codes = [(await deployment.run(*words, typed="yes\n")).code for words in suggested]
+
+    assert (len(suggested), codes, deployment.records.parked_keys) == (2, [0, 0], [])
+
+
+# ids
+
+
+@pytest.mark.parametrize("digits", [0, 2, 7])
+@pytest.mark.parametrize("command", ["show", "release", "discard"])
+async def test_an_id_that_is_too_short_names_nothing(deployment: Deployment, command: str, digits: int) -> None:
+    (identifier,) = put(deployment, "a-1")
+
+    short = await deployment.run("quarantine", command, identifier[:digits], typed="yes\n")
+    assert short.code == 2
+    assert "give at least its first 8 characters" in short.err
+    assert deployment.records.left == ["a-1"]
+    assert (await deployment.run("quarantine", command, identifier[:8], typed="yes\n")).code == 0
+
+
+@pytest.mark.parametrize("digits", [0, 2, 7])
+async def test_an_order_whose_id_is_too_short_is_not_withdrawn(deployment: Deployment, digits: int) -> None:
+    deployment.records.pending = [order(record_id("x"), "x")]
+    prefix = len("set-aside:")
+
+    short = await deployment.run(
+        "quarantine", "discard", f"set-aside:{record_id('x')}"[: prefix + digits], "--yes"
+    )
+    assert (short.code, len(deployment.records.pending)) == (2, 1)
+    assert "give at least its first 8 characters after set-aside:" in short.err
+
+
+@pytest.mark.parametrize("command", ["show", "release"])
+async def test_an_order_is_no_record_and_the_answer_says_how_to_withdraw_it(
+    deployment: Deployment, command: str
+) -> None:
+    deployment.records.pending = [order(record_id("x"), "x")]
+
+    run = await deployment.run("quarantine", command, f"set-aside:{record_id('x')[:8]}")
+    suggested = shell_words(run.err.partition("python -m relay ")[2])
+
+    assert run.code == 2
+    assert (await deployment.run(*suggested, typed="yes\n")).code == 0
+    assert deployment.records.pending == []
+
+
 # list and show
 
 
@@ -498,7 +596,7 @@ async def test_show_says_what_is_not_there(deployment: Deployment) -> None:
     (identifier,) = put(deployment, "a-1")
     deployment.records.gone.add("a-1")
 
-    for name in ("ffff", identifier):
+    for name in ("ffffffff", identifier):
         run = await deployment.run("quarantine", "show", name)
         assert (run.code, run.out) == (1, f"{name} is not in quarantine\n")
 
@@ -516,8 +614,8 @@ async def test_discard_removes_what_was_chosen_and_only_after_a_yes(deployment: 
     assert shown[0].endswith("  message-refused  partition key 'a', document 'a-0'")
     assert (more, question.startswith("Discard 12 record(s) for good?")) == ("and 2 more", True)
 
-    done = await deployment.run("quarantine", "discard", *ids[:10], "ffff", typed="yes\n")
-    assert (done.code, done.out) == (1, "discarded 10\nffff is not in quarantine\n")
+    done = await deployment.run("quarantine", "discard", *ids[:10], "ffffffff", typed="yes\n")
+    assert (done.code, done.out) == (1, "discarded 10\nffffffff is not in quarantine\n")
     assert "more" not in done.err
     assert "discarded: 10 of 10\n" in done.err
     assert deployment.records.left == ["a-10", "a-11"]
@@ -564,32 +662,40 @@ async def test_discarding_the_last_record_of_a_parked_key_lets_it_go_on(deployme
 
 async def test_orders_are_withdrawn_by_their_ids_and_records_beside_them_discarded(deployment: Deployment) -> None:
     ids = put(deployment, "a-1", "a-2")
-    orders = [order(name, name) for name in ("ab1", "ab2", "cd")]
+    named = {"ab0000001": "ab1", "ab0000002": "ab2", "cd00000000": "cd"}
+    orders = [order(digits, name) for digits, name in named.items()]
     deployment.records.pending = orders[:]
 
-    ambiguous = await deployment.run("quarantine", "discard", "set-aside:ab", "--yes")
+    ambiguous = await deployment.run("quarantine", "discard", "set-aside:ab000000", "--yes")
     assert (ambiguous.code, deployment.records.pending) == (2, orders)
-    refused = await deployment.run("quarantine", "discard", "set-aside:cd", typed="no\n")
+    assert ambiguous.err.splitlines() == [
+        "error: 2 orders have an id that begins with 'set-aside:ab000000': give more of it",
+        "  set-aside:ab0000001  2026-02-09T11:00:00Z  pending  partition key 'a', document 'ab1'",
+        "  set-aside:ab0000002  2026-02-09T11:00:00Z  pending  partition key 'a', document 'ab2'",
+    ]
+    refused = await deployment.run("quarantine", "discard", "set-aside:cd00000000", typed="no\n")
     assert (refused.code, deployment.records.pending) == (1, orders)
     assert refused.err.splitlines() == [
-        "set-aside:cd  2026-02-09T11:00:00Z  pending  partition key 'a', document 'cd'",
+        "set-aside:cd00000000  2026-02-09T11:00:00Z  pending  partition key 'a', document 'cd'",
         "Withdraw 1 order(s)? Type yes to continue: ",
     ]
-    alone = await deployment.run("quarantine", "discard", "set-aside:cd", "--yes")
-    assert (alone.code, alone.out) == (0, "withdrew the order set-aside:cd\n")
-    both = await deployment.data("quarantine", "discard", "set-aside:ab1", ids[0], "set-aside:x", "--yes")
+    alone = await deployment.run("quarantine", "discard", "set-aside:cd00000000", "--yes")
+    assert (alone.code, alone.out) == (0, "withdrew the order set-aside:cd00000000\n")
+    both = await deployment.data(
+        "quarantine", "discard", "set-aside:ab0000001", ids[0], "set-aside:00000000", "--yes"
+    )
 
-    assert (both["exitCode"], both["missing"]) == (1, ["set-aside:x"])
-    assert (both["withdrawn"], both["discarded"]) == (["set-aside:ab1"], [ids[0]])
+    assert (both["exitCode"], both["missing"]) == (1, ["set-aside:00000000"])
+    assert (both["withdrawn"], both["discarded"]) == (["set-aside:ab0000001"], [ids[0]])
     assert (deployment.records.pending, deployment.records.left) == ([orders[1]], ["a-2"])
 
 
 async def test_an_order_that_does_not_exist_discards_no_record(deployment: Deployment) -> None:
     put(deployment, "a-1")
 
-    run = await deployment.data("quarantine", "discard", "set-aside:x", "--yes")
+    run = await deployment.data("quarantine", "discard", "set-aside:00000000", "--yes")
 
-    assert (run["exitCode"], run["missing"], run["discarded"]) == (1, ["set-aside:x"], [])
+    assert (run["exitCode"], run["missing"], run["discarded"]) == (1, ["set-aside:00000000"], [])
     assert deployment.records.left == ["a-1"]
 
 

@@ -73,12 +73,21 @@ def test_a_key_of_which_one_place_is_not_known_keeps_the_order_of_arrival() -> N
     assert ids(in_order(summaries)) == "abc"
 
 
-async def test_an_id_that_two_records_begin_with_names_neither(items: InMemoryItems) -> None:
-    for name in ("ab1", "ab2"):
-        items.put(ROW | {"id": name, "type": "quarantinedEvent"})
+async def test_an_id_that_several_records_begin_with_names_none_and_lists_them(items: InMemoryItems) -> None:
+    for number in range(12):
+        items.put(ROW | {"id": f"abcdef00{number:02}", "type": "quarantinedEvent", "partitionKey": f"k{number}"})
 
-    with pytest.raises(UsageError, match="2 records have an id that begins with 'ab': give more of it"):
-        await Records(items).find_by_ids(["ab"])
+    with pytest.raises(UsageError) as caught:
+        await Records(items).find_by_ids(["abcdef00"])
+
+    first, *candidates, more = str(caught.value).splitlines()
+    assert first == "12 records have an id that begins with 'abcdef00': give more of it"
+    assert candidates == [
+        f"  abcdef00{number:02}  2026-02-09T11:00:00Z  message-refused  partition key 'k{number}', document 'd'"
+        for number in range(10)
+    ]
+    assert more == "  and 2 more"
+    assert [each.id for each in (await Records(items).find_by_ids(["abcdef0001"]))[0]] == ["abcdef0001"]
 
 
 @pytest.mark.parametrize("parts", [0, 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from relay.errors import PublishError
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import OnPoison
 from tests.support.in_memory_items import InMemoryItems
+from tests.support.operators import shell_words
 from tests.unit.relay.test_pipeline_in_memory import Running, document
 
 COMMAND = "To set it aside: python -m relay quarantine add "
@@ -37,7 +37,7 @@ def ordered(error: str) -> dict[str, Any]:
     """The order that an operator gives who copies the command from an error."""
     # As a log or a terminal takes it.
     line = error.encode().decode()
-    key, identifier = (each for each in shlex.split(line[line.index(COMMAND) + len(COMMAND) :]) if each != "--")
+    key, identifier = (each for each in shell_words(line[line.index(COMMAND) + len(COMMAND) :]) if each != "--")
     return holds.order(key, identifier)
 
 

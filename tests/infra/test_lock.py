@@ -1,0 +1,143 @@
+"""requirements.lock has every package that the short lists need, each at one version with hashes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.infra.project import ROOT
+
+LISTS = ("requirements.txt", "requirements-console.txt")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+MACHINES = ("x86_64", "aarch64")
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """An entry of the lock: the requirement, and the SHA-256 of each of its files."""
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def listed() -> list[Requirement]:
+    """What the short lists name."""
+    lines = [line for name in LISTS for line in text(name).splitlines()]
+    return [Requirement(line) for line in lines if line and line[0] != "#"]
+
+
+def read_lock(content: str) -> list[Locked]:
+    """The entries of a lock.
+
+    Raises:
+        ValueError: A line is neither a requirement nor a hash of one.
+    """
+    joined = re.sub(r"^ *#.*\n", "", content, flags=re.MULTILINE).replace("\\\n", " ")
+    entries = []
+    for line in joined.splitlines():
+        first, *hashes = line.split(" --hash=sha256:")
+        if not all(re.fullmatch(r"[0-9a-f]{64} *", each) for each in hashes):
+            raise ValueError(line)
+        entries.append(Locked(Requirement(first.strip()), tuple(each.strip() for each in hashes)))
+    return entries
+
+
+LOCK = read_lock(text("requirements.lock"))
+
+
+def environment(python: str, machine: str) -> dict[str, str]:
+    """The environment of a marker on Linux."""
+    linux = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    versions = {"python_version": python, "python_full_version": f"{python}.1"}
+    implementation = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
+    here = {name: str(value) for name, value in default_environment().items()}
+    return {**here, **linux, **versions, **implementation, "platform_machine": machine}
+
+
+def holds(requirement: Requirement, where: dict[str, str]) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate(where)
+
+
+def versions(requirements: list[Requirement], where: dict[str, str]) -> dict[str, str]:
+    """The version of each package that is wanted there, which must be a single one."""
+    found: dict[str, str] = {}
+    for each in requirements:
+        if holds(each, where):
+            [pin] = each.specifier
+            assert pin.operator == "=="
+            name = canonicalize_name(each.name)
+            assert name not in found, name
+            found[name] = pin.version
+    return found
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_has_the_versions_of_the_short_lists(python: str, machine: str) -> None:
+    where = environment(python, machine)
+    wanted, locked = versions(listed(), where), versions([each.requirement for each in LOCK], where)
+
+    assert len(wanted) >= 11
+    # After a change of a short list: make lock.
+    assert wanted.items() <= locked.items()
+
+
+def test_every_locked_package_has_hashes_and_none_comes_from_elsewhere() -> None:
+    assert len(LOCK) > 50
+    assert [each.requirement.name for each in LOCK if not each.hashes] == []
+    assert [each.requirement.name for each in LOCK if each.requirement.url] == []
+
+
+def needed() -> Iterator[str]:
+    """The packages that the short lists need, by the metadata of what is installed here."""
+    where = {name: str(value) for name, value in default_environment().items()}
+    waiting = [each for each in listed() if holds(each, where)]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        each = waiting.pop()
+        key = (canonicalize_name(each.name), frozenset(each.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        yield key[0]
+        for line in metadata.requires(each.name) or ():
+            inner = Requirement(line)
+            if any(holds(inner, {**where, "extra": extra}) for extra in ("", *each.extras)):
+                waiting.append(inner)
+
+
+def test_the_lock_has_what_the_named_packages_need_themselves() -> None:
+    locked = {canonicalize_name(each.requirement.name) for each in LOCK}
+    wanted = set(needed())
+
+    assert {"aiohttp", "msal", "opentelemetry-sdk", "psycopg-binary", "yarl"} <= wanted
+    assert wanted <= locked
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["azure-core @ https://example.org/x.whl --hash=sha256:00", "--index-url https://example.org/simple"],
+)
+def test_a_line_that_is_no_locked_package_is_found(line: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(line.split()[0])):
+        read_lock(line)
+
+
+def test_the_lock_is_made_by_make_of_both_lists() -> None:
+    makefile = text("Makefile")
+    [recipe] = re.findall(r"^lock:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+
+    assert "make lock" in text("requirements.lock").splitlines()[1]
+    assert "--generate-hashes" in recipe
+    assert all(f" {name}" in recipe for name in LISTS)

@@ -1,0 +1,115 @@
+"""The commands that the relay suggests: a shell takes them as they are meant, and each of them parses."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import changefeed.cli
+from relay import commands
+from relay.cli.main import parser
+from relay.cli.suggestions import completed
+from tests.support.operators import ROOT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        "it's",
+        "--all",
+        "$(id) `id` !x",
+        "a\nb\t",
+        "\x1b[201~x'\\",
+        "\u202e\u00e9",
+        "\U000e0001",
+        "",
+        "\N{PILE OF POO}",
+    ],
+)
+def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
+    word = commands.shell_word(text)
+
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    echoed = subprocess.run(
+        [bash, "-c", f"printf %s {word}"], capture_output=True, timeout=10, check=True, env={"LC_ALL": "C.UTF-8"}
+    )
+    assert echoed.stdout.decode() == text
+    assert word.isprintable()
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Each text of the relay's and the feed's code that is no docstring, and its place; x for what it inserts."""
+    for path in sorted([*(ROOT / "relay").rglob("*.py"), *(ROOT / "changefeed").rglob("*.py")]):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        statements = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        parts = {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
+        for each in ast.walk(tree):
+            if id(each) in statements | parts or not isinstance(each, ast.Constant | ast.JoinedStr):
+                continue
+            pieces = each.values if isinstance(each, ast.JoinedStr) else [each]
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in pieces)
+            yield f"{path.relative_to(ROOT)}:{each.lineno}", text
+
+
+# What is no command as it stands: a name for any, and a pattern that finds them.
+PLACEHOLDERS = ("COMMAND", "((?:")
+
+
+def suggested() -> Iterator[tuple[str, str, list[str]]]:
+    """Each command in the texts: its place, its program, and its words."""
+    for place, text in texts():
+        # A sentence ends behind some of them, or a remark in parentheses begins.
+        for found in re.finditer(
+            r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)](?:\s|$)| +\(|[`\n|]|$)", text
+        ):
+            if not any(each in found[2] for each in PLACEHOLDERS):
+                yield place, found[1], shlex.split(found[2])
+
+
+PROGRAMS = {"relay": parser(), "changefeed": changefeed.cli._parser()}
+
+
+@pytest.mark.parametrize(("program", "words"), [pytest.param(*each, id=place) for place, *each in suggested()])
+def test_a_command_of_a_text_parses(program: str, words: list[str]) -> None:
+    try:
+        PROGRAMS[program].parse_args(words)
+    except SystemExit:
+        pytest.fail(f"python -m {program} {shlex.join(words)}")
+
+
+def test_the_commands_of_the_texts_are_found() -> None:
+    assert len(list(suggested())) > 60
+
+
+OPTIONS = Namespace(env_file=[Path("a b.env"), Path("c.env")], source="sql")
+
+
+@pytest.mark.parametrize(
+    "words", [words for _, program, words in suggested() if program == "relay"], ids=shlex.join
+)
+def test_a_completed_command_parses_with_its_options(words: list[str]) -> None:
+    [_, *given] = completed(f"Run python -m relay {shlex.join(words)}", OPTIONS).partition("python -m relay ")
+    found = parser().parse_args(shlex.split(given[-1]))
+
+    assert found.env_file[:2] == OPTIONS.env_file
+    assert getattr(found, "source", "sql") == "sql"
+
+
+def test_a_command_with_a_source_keeps_it() -> None:
+    text = "See python -m relay quarantine list --source cosmos, or `python -m relay replay`."
+
+    assert completed(text, Namespace(env_file=[], source="sql")) == (
+        "See python -m relay quarantine list --source cosmos, or `python -m relay replay --source sql`."
+    )
+    assert completed(text, Namespace(env_file=[])) == text
