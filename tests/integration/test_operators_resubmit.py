@@ -350,7 +350,8 @@ async def test_a_lock_that_is_lost_after_the_copy_was_seen_is_taken_again(
     topic.publish(event("k", 1), event("k", 2))
     topic.dead_letter("all", "k", count=2)
     now(clock)
-    complete, lost = DeadLetterQueue.complete, []
+    complete = DeadLetterQueue.complete
+    lost: list[str] = []
 
     async def complete_late(queue: DeadLetterQueue, locked: Any) -> bool:
         if not lost:
