@@ -186,7 +186,7 @@ param operatorEmails array = []
 @description('Address of your copy of docs/runbook.md. Each alert links to its section there.')
 param runbook string = 'docs/runbook.md'
 
-@description('Alert thresholds to override, by name. The defaults are: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
+@description('Alert thresholds to override, by name. The defaults are: lagSeconds (300), unpublishedSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
