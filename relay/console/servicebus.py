@@ -7,8 +7,8 @@ where a subscription requires sessions, and what a peek without that link gives 
 queues have no sessions.
 
 It needs the role Azure Service Bus Data Receiver. With CONSOLE_TOPIC_URL, Azure Resource Manager gives the counts,
-for which that role suffices. Without it, the management endpoint does, which asks for the right to manage: a shared
-access policy with Manage, or the role Azure Service Bus Data Owner.
+for which that role suffices. Without it, the management endpoint does, which asks for the right to manage: a
+shared access policy with Manage, or the role Azure Service Bus Data Owner.
 """
 
 from __future__ import annotations
