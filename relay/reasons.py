@@ -180,7 +180,7 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Inform the owner of the subscription, who sends the messages again or deletes them.",
+        "Correct the consumer; then `python -m relay deadletters resubmit`, or `discard`.",
     ),
     State.UNREAD: Row(
         "the console cannot read a service, so it is not known what waits",
