@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "docs.site.order",
     "docs.site.links",
+    "docs.site.diagrams",
     "docs.site.reference",
     "docs.site.pytest_plugin",
 ]
@@ -85,6 +86,10 @@ autodoc_default_options = {"members": True}
 autoclass_content = "both"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+
+# Addresses of this machine are no links to other sites. GitHub adds the anchors of a page by script.
+linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)[:/]"]
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
 
 html_theme = "furo"
 html_title = project
