@@ -166,6 +166,9 @@ param rollingUpdates bool = false
 @description('Principal ids of the services that write the outbox.')
 param writerPrincipalIds array = []
 
+@description('Let these services delete and patch items too. Otherwise they can read, create, replace and upsert: an event that is deleted before it is published is lost.')
+param writersMayDelete bool = false
+
 @description('Principal ids of operators, who run python -m relay check, smoke, quarantine and replay.')
 param operatorPrincipalIds array = []
 
@@ -286,6 +289,7 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     writerPrincipalIds: writerPrincipalIds
+    writersMayDelete: writersMayDelete
     operatorPrincipalIds: operatorPrincipalIds
   }
   dependsOn: [

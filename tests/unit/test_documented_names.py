@@ -182,7 +182,7 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
 def test_every_option_and_exit_code_of_the_relay_is_documented(
     programs: dict[str, argparse.ArgumentParser],
 ) -> None:
-    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console"))
+    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console", "dead-letters"))
     named = {option.removeprefix("--") for option in options(programs["relay"])} - {"-h"}
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", page("docs/operators.md"), re.MULTILINE)
 
