@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relay.events import Document, Event, Rejected
+from relay.findings import Finding
 from relay.place import PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
 
@@ -194,6 +195,9 @@ class Outbox(Protocol):
 
     async def positions(self) -> Sequence[Position]:
         """The relay's position in each partition."""
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """What keeps the relay from reading the outbox at all, such as the lock of a host that was killed."""
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The name of the position under which a key is now; None if there is none, or it is unknown."""

@@ -16,9 +16,11 @@ from relay import jsontext
 from relay.cosmos.containers import Containers, explaining, parameters
 from relay.cosmos.feed import CosmosReading, Feed, brief, committed_of, feed_start, numbered
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.cosmos.locks import stale_locks
 from relay.cosmos.source import event_of
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
+from relay.findings import Finding
 from relay.outbox import CLEAN_UP_S, Committed, Found, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
@@ -60,6 +62,12 @@ class CosmosOutbox:
 
     async def positions(self) -> Sequence[Position]:
         return [_position(lease) for lease in (await self._read_own()).leases]
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """Locks in the lease container that nobody holds any more."""
+        name = self._settings.cosmos_lease_container
+        with explaining(name):
+            return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The token of the lease that covers the key."""
