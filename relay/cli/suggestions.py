@@ -1,4 +1,4 @@
-"""Completes the commands that a command suggests, so that they find the same settings."""
+"""Completes the commands that a command suggests, so that they can be pasted and find the same settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import re
 from dataclasses import replace
 
+from relay.cli.shell import as_typed
 from relay.cli.terminal import Result
 from relay.commands import shell_word
 
@@ -16,7 +17,7 @@ _WITHOUT_SOURCE = ("check", "install", "run")
 
 
 def completed(text: str, arguments: argparse.Namespace) -> str:
-    """The text, each command in it with the `--env-file` and `--source` of the one that was run."""
+    """The text, its commands with this Python, and the `--env-file` and `--source` of the one that was run."""
     files = [f" --env-file {shell_word(str(file))}" for file in arguments.env_file]
     source = getattr(arguments, "source", None)
 
@@ -25,7 +26,7 @@ def completed(text: str, arguments: argparse.Namespace) -> str:
         needs_source = source is not None and not given and found[1] not in _WITHOUT_SOURCE
         return found[0] + "".join([*files, f" --source {source}" if needs_source else ""])
 
-    return _COMMAND.sub(with_options, text) if files or source else text
+    return as_typed(_COMMAND.sub(with_options, text))
 
 
 def with_completed(result: Result, arguments: argparse.Namespace) -> Result:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli.main import main
+from relay.cli.shell import python
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +28,7 @@ def test_the_command_line_is_run_with_its_arguments_and_ends_with_its_code(
 
     out, err = capsys.readouterr()
     assert codes == [0, 2]
-    assert out.startswith("usage: python -m relay quarantine ")
+    assert out.startswith(f"usage: {python()} -m relay quarantine ")
     assert "nonsense" in err
 
 
