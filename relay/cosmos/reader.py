@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
 from relay.cosmos.containers import Containers, explaining, parameters
-from relay.cosmos.feed import CosmosReading, Feed, committed_of, feed_start, numbered
+from relay.cosmos.feed import CosmosReading, Feed, brief, committed_of, feed_start, numbered
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.source import event_of
 from relay.errors import ServiceError
@@ -82,7 +82,7 @@ class CosmosOutbox:
         if not times:
             return [], False
         feed = self._feed_of_key(partition_key, times[:limit][-1])
-        documents = [document async for document in feed if document.get("type") == event_type]
+        documents = [brief(document) async for document in feed if document.get("type") == event_type]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
