@@ -1,4 +1,4 @@
-"""Existing resources that a deployment takes by name: it adds to them what is missing, and changes nothing else."""
+"""Existing resources that a deployment takes by name: it adds what they lack, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -163,20 +163,14 @@ def a_second_app_shares_leases_and_keeps_its_own_identity(project: Project) -> N
 @check
 def the_documented_parameters_are_accepted(project: Project) -> None:
     text = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
-    uses = {
-        heading: block
-        for heading, block in re.findall(
-            r"^### ([^\n]+)\n(?:(?!^#).)*?```bicep\n(.*?)```", text, re.DOTALL | re.MULTILINE
-        )
-    }
+    found = re.findall(r"^### ([^\n]+)\n(?:(?!^#).)*?```bicep\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    uses = dict(found)
 
     assert list(uses) == ["From Standard to Premium", "A restored account", "A second app", "A second region"]
     production = project.parameters("main.production.bicepparam")
     for heading, block in uses.items():
-        given = {
-            each.name: Scope({}).value(each.value) for each in parse(block, heading) if each.value is not None
-        }
-        given.pop("main.bicep", None)
+        declared = [each for each in parse(block, heading) if each.kind == "param"]
+        given = {each.name: Scope({}).value(each.value) for each in declared if each.value is not None}
         complete = given if block.startswith("using") else production | given
         deployment = deploy(project.infra / "main.bicep", complete)
         account, namespace = given.get("existingCosmosAccount"), given.get("existingServiceBusNamespace")
