@@ -39,7 +39,7 @@ param cosmosDatabase string = 'outbox'
 param serviceBusName string
 param serviceBusTopic string = 'domain-events'
 
-@description('Let the console read how many messages each subscription has. Service Bus has no role for that alone: the console gets Azure Service Bus Data Owner on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
+@description('Let the console read how many messages each subscription has, and peek dead letters: it gets Azure Service Bus Data Receiver on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
 param showSubscriptions bool = true
 
 @description('Further settings by name (docs/settings.md, docs/console.md), such as SQL, SQL_FEED and SQL_SHARDS for an outbox in SQL, or CONSOLE_TRACE_URL.')
@@ -109,6 +109,7 @@ module console 'modules/console.bicep' = {
       SERVICEBUS__credential: 'managedidentity'
       SERVICEBUS__clientId: identity.outputs.clientId
       SERVICEBUS_TOPIC: serviceBusTopic
+      CONSOLE_TOPIC_URL: access.outputs.topicUrl
     }, cosmosSettings, settings)
   }
 }

@@ -166,6 +166,9 @@ param rollingUpdates bool = false
 @description('Principal ids of the services that write the outbox.')
 param writerPrincipalIds array = []
 
+@description('Let these services delete and patch items too. Otherwise they can read, create, replace and upsert: an event that is deleted before it is published is lost.')
+param writersMayDelete bool = false
+
 @description('Principal ids of operators, who run python -m relay check, smoke, quarantine and replay.')
 param operatorPrincipalIds array = []
 
@@ -183,7 +186,7 @@ param operatorEmails array = []
 @description('Address of your copy of docs/runbook.md. Each alert links to its section there.')
 param runbook string = 'docs/runbook.md'
 
-@description('Alert thresholds to override, by name. The defaults are: lagSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
+@description('Alert thresholds to override, by name. The defaults are: lagSeconds (300), unpublishedSeconds (300), headroomHours (24), quarantined (0), failedAttempts (5), leaseWarnings (10), deadLetters (0), throttledRequests (100), activeMessages (1000), connections (4000), topicSizePercent (60).')
 param alertThresholds object = {}
 
 @minValue(30)
@@ -286,6 +289,7 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     writerPrincipalIds: writerPrincipalIds
+    writersMayDelete: writersMayDelete
     operatorPrincipalIds: operatorPrincipalIds
   }
   dependsOn: [

@@ -1,9 +1,13 @@
-"""Make .venv, and install what is pinned into it. `make setup` runs this; without make:
+"""Make .venv, and install a set of pinned packages into it. `make` runs this; without make:
 
-    python3 local/make_venv.py
+    python3 local/make_venv.py         # what the tests and the linters need
+    python3 local/make_venv.py local   # the local stack and the demo
+    python3 local/make_venv.py sql     # and what they need with --source sql
+    python3 local/make_venv.py docs    # everything, also what `make docs` needs
 
-Ends with 1, and one line that says what to do, if Python is too old or cannot make environments, or if
-python-qpid-proton cannot be compiled. Needs the standard library alone, and can be read by older Pythons too.
+The environment grows: a later set adds to an earlier one. Ends with 1, and one line that says what to do, if
+Python is too old or cannot make environments, or if python-qpid-proton cannot be compiled. Needs the standard
+library alone, and can be read by older Pythons too.
 """
 
 from __future__ import annotations
@@ -14,13 +18,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
-REQUIREMENTS = "requirements-dev.txt"
+SETS = ("local", "sql", "dev", "docs")
+"""Each contains the sets before it, and is listed in `requirements-NAME.txt`."""
+
+_DEFAULT = "dev"
+_DEPLOYED = "requirements.txt"
+_COMPILED = "python-qpid-proton"
 OLDEST = (3, 11)
 _STEPS = (
     ("collecting", re.compile(r" *(?:Collecting|Processing) (?:\S*/)?([\w.-]+)")),
@@ -93,7 +105,7 @@ def check_python(version: tuple[int, ...]) -> None:
         raise CannotSetUp(
             f"Python {'.'.join(map(str, OLDEST))} or later is needed, and {sys.executable} is "
             f"{'.'.join(map(str, version[:3]))}. Install one (https://www.python.org/downloads/), and name it: "
-            "make setup PYTHON=/path/to/python"
+            "export PYTHON=/path/to/python"
         )
     for name, package in (("venv", "-venv"), ("ensurepip", "-venv"), ("ssl", "")):
         try:
@@ -102,7 +114,7 @@ def check_python(version: tuple[int, ...]) -> None:
             raise CannotSetUp(
                 f"{sys.executable} has no module {name}, which virtual environments and pip need. Install it "
                 f"(Debian, Ubuntu: apt-get install python3.{version[1]}{package}), "
-                "or name another Python: make setup PYTHON=/path/to/python"
+                "or name another Python: export PYTHON=/path/to/python"
             ) from None
 
 
@@ -116,7 +128,7 @@ def check_existing(folder: Path) -> None:
     if home is not None and own not in Path(home[1].strip()).resolve().parents:
         raise CannotSetUp(
             f"{folder} was made by the Python in {home[1].strip()}, and this is {sys.executable}. "
-            "Remove it (make clean), or name that Python: make setup PYTHON=/path/to/python"
+            "Remove it (make clean), or name that Python: export PYTHON=/path/to/python"
         )
 
 
@@ -135,25 +147,67 @@ def make_environment(folder: Path, progress: Progress) -> Path:
 
 def check_compiler(python: Path) -> None:
     """Raise CannotSetUp if python-qpid-proton has no wheel and cannot be compiled."""
-    lines = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").splitlines()
-    [requirement] = [line for line in lines if line.startswith("python-qpid-proton")]
-    command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
+    command = [str(python), str(ROOT / "emulators/compiler.py"), _compiled()]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     if checked.returncode != 0:
         raise CannotSetUp(checked.stderr.strip())
 
 
-def install(python: Path, progress: Progress) -> None:
-    """Install what is pinned.
+def _compiled() -> str:
+    """The requirement that is compiled on most platforms."""
+    lines = (ROOT / "requirements-local.txt").read_text(encoding="utf-8").splitlines()
+    [requirement] = [line for line in lines if line.startswith(_COMPILED)]
+    return requirement
+
+
+def install(python: Path, name: str, progress: Progress) -> None:
+    """Install a set.
 
     Raises:
         CannotSetUp: pip failed; with the end of its output.
     """
-    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
-    code, output = run([str(python), "-m", "pip", "install", *options, "-r", REQUIREMENTS], progress)
+    requirements = f"requirements-{name}.txt"
+    if _stamp("local").exists():
+        _install(python, progress, requirements)
+        return
+    with tempfile.TemporaryDirectory() as wheels:
+        # It takes about as long as all other packages, which are installed meanwhile. If it fails here, the
+        # last step tries it again, and shows why.
+        with _pip(python, "wheel", "--no-deps", "--wheel-dir", wheels, _compiled()) as compiling:
+            _install(python, progress, _DEPLOYED)
+            progress.begin(f"building {_COMPILED}")
+            while _runs(compiling):
+                progress.show()
+        _install(python, progress, requirements, "--find-links", wheels)
+
+
+@contextmanager
+def _pip(python: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """pip in the background, without its output; it ends with the block."""
+    command = [str(python), "-m", "pip", *words]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process still runs a second later."""
+    try:
+        process.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _install(python: Path, progress: Progress, requirements: str, *more: str) -> None:
+    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check", *more)
+    code, output = run([str(python), "-m", "pip", "install", *options, "-r", requirements], progress)
     if code != 0:
         end = "".join(output[-_LAST_LINES:])
-        raise CannotSetUp(f"{end}pip could not install {REQUIREMENTS}: its last lines are above.")
+        raise CannotSetUp(f"{end}pip could not install {requirements}: its last lines are above.")
 
 
 def run(command: list[str], progress: Progress) -> tuple[int, list[str]]:
@@ -188,29 +242,61 @@ def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> Non
     lines.put(None)
 
 
-def main() -> int:
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other set-up works on this environment: two at a time would break it."""
+    folder.mkdir(exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("Waiting for another set-up of .venv", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _stamp(name: str) -> Path:
+    return ROOT / f".venv/.installed-{name}"
+
+
+def set_up(name: str, progress: Progress) -> None:
+    """Make the environment, and install a set into it. Raises CannotSetUp."""
+    try:
+        python = make_environment(ROOT / ".venv", progress)
+        check_compiler(python)
+        install(python, name, progress)
+    finally:
+        progress.end()
+    for each in SETS[: SETS.index(name) + 1]:
+        _stamp(each).touch()
+    print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)
+
+
+def main(words: Sequence[str]) -> int:
     """Make and fill the environment; returns the exit code."""
-    progress = Progress(sys.stderr)
+    name = words[0] if words else _DEFAULT
+    if name not in SETS or len(words) > 1:
+        print(f"{' '.join(words)}: name one set of packages: {', '.join(SETS)}", file=sys.stderr)
+        return 2
     try:
         check_python(sys.version_info[:3])
         check_existing(ROOT / ".venv")
-        print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
-        try:
-            python = make_environment(ROOT / ".venv", progress)
-            check_compiler(python)
-            install(python, progress)
-        finally:
-            progress.end()
+        with alone(ROOT / ".venv"):
+            print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
+            set_up(name, Progress(sys.stderr))
     except CannotSetUp as reason:
         print(reason, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Interrupted: run it again to continue.", file=sys.stderr)
         return 130
-    (ROOT / ".venv/.installed").touch()
-    print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

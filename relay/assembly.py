@@ -19,8 +19,11 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings, SqlFeed
+from relay.telemetry import instruments
+from relay.telemetry.gauges import LeaseAges
 
 if TYPE_CHECKING:
+    from relay.cosmos.ages import LeaseWatch
     from relay.findings import Finding
     from relay.outbox import Canary, Outbox
     from relay.quarantine.items import Items
@@ -71,6 +74,15 @@ def assemble_sql(settings: Settings) -> SqlRelay:
         poll_delay_s=settings.poll_delay_ms / 1000,
     )
     return SqlRelay(relay, worker)
+
+
+def assemble_watch(settings: Settings) -> LeaseWatch:
+    """What measures how long changes wait in Cosmos DB. It is connected only while it looks."""
+    from relay.cosmos.ages import LeaseWatch
+
+    ages = LeaseAges()
+    instruments.observe_leases(ages)
+    return LeaseWatch(settings, ages)
 
 
 def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[BatchT]:

@@ -1,4 +1,4 @@
-metadata description = 'What the console may read: the outbox, with its leases and its quarantine, and the topic.'
+metadata description = 'What the console may read: the outbox with its leases and its quarantine, and the subscriptions of the topic.'
 
 @description('Empty for an outbox in SQL, where its administrator grants the identity its rights.')
 param cosmosAccountName string
@@ -13,7 +13,7 @@ param consolePrincipalId string
 
 var onCosmos = !empty(cosmosAccountName)
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/integration
-var dataOwner = '090c5cfd-751d-490a-894a-3ce6f1109419'
+var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
   name: onCosmos ? cosmosAccountName : 'none'
@@ -40,12 +40,13 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = {
   name: serviceBusTopic
 }
 
-// The role can send and receive as well. The console does neither.
+// The least role with which dead letters can be peeked, and subscriptions and their counts read by Azure Resource Manager. With
+// it, messages can also be received, which the console does not do; it cannot send, or change the topic.
 resource consoleMayLook 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (showSubscriptions) {
-  name: guid(topic.id, consoleIdentityId, dataOwner)
+  name: guid(topic.id, consoleIdentityId, dataReceiver)
   scope: topic
   properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataOwner)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
     principalId: consolePrincipalId
     principalType: 'ServicePrincipal'
   }
@@ -53,3 +54,4 @@ resource consoleMayLook 'Microsoft.Authorization/roleAssignments@2022-04-01' = i
 
 output cosmosEndpoint string = onCosmos ? account!.properties.documentEndpoint : ''
 output serviceBusNamespace string = replace(replace(namespace.properties.serviceBusEndpoint, 'https://', ''), ':443/', '')
+output topicUrl string = uri(environment().resourceManager, topic.id)

@@ -144,6 +144,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def port_number(text: str) -> int:
+    """The type of a port; 0 takes a free one."""
+    if not (text.isascii() and text.isdecimal() and int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
+    return int(text)
+
+
 def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
     """`environment` with the values of env files, which take precedence, a later file over an earlier one.
 

@@ -13,8 +13,8 @@ from relay.commands import shell_word
 
 _COMMAND = re.compile(r"python -m relay ((?:(?:quarantine|deadletters) )?[a-z]+)\b")
 
-# The commands that work on every outbox of the settings, or on the SQL one.
-_WITHOUT_SOURCE = ("check", "install", "run")
+# The commands that work on every outbox of the settings, on the SQL one, or on none.
+_WITHOUT_SOURCE = ("check", "deadletters", "install", "run")
 
 
 def completed(text: str, arguments: argparse.Namespace) -> str:
@@ -28,7 +28,7 @@ def with_options(text: str, env_files: Sequence[Path] = (), source: str | None =
 
     def complete(found: re.Match[str]) -> str:
         given = found.string.startswith(" --source ", found.end())
-        needs_source = source is not None and not given and found[1] not in _WITHOUT_SOURCE
+        needs_source = source is not None and not given and found[1].split()[0] not in _WITHOUT_SOURCE
         return found[0] + "".join([*files, f" --source {source}" if needs_source else ""])
 
     return _COMMAND.sub(complete, text) if files or source else text

@@ -22,7 +22,7 @@ from relay.findings import Level
 PAGES = web.AppKey("PAGES", Pages)
 
 _EVENTS_OF_KEY = 100
-_STATE_WAIT_S = 1.5
+_STATE_WAIT_S = 5.0
 _MOST_EVENTS_OF_KEY = 1000
 
 # The order in which findings are shown.
@@ -110,8 +110,8 @@ class _Console:
         return await self.streams.serve(request, self.streams.sections(self.pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
-        """The latest snapshot. A view looks only while somebody waits, so this waits for a moment."""
-        return _json(await self.streams.news(self.view.latest, _STATE_WAIT_S))
+        """The latest snapshot. A view looks only while somebody waits, so this waits until it has."""
+        return _json(await self.view.current(_STATE_WAIT_S))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))

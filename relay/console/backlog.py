@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from relay.console.model import QuarantineRecord
+from relay.console.moments import started_at
 from relay.events import EventName
 from relay.outbox import Committed
 from relay.place import PlaceInFeed
@@ -30,7 +31,8 @@ class Waiting:
 
     Attributes:
         partition, place: Where it is now.
-        committed_at: When it was committed, as close as the console knows.
+        committed_at: About when it was committed (`moments.estimated_at`).
+        started_at: From when its latency counts; None if that is not known well enough.
         expires_at: When the outbox deletes it.
         passed_at: When the position was seen to pass it.
     """
@@ -39,6 +41,7 @@ class Waiting:
     partition: str
     place: PlaceInFeed
     committed_at: float
+    started_at: float | None
     expires_at: float | None
     passed_at: float = 0.0
 
@@ -64,7 +67,8 @@ class Backlog:
         if known is not None:
             self.move(known, event.partition, event.place)
             return False
-        new = Waiting(name, event.partition, event.place, committed_at, event.expires_at)
+        start = started_at(event.committed_at, event.created_at)
+        new = Waiting(name, event.partition, event.place, committed_at, start, event.expires_at)
         self._waiting[name] = self._partitions.setdefault(event.partition, {})[name] = new
         return True
 

@@ -78,10 +78,13 @@ class View(Protocol):
 
     @property
     def latest(self) -> Snapshot:
-        """The latest snapshot."""
+        """The latest snapshot, with what is stale by now."""
 
     async def changed(self, number: int, /) -> Snapshot:
         """Wait until there is a snapshot with a number above this one, and return the latest."""
+
+    async def current(self, timeout_s: float, /) -> Snapshot:
+        """The latest snapshot, as soon as nothing in it is stale, and at the latest after this time."""
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """The last events of a key, with their data if `data`."""

@@ -65,7 +65,7 @@ class Streams:
         while True:
             news: Mapping[str, str] = pages.sections(snapshot)
             if clock() - said_at >= _TOTALS_PAUSE_S:
-                news, said_at = {**news, "totals": pages.fragment("totals.html", flow=snapshot.flow)}, clock()
+                news, said_at = {**news, "totals": pages.totals(snapshot)}, clock()
             if timeline is not None and behind and clock() - read_at >= _TIMELINE_PAUSE_S:
                 news, read_at, behind = {**news, "timeline": await timeline()}, clock(), False
             changed = {name: html for name, html in news.items() if sent.get(name) != html}

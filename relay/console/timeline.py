@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked, accepted_at
+from relay.console.moments import took_s
 from relay.console.ports import Parts, Sources
 from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Position
@@ -231,10 +232,8 @@ class Step:
 def steps(tracked: Tracked) -> Sequence[Step]:
     """Every step of an event that the console knows of, from its commit, and the one that it waits for."""
     found = []
-    committed_at = None
     if tracked.event is not None:
-        committed_at = tracked.event.committed_at
-        found.append(Step("committed", "Committed", committed_at))
+        found.append(Step("committed", "Committed", tracked.event.committed_at))
     if tracked.stage in (Stage.QUARANTINED, Stage.PARKED):
         record = tracked.quarantined
         found.append(
@@ -250,7 +249,9 @@ def steps(tracked: Tracked) -> Sequence[Step]:
     if accepted is None:
         accepted = tracked.published_at
     if tracked.stage is Stage.PUBLISHED or accepted is not None:
-        found.append(Step("accepted", "Accepted", accepted, after_s=_between(committed_at, accepted)))
+        event = tracked.event
+        after_s = None if event is None else took_s(event.committed_at, event.created_at, accepted)
+        found.append(Step("accepted", "Accepted", accepted, after_s=after_s))
     elif tracked.stage is Stage.COMMITTED and not tracked.deliveries:
         found.append(Step("accepted", "Not yet accepted", done=False))
     return [*found, *(_arrived(each, accepted) for each in tracked.deliveries)]

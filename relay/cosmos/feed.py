@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from azure.core.async_paging import AsyncItemPaged
     from azure.cosmos.aio import ContainerProxy
 
-_BEGINNING = "Beginning"
+BEGINNING = "Beginning"
+"""The start of the feed, as the SDK names it."""
+
 _NOTHING = (None, -1)
 
 _RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
@@ -100,7 +102,7 @@ class Feed:
     async def _page(self, reader: _Reader, limit: int, positions: Positions) -> bool:
         """Read a page; returns False at the end of the feed."""
         if reader.continuation is None:
-            options: dict[str, Any] = {"feed_range": reader.feed_range, "start_time": _BEGINNING}
+            options: dict[str, Any] = {"feed_range": reader.feed_range, "start_time": BEGINNING}
         else:
             options = {"continuation": reader.continuation}
         pages: Any = self._container.query_items_change_feed(max_item_count=limit, **options).by_page()
@@ -154,20 +156,24 @@ async def _partition(positions: Positions, feed_range: Mapping[str, Any], partit
 
 
 def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) -> str | None:
-    """The SDK's token for what the relay has not read in a range yet; None if it has read nothing there.
-
-    It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
-    """
+    """The SDK's token for what the relay has not read in a range yet; None if it has read nothing there."""
     leases = positions.within(feed_range)
     if not leases or any(lease.continuation is None for lease in leases):
         return None
     etag = min(leases, key=lambda lease: lease.done).continuation
-    bounds = feed_range["Range"]
+    return sdk_token(rid, feed_range["Range"], str(etag))
+
+
+def sdk_token(rid: str, bounds: Mapping[str, Any], etag: str) -> str:
+    """The SDK's token for what comes after an ETag of the feed, within the bounds of a range.
+
+    It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
+    """
     token = {
         "v": "v2",
         "containerRid": rid,
         "mode": "LatestVersion",
-        "startFrom": {"Type": _BEGINNING},
+        "startFrom": {"Type": BEGINNING},
         "continuation": {
             "v": "v2",
             "rid": rid,
@@ -186,7 +192,7 @@ def behind(container: ContainerProxy, lease: LeasePosition, page_items: int) -> 
         options = {"continuation": lease.continuation, "headers": {_RANGE_ID: lease.token}}
     else:
         bounds = {"min": lease.minimum, "max": lease.maximum, "isMinInclusive": True, "isMaxInclusive": False}
-        options = {"feed_range": {"Range": bounds}, "start_time": _BEGINNING}
+        options = {"feed_range": {"Range": bounds}, "start_time": BEGINNING}
     return container.query_items_change_feed(max_item_count=page_items, **options)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pip
 import pytest
 
-from local.make_venv import CannotSetUp, Progress, check_compiler, check_existing, check_python
+from local.make_venv import CannotSetUp, Progress, alone, check_compiler, check_existing, check_python, main
 from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -27,6 +27,14 @@ _COPIED = (
     "outbox/pyproject.toml",
     "emulators/pyproject.toml",
 )
+_ALONE = """
+import sys
+from pathlib import Path
+from local.make_venv import alone
+
+with alone(Path(sys.argv[1])):
+    print(1)
+"""
 _OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
 
@@ -44,7 +52,10 @@ def clone(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     (folder / "requirements.txt").touch()
     (folder / "requirements-console.txt").touch()
-    (folder / "requirements-dev.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
+    (folder / "requirements-local.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
+    (folder / "requirements-sql.txt").write_text("-r requirements-local.txt\n", encoding="utf-8")
+    (folder / "requirements-dev.txt").write_text("-r requirements-sql.txt\n", encoding="utf-8")
+    (folder / "requirements-docs.txt").write_text("-r requirements-dev.txt\n", encoding="utf-8")
     return folder
 
 
@@ -71,10 +82,10 @@ def _own_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
-def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
-    """Run `make -j4 setup` with this Python; returns its exit code and its lines, without make's own."""
+def make(folder: Path, *words: str, **environment: str) -> tuple[int, list[str]]:
+    """Run make with this Python; returns its exit code and its lines, without make's own."""
     ended = subprocess.run(
-        ["make", "-j4", "setup", f"PYTHON={environment.pop('PYTHON', sys.executable)}"],
+        ["make", "-j4", *words, f"PYTHON={environment.pop('PYTHON', sys.executable)}"],
         cwd=folder,
         env={**_own_environment(), **_OFFLINE, **environment},
         capture_output=True,
@@ -86,6 +97,10 @@ def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
     return ended.returncode, [line for line in lines if not line.startswith("make: ")]
 
 
+def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
+    return make(folder, "setup", **environment)
+
+
 def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Path) -> None:
     with_this_pip(clone / ".venv")
 
@@ -93,10 +108,62 @@ def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Pat
 
     assert code == 0, lines
     steps = [" ".join(line.split()[2:]) for line in lines if line.startswith("  ")]
-    assert steps == ["collecting packages", "installing 1 package(s)"]
+    assert steps == ["building python-qpid-proton", "collecting packages", "installing 1 package(s)"]
     assert lines[0].startswith("Setting up .venv with Python 3.")
     assert lines[-1].startswith(".venv is ready, after ")
     assert make_setup(clone, PYTHON="/not/used") == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "installed"),
+    [
+        (("up",), "local"),
+        (("up", "SOURCE=sql"), "sql"),
+        (("demo", "DEMO=--kill-host"), "local"),
+        (("demo", "SOURCE=sql"), "sql"),
+        (("test",), "dev"),
+        (("lint",), "dev"),
+        (("setup",), "dev"),
+        (("docs",), "docs"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_sets_up_the_packages_that_it_needs(clone: Path, words: tuple[str, ...], installed: str) -> None:
+    code, lines = make(clone, "--dry-run", *words)
+
+    assert code == 0, lines
+    assert [line.split()[-1] for line in lines if "make_venv.py" in line] == [installed]
+
+
+def test_the_environment_grows_and_nothing_is_installed_twice(clone: Path, wheels: Path) -> None:
+    with_this_pip(clone / ".venv")
+    assert make(clone, ".venv/.installed-sql", PIP_FIND_LINKS=str(wheels))[0] == 0
+
+    assert "make_venv.py" not in "".join(make(clone, "--dry-run", "up")[1])
+    code, lines = make_setup(clone)
+
+    assert (code, [line for line in lines if "proton" in line or "installing" in line]) == (0, [])
+    assert "make_venv.py" not in "".join(make(clone, "--dry-run", "test")[1])
+
+
+def test_two_set_ups_work_one_after_the_other(tmp_path: Path) -> None:
+    with alone(tmp_path / ".venv"):
+        second = subprocess.Popen(
+            [sys.executable, "-c", _ALONE, str(tmp_path / ".venv")],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stderr is not None
+        assert second.stderr.readline() == "Waiting for another set-up of .venv\n"
+        assert second.poll() is None
+    assert second.communicate(timeout=20)[0] == "1\n"
+
+
+def test_an_unknown_set_is_named_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["all"]) == 2
+    assert capsys.readouterr().err == "all: name one set of packages: local, sql, dev, docs\n"
 
 
 def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

