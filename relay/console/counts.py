@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.console.freshness import Freshness, Part
@@ -48,12 +48,22 @@ class Counts:
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
         self._grouped = _Reading()
+        # The records of each key, while they are few enough to be read.
+        self._of_keys: Mapping[str, Sequence[str]] | None = {}
+        self._parked: Collection[str] = ()
         self._dead_letters: dict[str, Sequence[DeadLetterGroup]] = {}
         self._peeked: dict[str, _Reading] = {}
 
     @property
     def dead_letters(self) -> list[DeadLetterGroup]:
         return [group for groups in self._dead_letters.values() for group in groups]
+
+    def state_of(self, partition_key: str) -> Hashable:
+        """What differs if other records of a key are in quarantine, or if it is parked or no longer."""
+        if self._of_keys is None:
+            # Of very many, nobody looks for those of one key whenever there is another.
+            return int(self._grouped.at // _AGAIN_S), partition_key in self._parked
+        return tuple(self._of_keys.get(partition_key, ())), partition_key in self._parked
 
     async def read(self) -> None:
         await self._read_quarantine()
@@ -69,8 +79,8 @@ class Counts:
         at, counted, grouped = self._clock(), False, False
         async with self._parts.reading("quarantine by reason"):
             total = await self._sources.items.count(Filter())
-            self.parked = len((await self._sources.items.holds()).parked)
-            self.records, counted = total, True
+            self._parked = (await self._sources.items.holds()).parked
+            self.parked, self.records, counted = len(self._parked), total, True
             if self._grouped.is_due(total, at):
                 self.groups = await self._read_groups(total)
                 self._grouped = _Reading(total, at)
@@ -81,10 +91,15 @@ class Counts:
     async def _read_groups(self, total: int) -> list[QuarantineGroup]:
         if total <= _RECORDS:
             found = await self._sources.items.summaries(Filter(), _RECORDS)
+            of_keys: dict[str, list[str]] = {}
+            for each in found:
+                of_keys.setdefault(each.partition_key, []).append(each.id)
+            self._of_keys = of_keys
             return [
                 QuarantineGroup(reason, len(records), tuple(map(QuarantineRecord.of, records[:EXAMPLES])))
                 for reason, records in by_reason(found)
             ]
+        self._of_keys = None
         groups = []
         for reason in Reason:
             chosen = Filter(reason=reason)

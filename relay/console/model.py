@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from relay.console.bounds import DETAIL, REASON
 from relay.events import Reason
 from relay.findings import Finding
-from relay.outbox import Committed
+from relay.outbox import Committed, cut_text, id_name, key_name
 from relay.quarantine.items import RecordSummary
 
 EXAMPLES = 10
@@ -129,7 +130,14 @@ class QuarantineRecord:
     @classmethod
     def of(cls, row: RecordSummary) -> QuarantineRecord:
         """A record as the console shows it."""
-        return cls(row.id, row.partition_key, row.document_id, row.reason, row.detail, row.quarantined_at)
+        return cls(
+            key_name(row.id),
+            key_name(row.partition_key),
+            None if row.document_id is None else id_name(row.document_id),
+            cut_text(row.reason, REASON),
+            cut_text(row.detail, DETAIL),
+            cut_text(row.quarantined_at, REASON),
+        )
 
     @property
     def stage(self) -> Stage:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from relay.console import texts
 from relay.console.freshness import FIGURES
 from relay.console.headline import headline, stale_since
-from relay.console.model import Checked, Partition, Snapshot
+from relay.console.model import Checked, Partition, Snapshot, Timeline
 from relay.console.moments import took_s
 from relay.console.timeline import steps
 from relay.errors import SettingsError
@@ -134,6 +134,10 @@ class Pages:
     def fragment(self, template: str, **values: Any) -> str:
         """One template with these variables."""
         return self._environment.get_template(template).render(values)
+
+    def timeline(self, timeline: Timeline) -> str:
+        """The HTML of a key's timeline."""
+        return self.fragment("timeline.html", timeline=timeline)
 
     def totals(self, snapshot: Snapshot) -> str:
         """The totals in a sentence, for who hears the page."""

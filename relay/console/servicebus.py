@@ -29,9 +29,11 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
+from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.console.resourcemanager import VARIABLE, resource_manager
 from relay.errors import ServiceError, first_line
+from relay.outbox import cut_text, id_name, key_name
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.
@@ -147,10 +149,12 @@ class ServiceBusTopic:
 def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLetter, Delivery]:
     """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
     enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
-    identifier, reason = str(message.message_id), message.dead_letter_reason
-    said = message.dead_letter_error_description or ""
+    identifier, reason = id_name(str(message.message_id)), optional(message.dead_letter_reason, REASON)
+    session, subject = message.session_id, optional(message.subject, REASON)
+    key = None if session is None else key_name(session)
+    said = cut_text(message.dead_letter_error_description or "", DETAIL)
     return (
-        DeadLetter(identifier, message.session_id, message.subject, reason or "(no reason)", said, enqueued_at),
+        DeadLetter(identifier, key, subject, reason or "(no reason)", said, enqueued_at),
         Delivery(
             identifier, subscription, Arrival.DEAD_LETTERED, enqueued_at, None, message.delivery_count, reason
         ),

@@ -21,7 +21,7 @@ from relay.cosmos.containers import explaining, parameters
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.source import in_commit_order
 from relay.events import Document
-from relay.outbox import Committed, Gone, Range
+from relay.outbox import Committed, Gone, Range, cut_text
 
 if TYPE_CHECKING:
     from azure.core.async_paging import AsyncItemPaged
@@ -33,6 +33,11 @@ BEGINNING = "Beginning"
 _NOTHING = (None, -1)
 
 _RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
+
+_OF_DATA = frozenset({"action", "createdAt"})
+_OF_DOCUMENT = frozenset({"id", "partitionKey", "sequence", "traceparent", "order", "ttl", "_lsn", "_ts"})
+# More than any of these may be shown of.
+_MOST_TEXT = 4096
 
 # Documents of a page of a range.
 _PAGE_ITEMS = 500
@@ -134,6 +139,20 @@ def numbered(
         place = order if type(order) is int else place + 1 if own == lsn else 0
         lsn = own
         yield document, (own, place)
+
+
+def brief(document: Document) -> Document:
+    """What `numbered` and `committed_of` need of a document, which may have 2 MB."""
+    data = document.get("data")
+    members = {name: data[name] for name in _OF_DATA & data.keys()} if isinstance(data, dict) else {}
+    return {
+        **{name: _cut(document[name]) for name in _OF_DOCUMENT & document.keys()},
+        "data": {name: _cut(value) for name, value in members.items()},
+    }
+
+
+def _cut(value: object) -> object:
+    return cut_text(value, _MOST_TEXT) if isinstance(value, str) else value
 
 
 def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:

@@ -18,6 +18,7 @@ from relay.cosmos.feed import (
     CosmosReading,
     Feed,
     behind,
+    brief,
     committed_of,
     feed_start,
     integers_of_any_length,
@@ -104,7 +105,7 @@ class CosmosOutbox:
         if not times:
             return [], False
         feed = self._feed_of_key(partition_key, times[:limit][-1])
-        documents = [document async for document in feed if document.get("type") == event_type]
+        documents = [brief(document) async for document in feed if document.get("type") == event_type]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
