@@ -20,6 +20,7 @@ UP ?=
 LOCK ?=
 
 COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
+	tests/integration/test_operators_deadletters.py tests/integration/test_operators_resubmit.py \
 	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 
 FUZZ_EXAMPLES ?= 100000
@@ -27,12 +28,13 @@ MUTANTS ?=
 FULL ?=
 BENCH ?=
 SUITE ?=
+DOCS ?=
 
 REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt inbox/pyproject.toml outbox/pyproject.toml \
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages clean
+.PHONY: help lock setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -42,6 +44,7 @@ setup: .venv/.installed-dev ## Create .venv with all pinned packages: also those
 .venv/.installed-local: $(REQUIREMENTS)
 .venv/.installed-sql: $(REQUIREMENTS) requirements-sql.txt
 .venv/.installed-dev: $(REQUIREMENTS) requirements-sql.txt requirements-dev.txt
+.venv/.installed-docs: $(REQUIREMENTS) requirements-sql.txt requirements-dev.txt requirements-docs.txt
 .venv/.installed-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
@@ -111,6 +114,9 @@ languages: ## Install the npm packages that the tests of other languages use, if
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
 		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
+
+docs: .venv/.installed-docs ## Build the documentation as a site, and serve it: DOCS=--build
+	@$(PY) -m docs.site $(DOCS)
 
 clean: ## Remove everything that make has created
 	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

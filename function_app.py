@@ -1,17 +1,24 @@
-"""The composition root: settings, and a trigger for each outbox that they name: Cosmos DB, SQL or both."""
+"""The composition root: settings, and a trigger for each outbox that they name: Cosmos DB, SQL or both.
+
+For Cosmos DB there is a timer in addition, which looks at the leases.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import azure.functions as func
 
-from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql
+from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql, assemble_watch
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.cosmos.source import ChangeBatch, install_decoder
 from relay.settings import Settings, function_timeout_s
+
+if TYPE_CHECKING:
+    from relay.cosmos.ages import LeaseWatch
 
 quiet_libraries()
 switch_off_sdk_tracing()
@@ -30,6 +37,12 @@ def relay() -> CosmosRelay:
 def sql_relay() -> SqlRelay:
     """The process's relay for the SQL outbox, made by the first tick."""
     return assemble_sql(settings)
+
+
+@functools.cache
+def watch() -> LeaseWatch:
+    """What looks at the leases, made by the first tick."""
+    return assemble_watch(settings)
 
 
 if settings.cosmos is not None:
@@ -56,6 +69,13 @@ if settings.cosmos is not None:
     async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
         """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
         await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)
+
+    # The host runs a timer in one instance. A lease that is stuck calls nobody: this looks at all of them.
+    @app.timer_trigger(schedule="0 * * * * *", arg_name="timer", run_on_startup=False, use_monitor=False)
+    @app.function_name("relay_age")
+    async def look_at_leases(timer: func.TimerRequest) -> None:
+        """Measure how long changes have waited that the leases have not passed."""
+        await watch().look()
 
 
 if settings.sql is not None:

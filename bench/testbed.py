@@ -135,7 +135,8 @@ class Testbed:
 
     async def _leases(self, host: Part) -> int:
         status = await self._get(int(host.details["port"]), "/admin/status")
-        return sum(len(function["leases"]) for function in status["functions"])
+        # A timer has the one that lets it run.
+        return sum(len(each["leases"]) for each in status["functions"] if each["name"] == "relay")
 
     async def _get(self, port: int, path: str) -> Any:
         async with self._http.get(f"http://127.0.0.1:{port}{path}") as response:

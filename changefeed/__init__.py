@@ -29,11 +29,12 @@ from changefeed.install import (
 )
 from changefeed.numbered.changes import AsyncChanges, ChangePage, Changes
 from changefeed.numbered.statements import Change
+from changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
 from changefeed.numbered.sweeping import Swept, sweep, sweep_async, sweep_loop, sweep_loop_async
 from changefeed.numbered.writing import append_change, append_change_async
 from changefeed.retention import Pruned, prune, prune_async
 from changefeed.statements import AsyncSession, BackfillPlan, Entry, Session
-from changefeed.status import Status, status, status_async
+from changefeed.status import ConsumerStatus, FeedStatus, ShardStatus, Status, status, status_async
 from changefeed.ulid import START
 from changefeed.writing import append, append_async, shard_of
 
@@ -48,12 +49,14 @@ __all__ = [
     "BackfillPlan",
     "Change",
     "ChangePage",
+    "ChangeShardStatus",
     "ChangefeedError",
     "Changes",
     "Claim",
     "ClaimLostError",
     "Consumer",
     "ConsumerRoleError",
+    "ConsumerStatus",
     "CursorChangedError",
     "CursorError",
     "CursorPrunedError",
@@ -61,13 +64,16 @@ __all__ = [
     "Entry",
     "Feed",
     "FeedBusyError",
+    "FeedStatus",
     "IsolationError",
     "Page",
     "Pruned",
     "Session",
     "SetupError",
+    "ShardStatus",
     "Status",
     "Stored",
+    "SweepGroupStatus",
     "Swept",
     "append",
     "append_async",

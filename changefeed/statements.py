@@ -203,15 +203,20 @@ class AsyncSession(Protocol):
     """As Session, for asyncio."""
 
     @property
-    def dialect(self) -> Dialect: ...
+    def dialect(self) -> Dialect:
+        """As `Session.dialect`."""
 
-    async def execute(self, statement: Statement, /) -> Result: ...
+    async def execute(self, statement: Statement, /) -> Result:
+        """As `Session.execute`."""
 
-    async def listen(self, channel: str, /) -> None: ...
+    async def listen(self, channel: str, /) -> None:
+        """As `Session.listen`."""
 
-    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool: ...
+    async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
+        """As `Session.notified`."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """As `Session.close`."""
 
 
 def run(session: Session, operation: Operation[ResultT]) -> ResultT:

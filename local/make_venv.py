@@ -1,8 +1,9 @@
 """Make .venv, and install a set of pinned packages into it. `make` runs this; without make:
 
-    python3 local/make_venv.py         # everything, with the tests and the linters
+    python3 local/make_venv.py         # what the tests and the linters need
     python3 local/make_venv.py local   # the local stack and the demo
     python3 local/make_venv.py sql     # and what they need with --source sql
+    python3 local/make_venv.py docs    # everything, also what `make docs` needs
 
 The environment grows: a later set adds to an earlier one. Ends with 1, and one line that says what to do, if
 Python is too old or cannot make environments, or if python-qpid-proton cannot be compiled. Needs the standard
@@ -26,9 +27,10 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
-SETS = ("local", "sql", "dev")
+SETS = ("local", "sql", "dev", "docs")
 """Each contains the sets before it, and is listed in `requirements-NAME.txt`."""
 
+_DEFAULT = "dev"
 _DEPLOYED = "requirements.txt"
 _COMPILED = "python-qpid-proton"
 OLDEST = (3, 11)
@@ -277,7 +279,7 @@ def set_up(name: str, progress: Progress) -> None:
 
 def main(words: Sequence[str]) -> int:
     """Make and fill the environment; returns the exit code."""
-    name = words[0] if words else SETS[-1]
+    name = words[0] if words else _DEFAULT
     if name not in SETS or len(words) > 1:
         print(f"{' '.join(words)}: name one set of packages: {', '.join(SETS)}", file=sys.stderr)
         return 2

@@ -27,6 +27,9 @@ param thresholds object
 var defaults = {
   // Lag is less than a second normally, and tens of seconds after a cold start. Five minutes are a backlog that consumers notice.
   lagSeconds: 300
+  // An event waits for less than a second. The outbox keeps it until its ttl ends; the leases of an instance that was lost are taken
+  // over after 71 seconds, so five minutes are a lease that does not go on, or a backlog that consumers notice.
+  unpublishedSeconds: 300
   // Leaves a working day to act before Cosmos DB deletes the event.
   headroomHours: 24
   // Each one is an event that was not published.
@@ -93,6 +96,21 @@ var logAlerts = [
     dimensions: ['Sign']
     window: 'PT30M'
     frequency: 'PT15M'
+    resolves: true
+  }
+  {
+    name: 'unloaded'
+    says: 'The app runs without its functions, or does not run. Nothing is published.'
+    severity: 1
+    query: loadTextContent('../queries/unloaded.kql')
+    measure: {}
+    timeAggregation: 'Count'
+    operator: 'GreaterThan'
+    threshold: 0
+    dimensions: []
+    // The host names the reason once, when it starts.
+    window: 'PT30M'
+    frequency: 'PT5M'
     resolves: true
   }
 ]

@@ -43,6 +43,20 @@ var sharedLogAlerts = [
     resolves: true
   }
   {
+    name: 'unpublished'
+    says: 'Events wait in the outbox: a part of it cannot be published, or the outbox cannot be read.'
+    severity: 1
+    query: loadTextContent('../queries/unpublished.kql')
+    measure: { metricMeasureColumn: 'AgeSeconds' }
+    timeAggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: limits.unpublishedSeconds
+    dimensions: ['Partition']
+    window: 'PT15M'
+    frequency: 'PT5M'
+    resolves: true
+  }
+  {
     name: 'quarantine'
     says: 'Events that cannot be sent were quarantined and are not published.'
     severity: 2

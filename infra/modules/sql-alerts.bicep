@@ -26,7 +26,6 @@ param thresholds object
 // Reasons for the values that are the same with an outbox in Cosmos DB: alerts.bicep.
 var defaults = {
   lagSeconds: 300
-  // An event waits for milliseconds. The outbox keeps it, so nothing is lost; five minutes are a backlog that consumers notice.
   unpublishedSeconds: 300
   // A replica that ends for want of a setting or a right is started again and again, after longer and longer pauses.
   restarts: 5
@@ -42,20 +41,6 @@ var merged = union(defaults, thresholds)
 var limits = length(merged) > length(defaults) ? fail('alertThresholds has an unknown name; the known ones are: ${join(map(items(defaults), entry => entry.key), ', ')}') : merged
 
 var logAlerts = [
-  {
-    name: 'unpublished'
-    says: 'Events wait in the outbox: they cannot be published, or the database cannot be read.'
-    severity: 1
-    query: loadTextContent('../queries/sql/unpublished.kql')
-    measure: { metricMeasureColumn: 'AgeSeconds' }
-    timeAggregation: 'Maximum'
-    operator: 'GreaterThan'
-    threshold: limits.unpublishedSeconds
-    dimensions: ['Shard']
-    window: 'PT15M'
-    frequency: 'PT5M'
-    resolves: true
-  }
   {
     name: 'unowned'
     says: 'No replica reads some shards of the outbox. Their events are not published.'

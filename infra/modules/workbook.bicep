@@ -60,21 +60,28 @@ var logPanels = [
     title: 'Events published, by action'
     query: loadTextContent('../queries/events.kql')
     visualization: 'timechart'
-    width: '34'
+    width: '25'
   }
   {
     row: 2
     title: 'Quarantined events, by reason'
     query: loadTextContent('../queries/quarantine.kql')
     visualization: 'timechart'
-    width: '33'
+    width: '25'
   }
   {
     row: 2
     title: 'TTL headroom, hours'
     query: loadTextContent('../queries/headroom.kql')
     visualization: 'timechart'
-    width: '33'
+    width: '25'
+  }
+  {
+    row: 2
+    title: 'Age of the oldest change that was not passed, seconds'
+    query: loadTextContent('../queries/unpublished.kql')
+    visualization: 'timechart'
+    width: '25'
   }
   {
     row: 3
@@ -95,28 +102,35 @@ var logPanels = [
     title: 'Work to do, but nothing received (last 30 minutes; empty is good)'
     query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
     visualization: 'table'
-    width: '25'
+    width: '20'
   }
   {
     row: 6
     title: 'Documents that the host cannot deliver, by lease (empty is good)'
     query: loadTextContent('../queries/undelivered.kql')
     visualization: 'table'
-    width: '25'
+    width: '20'
   }
   {
     row: 6
     title: 'Errors of the Functions host'
     query: loadTextContent('../queries/host.kql')
     visualization: 'table'
-    width: '25'
+    width: '20'
   }
   {
     row: 6
     title: 'Telemetry dropped beyond the daily quota (empty is good)'
     query: loadTextContent('../queries/quota.kql')
     visualization: 'table'
-    width: '25'
+    width: '20'
+  }
+  {
+    row: 6
+    title: 'The app runs without functions (empty is good)'
+    query: loadTextContent('../queries/unloaded.kql')
+    visualization: 'table'
+    width: '20'
   }
 ]
 

@@ -67,8 +67,8 @@ class HostFaults:
             async with asyncio.timeout(_BUSY_WITHIN_S):
                 while True:
                     for host in self._rng.sample(hosts, len(hosts)):
-                        (function,) = (await self._admin.get(host, "status"))["functions"]
-                        if function["invoking"]:
+                        functions = (await self._admin.get(host, "status"))["functions"]
+                        if any(each["invoking"] for each in functions if each["name"] == "relay"):
                             return host
                     await asyncio.sleep(_POLL_EVERY_S)
         except (TimeoutError, NotInjected):

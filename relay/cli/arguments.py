@@ -114,6 +114,13 @@ def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
     return replace(settings, sql=None) if wanted == "cosmos" else replace(settings, cosmos=None)
 
 
+def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
+    """The settings with each outbox alone, and the `--source` that chooses it; None if there is only one."""
+    if settings.cosmos is None or settings.sql is None:
+        return [(None, settings)]
+    return [(source, with_one_outbox(settings, source)) for source in ("cosmos", "sql")]
+
+
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
     """`parse` as the type of an argument: argparse shows the text of its ValueError, not the function's name."""
 
@@ -135,6 +142,13 @@ def whole_number(text: str) -> int:
 def positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """The type of a port; 0 takes a free one."""
+    if not (text.isascii() and text.isdecimal() and int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
     return int(text)
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from relay.cli import check, shell
-from relay.cli.arguments import Commands, with_one_outbox
+from relay.cli.arguments import Commands, port_number, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
@@ -39,7 +39,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "--port", type=_port, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
+        "--port", type=port_number, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
     )
     parser.add_argument(
         "--from",
@@ -98,9 +98,3 @@ def check_of(environment: Mapping[str, str]) -> Check:
             return check.settings_findings(error)
 
     return findings
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) < 65_536):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
-    return int(text)

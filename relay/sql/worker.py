@@ -19,6 +19,7 @@ from functools import partial
 
 from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
+from relay.health import Health
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
 from relay.sql.database import CONSUMER, FAILURES, BoundedSession
@@ -129,6 +130,7 @@ class Worker:
             page_size=page_size,
             poll_delay_s=poll_delay_s,
         )
+        self.health = Health(settings.claim_s)
         self._watch = Watch(settings.claim_s)
         self._shards: dict[int, Shard] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -139,14 +141,7 @@ class Worker:
         retention = asyncio.create_task(carry_out_retention(self._connect, self._settings.feed))
         try:
             while not stop.is_set():
-                try:
-                    await self._round()
-                except FAILURES as error:
-                    logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
-                    await self._forget_session()
-                except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
-                    logger.error("relay_defect: %s. The claims are tried again.", described(error))
-                    await self._forget_session()
+                self.health.round_ended(claims_read=await self._try_round())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.claim_s / _ROUNDS):
                         await stop.wait()
@@ -154,6 +149,19 @@ class Worker:
             retention.cancel()
             await asyncio.gather(retention, return_exceptions=True)
             await self._end()
+
+    async def _try_round(self) -> bool:
+        """Whether the claims could be read and acted on."""
+        try:
+            await self._round()
+        except FAILURES as error:
+            logger.warning("relay_claims_unavailable: %s They are tried again.", first_line(error))
+        except Exception as error:  # noqa: BLE001 - a defect must not end the shards that are read
+            logger.error("relay_defect: %s. The claims are tried again.", described(error))
+        else:
+            return True
+        await self._forget_session()
+        return False
 
     async def _round(self) -> None:
         if self._session is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +19,13 @@ from relay.events import Event, Rejected
 # A failed batch comes again within the retry policy's longest interval, one minute. One that has not come for this
 # long has gone to another process, which reports it, or was given up with the lease.
 FORGOTTEN_AFTER_S = 300.0
+
+# The timer looks at the leases once a minute. A process that has not looked for this long no longer runs it, and
+# what it knows is out of date.
+LOOKS_ELSEWHERE_AFTER_S = 150.0
+
+# Maximum number of leases that are reported, the oldest first: each is a row a minute.
+MAX_LEASES = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,3 +122,40 @@ class ShardAges:
             # One reader may end while the next one of the same shard has begun.
             ages[shard_id] = max(age_s(), ages.get(shard_id, 0.0))
         return ages
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    at: float
+    ages_s: Mapping[str, float]
+
+
+class LeaseAges:
+    """How old the oldest change is that each lease of a Cosmos DB outbox still has to pass, as last seen."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._seen: _Seen | None = None
+        self._looked_at = 0.0
+
+    def seen(self, ages_s: Mapping[str, float]) -> None:
+        """Report these ages, in seconds by lease, until the next look; 0 for one that has passed everything."""
+        with self._lock:
+            self._looked_at = self._monotonic()
+            self._seen = _Seen(self._looked_at, ages_s)
+
+    def missed(self) -> None:
+        """A look has failed: nothing newer is known, so the ages reported before grow."""
+        with self._lock:
+            self._looked_at = self._monotonic()
+
+    def ages_s(self) -> dict[str, float]:
+        """The ages of the `MAX_LEASES` oldest; empty where this process does not look, or has never seen any."""
+        with self._lock:
+            seen, looked_at = self._seen, self._looked_at
+        if seen is None or self._monotonic() - looked_at > LOOKS_ELSEWHERE_AFTER_S:
+            return {}
+        unseen_s = 0.0 if looked_at == seen.at else self._monotonic() - seen.at
+        oldest = sorted(seen.ages_s.items(), key=lambda each: each[1], reverse=True)[:MAX_LEASES]
+        return {lease: age_s + unseen_s for lease, age_s in oldest}

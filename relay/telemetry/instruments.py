@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
 from weakref import WeakSet
 
 from opentelemetry import metrics, trace
@@ -21,7 +22,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
-from relay.telemetry.gauges import Headroom, ShardAges
+from relay.telemetry.gauges import Headroom, LeaseAges, ShardAges
 
 # A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
 MAX_ACTIONS = 50
@@ -29,6 +30,8 @@ MAX_ACTION_LENGTH = 128
 OTHER_ACTIONS = "other"
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+_PartT = TypeVar("_PartT", int, str)
 
 # From an idle system's latency to the ten days that events live by convention.
 _LAG_BOUNDARIES = (
@@ -82,6 +85,7 @@ _batch_events = _meter.create_histogram(
 # The gauges' values, of every relay of the process. A relay that is no longer in use is no longer reported.
 _headrooms: WeakSet[Headroom] = WeakSet()
 _shard_ages: WeakSet[ShardAges] = WeakSet()
+_lease_ages: WeakSet[LeaseAges] = WeakSet()
 # The exporter collects in its own thread.
 _observing = threading.Lock()
 
@@ -91,6 +95,12 @@ def observe(headroom: Headroom, shard_ages: ShardAges) -> None:
     with _observing:
         _headrooms.add(headroom)
         _shard_ages.add(shard_ages)
+
+
+def observe_leases(lease_ages: LeaseAges) -> None:
+    """Likewise, what the timer sees."""
+    with _observing:
+        _lease_ages.add(lease_ages)
 
 
 def _observe_headroom(_options: CallbackOptions) -> Iterable[Observation]:
@@ -110,19 +120,28 @@ _meter.create_observable_gauge(
 
 def _observe_ages(_options: CallbackOptions) -> Iterable[Observation]:
     with _observing:
-        relays = list(_shard_ages)
-    oldest_s: dict[int, float] = {}
-    for each in relays:
-        for shard_id, age_s in each.ages_s().items():
-            oldest_s[shard_id] = max(age_s, oldest_s.get(shard_id, 0.0))
-    return [Observation(age_s, {"shard": shard_id}) for shard_id, age_s in oldest_s.items()]
+        of_shards, of_leases = list(_shard_ages), list(_lease_ages)
+    shards = _oldest([each.ages_s() for each in of_shards])
+    leases = _oldest([each.ages_s() for each in of_leases])
+    return [
+        *(Observation(age_s, {"shard": shard_id}) for shard_id, age_s in shards.items()),
+        *(Observation(age_s, {"lease": lease}) for lease, age_s in leases.items()),
+    ]
+
+
+def _oldest(readings: Iterable[Mapping[_PartT, float]]) -> dict[_PartT, float]:
+    oldest_s: dict[_PartT, float] = {}
+    for ages_s in readings:
+        for part, age_s in ages_s.items():
+            oldest_s[part] = max(age_s, oldest_s.get(part, 0.0))
+    return oldest_s
 
 
 _meter.create_observable_gauge(
     "relay.feed.age",
     [_observe_ages],
     "s",
-    "The age of the oldest event of a shard that its reader still has to publish.",
+    "The age of the oldest change of a lease or a shard that the relay has not passed yet.",
 )
 
 

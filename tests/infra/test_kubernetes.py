@@ -1,20 +1,49 @@
-"""The manifest for Kubernetes: settings that the relay reads, a query that PostgreSQL runs, and safe limits."""
+"""The manifest for Kubernetes: settings and probes of the relay, a query that PostgreSQL runs, and safe limits."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 import yaml  # type: ignore[import-untyped]
+from azure.identity import ManagedIdentityCredential
+from azure.monitor.opentelemetry.exporter._connection_string_parser import ConnectionStringParser
+from azure.monitor.opentelemetry.exporter.export._base import _get_authentication_credential
 
-from changefeed import connect_async
+from changefeed import DatabaseError, connect_async
 from changefeed.statements import Statement
+from relay.cli.main import parser
+from relay.cli.probes import serving_probes
+from relay.health import Health
 from relay.settings import Settings
 from relay.sql.database import needs_token
 from tests.infra.checks.settings import known_settings
 from tests.infra.project import ROOT
 from tests.support.outbox import event
+from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox, provisioned
+
+KEDA = "outbox-relay-keda"
+PAGE = ROOT / "infra/README.md"
+REFUSED = (
+    'delete from changefeed."outbox:outbox.domain_event"',
+    'select 1 from changefeed."feed:outbox.domain_event"',
+    'select 1 from changefeed."claim:outbox.domain_event"',
+    "select 1 from outbox.domain_event",
+    "select 1 from relay.item",
+)
+CONNECTION, AUTHENTICATION = "APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"
+EXPORTER = {CONNECTION, AUTHENTICATION}
+WORKLOAD_IDENTITY = {
+    "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001",
+    "AZURE_TENANT_ID": "00000000-0000-0000-0000-000000000002",
+    "AZURE_FEDERATED_TOKEN_FILE": "/var/run/secrets/azure/tokens/azure-identity-token",
+    "AZURE_AUTHORITY_HOST": "https://login.microsoftonline.com/",
+}
+"""https://azure.github.io/azure-workload-identity/docs/topics/mutating-admission-webhook.html"""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +66,7 @@ def environment(pod: Any) -> dict[str, str]:
 def test_the_relay_understands_every_setting_and_no_password_is_among_them(environment: dict[str, str]) -> None:
     settings = Settings.from_environment(environment)
 
-    assert set(environment) <= known_settings(environment)
+    assert set(environment) <= known_settings(environment) | EXPORTER
     assert settings.sql is not None
     assert needs_token(settings.sql.connection_string)
     # The identity is the pod's, by workload identity.
@@ -50,6 +79,7 @@ def test_there_is_no_secret(objects: dict[str, Any]) -> None:
         "ServiceAccount",
         "Deployment",
         "PodDisruptionBudget",
+        "NetworkPolicy",
         "TriggerAuthentication",
         "ScaledObject",
     }
@@ -64,6 +94,7 @@ def test_every_object_belongs_to_the_same_deployment(objects: dict[str, Any], po
 
     assert selected.items() <= labels.items()
     assert objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == selected
+    assert objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == selected
     assert objects["ScaledObject"]["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert trigger["authenticationRef"]["name"] == objects["TriggerAuthentication"]["metadata"]["name"]
     assert pod["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"]
@@ -92,8 +123,110 @@ def test_the_container_runs_without_rights(pod: Any) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert not {"livenessProbe", "readinessProbe", "startupProbe", "ports"} & set(container)
     assert "limits" in container["resources"]
+    assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", container["image"])
+
+
+def test_the_api_of_kubernetes_is_out_of_reach(objects: dict[str, Any], pod: Any) -> None:
+    assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert pod["automountServiceAccountToken"] is False
+
+
+async def test_the_probes_ask_what_the_command_answers(pod: Any) -> None:
+    [container] = pod["containers"]
+    [port] = container["ports"]
+    words = container["command"]
+    paths = {name: container[name]["httpGet"]["path"] for name in ("livenessProbe", "startupProbe")}
+    health = Health(10.0)
+
+    assert words[:4] == ["python", "-m", "relay", "run"]
+    given = parser().parse_args(words[3:])
+    assert given.health_port == port["containerPort"]
+    assert {container[f"{name}Probe"]["httpGet"]["port"] for name in ("liveness", "readiness", "startup")} == {
+        port["name"]
+    }
+    assert {*paths.values()} == {"/livez"}
+    async with serving_probes(health, 0) as own, aiohttp.ClientSession(f"http://127.0.0.1:{own}") as client:
+        for path, status in (("/livez", 200), (container["readinessProbe"]["httpGet"]["path"], 503)):
+            async with client.get(path) as response:
+                assert response.status == status, path
+
+
+def test_replicas_that_are_not_ready_do_not_keep_a_node_from_being_drained(objects: dict[str, Any]) -> None:
+    assert objects["PodDisruptionBudget"]["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def ports_of(rules: list[Any]) -> set[tuple[str, int]]:
+    return {(each["protocol"], each["port"]) for rule in rules for each in rule["ports"]}
+
+
+def test_the_network_is_closed_but_for_probes_and_what_the_relay_connects_to(
+    objects: dict[str, Any], pod: Any, environment: dict[str, str]
+) -> None:
+    policy = objects["NetworkPolicy"]["spec"]
+    [container] = pod["containers"]
+    [dns, services] = policy["egress"]
+    database = urlsplit(environment["SQL"]).port
+    assert database is not None
+    telemetry = dict(part.split("=", 1) for part in environment[CONNECTION].split(";"))["IngestionEndpoint"]
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert ports_of(policy["ingress"]) == {("TCP", port["containerPort"]) for port in container["ports"]}
+    assert ports_of([dns]) == {("UDP", 53), ("TCP", 53)}
+    assert dns["to"][0]["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+    assert ports_of([services]) == {("TCP", database), ("TCP", 5671), ("TCP", 443)}
+    assert urlsplit(telemetry).scheme == "https"
+    # The address where the node's identity can be had.
+    assert services["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}}]
+
+
+def test_telemetry_is_sent_as_the_pods_identity(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AUTHENTICATION, environment[AUTHENTICATION])
+    for name, value in WORKLOAD_IDENTITY.items():
+        monkeypatch.setenv(name, value)
+
+    credential = _get_authentication_credential()
+
+    # It takes the identity from the variables that workload identity sets.
+    assert isinstance(credential, ManagedIdentityCredential)
+    assert type(credential._credential).__name__ == "WorkloadIdentityCredential"
+    assert ConnectionStringParser(environment[CONNECTION]).endpoint.startswith("https://")
+
+
+def test_keda_has_an_identity_of_its_own(objects: dict[str, Any], environment: dict[str, str]) -> None:
+    [trigger] = objects["ScaledObject"]["spec"]["triggers"]
+    relays = objects["ServiceAccount"]["metadata"]["annotations"]["azure.workload.identity/client-id"]
+
+    assert objects["TriggerAuthentication"]["spec"]["podIdentity"]["identityId"] != relays
+    assert trigger["metadata"]["userName"] == KEDA
+    assert urlsplit(environment["SQL"]).username != KEDA
+
+
+async def test_the_documented_grants_suffice_for_kedas_query_and_for_nothing_else(
+    objects: dict[str, Any], postgres_database: str
+) -> None:
+    [trigger] = objects["ScaledObject"]["spec"]["triggers"]
+    [grants] = section(PAGE, "Kubernetes", "sql")
+    owner = await provisioned(postgres_database)
+    try:
+        await owner.execute(Statement(f'drop role if exists "{KEDA}"'))
+        await owner.execute(Statement(f'create role "{KEDA}"'))
+        for each in grants.split(";")[:-1]:
+            await owner.execute(Statement(each))
+        await owner.execute(Statement(f'set role "{KEDA}"'))
+        counted = await owner.execute(Statement(trigger["metadata"]["query"]))
+        for refused in REFUSED:
+            with pytest.raises(DatabaseError, match="permission denied"):
+                await owner.execute(Statement(refused))
+        await owner.execute(Statement("reset role"))
+        await owner.execute(Statement(f'drop owned by "{KEDA}"'))
+        await owner.execute(Statement(f'drop role "{KEDA}"'))
+    finally:
+        await owner.close()
+
+    assert counted.rows == [(0,)]
 
 
 async def test_the_query_counts_what_no_reader_has_taken_up_to_the_most_replicas(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from docs.site.__main__ import FOLDER
 from relay.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.project import ROOT, Project
@@ -41,11 +42,12 @@ def commands(workflow: Any) -> str:
 
 
 def test_there_is_a_workflow_for_each_purpose() -> None:
-    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "emulators", "infra", "release"]
+    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "docs", "emulators", "infra", "release"]
 
 
 PERMISSIONS = {
     "azure/login": {"id-token": "write"},
+    "actions/deploy-pages": {"pages": "write", "id-token": "write"},
     "actions/attest-build-provenance": {"id-token": "write", "attestations": "write"},
     "pypa/gh-action-pypi-publish": {"id-token": "write"},
 }
@@ -162,7 +164,7 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
 
     assert full["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
     assert ".ci/run" in [step.get("run") for step in full["steps"]]
-    for target in ("setup", "lint", "types", "worker-test", "test"):
+    for target in ("setup", "lint", "types", "docs DOCS=--build", "worker-test", "test"):
         assert f"make {target}" in (line.removesuffix(" &") for line in script)
     assert {system.partition("-")[0] for system in unit["system"]} == {"ubuntu", "macos", "windows"}
     assert unit["python"] == ["3.11", "3.12", "3.13", "3.14"]
@@ -324,7 +326,7 @@ def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
     tags, scale = app.at("tags"), app.at("properties.functionAppConfig.scaleAndConcurrency")
     source = (ROOT / "function_app.py").read_text(encoding="utf-8")
     # The first one is that of the outbox in Cosmos DB, which the deployment has.
-    function, _ = re.findall(r'^ *@app\.function_name\("(\w+)"\)', source, re.MULTILINE)
+    function, *_ = re.findall(r'^ *@app\.function_name\("(\w+)"\)', source, re.MULTILINE)
 
     assert f"tags.\\\"azd-service-name\\\"=='{tags['azd-service-name']}'" in script
     assert f'grep --quiet "/{function}$"' in script
@@ -367,3 +369,12 @@ def entities_subscriptions() -> list[str]:
         for each in namespace["Topics"][0]["Subscriptions"]
         if each["Properties"]["RequiresSession"] and "Rules" not in each
     ]
+
+
+def test_the_site_that_is_built_is_published() -> None:
+    docs = read(ROOT / ".github/workflows/docs.yml")
+    uses = {step["uses"].partition("@")[0]: step for step in steps(docs) if "uses" in step}
+
+    assert "make docs DOCS=--build PYTHON=python" in commands(docs).splitlines()
+    assert uses["actions/upload-pages-artifact"]["with"]["path"] == str((FOLDER / "html").relative_to(ROOT))
+    assert docs["jobs"]["publish"]["needs"] == "build"

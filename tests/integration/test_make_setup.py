@@ -55,6 +55,7 @@ def clone(tmp_path: Path) -> Path:
     (folder / "requirements-local.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
     (folder / "requirements-sql.txt").write_text("-r requirements-local.txt\n", encoding="utf-8")
     (folder / "requirements-dev.txt").write_text("-r requirements-sql.txt\n", encoding="utf-8")
+    (folder / "requirements-docs.txt").write_text("-r requirements-dev.txt\n", encoding="utf-8")
     return folder
 
 
@@ -123,6 +124,7 @@ def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Pat
         (("test",), "dev"),
         (("lint",), "dev"),
         (("setup",), "dev"),
+        (("docs",), "docs"),
     ],
     ids=" ".join,
 )
@@ -161,7 +163,7 @@ def test_two_set_ups_work_one_after_the_other(tmp_path: Path) -> None:
 
 def test_an_unknown_set_is_named_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["all"]) == 2
-    assert capsys.readouterr().err == "all: name one set of packages: local, sql, dev\n"
+    assert capsys.readouterr().err == "all: name one set of packages: local, sql, dev, docs\n"
 
 
 def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

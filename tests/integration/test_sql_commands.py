@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from changefeed import AsyncConsumer, AsyncSession, connect_async
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _WITHIN_S = 45.0
 _SHARDS = 4
 
-StartWorker = Callable[[], Awaitable[asyncio.subprocess.Process]]
+StartWorker = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 
 @pytest.fixture
@@ -56,9 +57,12 @@ async def start_worker(environment: dict[str, str]) -> AsyncIterator[StartWorker
     """Starts workers, and kills those that still run after the test."""
     started: list[asyncio.subprocess.Process] = []
 
-    async def start() -> asyncio.subprocess.Process:
+    async def start(*options: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "relay", "run"), cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "relay", "run", *options),
+            cwd=ROOT,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
         )
         started.append(process)
         assert process.stdout is not None
@@ -99,6 +103,35 @@ async def test_a_database_that_cannot_be_reached_is_an_error_without_its_passwor
     assert code == 3
     assert "cannot be reached" in result["error"]
     assert "hidden" not in json.dumps(result)
+
+
+async def test_a_worker_answers_probes_and_is_ready_only_with_its_database(
+    environment: dict[str, str], start_worker: StartWorker
+) -> None:
+    await command(environment, "install", "--create-table", "--no-roles", "--keep", "30d")
+    with_database = await start_worker("--health-port", "0")
+    environment["SQL"] = "postgresql://relay@127.0.0.1:1/shop"
+    without = await start_worker("--health-port", "0")
+
+    async with asyncio.timeout(_WITHIN_S):
+        await answered(with_database, readyz=200, livez=200)
+        await answered(without, readyz=503, livez=200)
+    for worker in (with_database, without):
+        worker.terminate()
+        assert await asyncio.wait_for(worker.wait(), _WITHIN_S) == 0
+
+
+async def answered(worker: asyncio.subprocess.Process, **expected: int) -> None:
+    """Return when both probes of a worker that has just started answer with these codes."""
+    assert worker.stdout is not None
+    port = int((await worker.stdout.readline()).split()[-1])
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        for probe, status in expected.items():
+            while True:
+                async with client.get(f"/{probe}") as response:
+                    if response.status == status:
+                        break
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.timeout(150)

@@ -11,7 +11,8 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events
-from tests.telemetry.alerting import OUTBOX, alarms
+from tests.telemetry import alerting
+from tests.telemetry.alerting import OUTBOX
 from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.process import QUICKLY, WorkerProcess
@@ -23,6 +24,12 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 DAYS = 86_400
 # Of an app that has just been deployed: no resource has written into its own tables yet.
 NEW = frozenset({"AppExceptions", "CDBDataPlaneRequests5M", "FunctionAppLogs"})
+
+
+def alarms(rows: Rows, *, missing: frozenset[str] = frozenset()) -> dict[str, set[tuple[Any, ...]]]:
+    """The alerts that fire, where the app's timer reports each minute that nothing waits: test_age_alerts.py."""
+    report = {"TimeGenerated": ago(minutes=1), "Name": "relay.feed.age", "Sum": 0.0, "Properties": {"lease": "0"}}
+    return alerting.alarms(merged(rows, {"AppMetrics": [report]}), missing=missing)
 
 
 def now_committed(

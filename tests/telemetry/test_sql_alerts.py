@@ -109,7 +109,7 @@ async def test_alerts_tell_of_events_that_wait_and_of_shards_without_a_reader(
     idle["AppMetrics"] = idle["AppMetrics"][-SHARDS:]
     hour = merged(*(moved(idle, minutes=-minutes) for minutes in range(60)))
 
-    assert fired["unpublished"] == {("1",)}
+    assert fired["unpublished"] == {("shard 1",)}
     assert "unowned" not in fired
     assert alarms(hour, rules=rules) == {}
     # The last report of any replica was eleven minutes ago; one shard was never reported; nothing was.

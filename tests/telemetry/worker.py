@@ -3,6 +3,7 @@
 Reads one command a line from standard input, as JSON, and answers each with a line of JSON:
 
 - `{"handle": [documents], "invocation_id": …, "retry_count": …}`: one attempt; answers `published`, or `error`
+- `{"look": true}`: one look at the leases, as the timer takes it each minute
 - `{"attempts": n, "events": n}`: that many attempts at fresh events; answers `cpu_s` and `mb`
 - `{"flush": true}`: export at once what waits
 - `{"logged": true}`: the records that reached the root logger since the app was loaded, as the host would get them
@@ -77,6 +78,7 @@ class Worker:
         import function_app
 
         self._relay = function_app.relay()
+        self._watch = function_app.watch()
         self._shown = shown
         # What was logged before the app was loaded is the worker's own.
         shown.lines.clear()
@@ -86,6 +88,9 @@ class Worker:
         """Run one command; returns its answer."""
         if "handle" in command:
             return await self._handle(**command)
+        if "look" in command:
+            await self._watch.look()
+            return {}
         if "attempts" in command:
             return await self._attempts(command["attempts"], command["events"])
         if "flush" in command:

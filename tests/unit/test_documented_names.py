@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -13,6 +13,7 @@ import pytest
 
 import bench.__main__
 import changefeed.cli
+import docs.site.__main__
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
@@ -99,6 +100,28 @@ def test_every_path_on_a_page_exists() -> None:
             assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
 
 
+def test_every_module_and_every_test_that_a_page_names_exists() -> None:
+    tests = {path.name for path in ROOT.rglob("test_*.py") if "node_modules" not in path.parts}
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"python -m ([a-z][\w.]*\w)", text):
+            assert importlib.util.find_spec(name) is not None, f"{path.name}: python -m {name}"
+        for name in re.findall(r"`(test_\w+\.py)`", prose(text)):
+            assert name in tests, f"{path.name}: {name}"
+
+
+def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
+    source = ROOT / "emulators/src/outbox_emulators"
+    written = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r"/admin/([a-z]+)\b", path.read_text(encoding="utf-8"))
+    }
+
+    assert len(written) > 8
+    assert set(re.findall(r"/admin/([a-z]+)\b", page("docs/local-stack.md"))) == written
+
+
 def test_the_architecture_page_has_every_module_of_the_core() -> None:
     [layout] = re.findall(r"^## Layout\n(.*)", page("docs/architecture.md"), re.MULTILINE | re.DOTALL)
     cells = re.findall(r"^\| (`relay/[^|]*) \|", layout, re.MULTILINE)
@@ -124,6 +147,7 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),
         "bench": bench.__main__.parser(),
+        "docs.site": docs.site.__main__.parser(),
     }
 
 
@@ -180,7 +204,7 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
 def test_every_option_and_exit_code_of_the_relay_is_documented(
     programs: dict[str, argparse.ArgumentParser],
 ) -> None:
-    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console"))
+    pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console", "dead-letters"))
     named = {option.removeprefix("--") for option in options(programs["relay"])} - {"-h"}
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", page("docs/operators.md"), re.MULTILINE)
 
@@ -216,7 +240,8 @@ def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
         for source in (ROOT / "relay").rglob("*.py")
         for action in re.findall(r'"(relay_[a-z]+(?:_[a-z]+)*)\b', source.read_text(encoding="utf-8"))
     }
-    documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md")))
+    functions = set(re.findall(r'function_name\("(\w+)"\)', page("function_app.py")))
+    documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md"))) - functions
 
     assert documented == written
 

@@ -22,8 +22,8 @@ from relay.cosmos.source import ChangeBatch
 
 
 @pytest.fixture
-def function(monkeypatch: pytest.MonkeyPatch) -> Function:
-    """The app's only function, as a host indexes it."""
+def functions(monkeypatch: pytest.MonkeyPatch) -> dict[str, Function]:
+    """The app's functions for an outbox in Cosmos DB, as a host indexes them."""
     monkeypatch.setenv("COSMOS", "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;")
     monkeypatch.setenv("SERVICEBUS", "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA")
     monkeypatch.setenv("COSMOS_DATABASE", "shop")
@@ -31,8 +31,13 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Function:
     monkeypatch.setenv("COSMOS_LEASE_CONTAINER", "orders-leases")
     monkeypatch.setenv("RELAY_MAX_ITEMS", "123")
     monkeypatch.setenv("RELAY_POLL_DELAY_MS", "250")
-    (found,) = load_functions(ROOT)
-    return found
+    return {each.name: each for each in load_functions(ROOT)}
+
+
+@pytest.fixture
+def function(functions: dict[str, Function]) -> Function:
+    """The function that relays."""
+    return functions["relay"]
 
 
 def test_a_failed_batch_is_retried_without_end(function: Function) -> None:
@@ -70,7 +75,34 @@ def test_an_sql_outbox_is_read_by_a_timer_alone(monkeypatch: pytest.MonkeyPatch)
 def test_each_of_two_outboxes_has_a_trigger(function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQL", "postgresql://127.0.0.1:1/shop")
 
-    assert sorted(found.get_function_name() for found in indexed()) == ["relay", "relay_sql"]
+    assert sorted(found.get_function_name() for found in indexed()) == ["relay", "relay_age", "relay_sql"]
+
+
+def test_the_leases_are_looked_at_once_a_minute_without_a_stored_status(functions: dict[str, Function]) -> None:
+    assert functions.keys() == {"relay", "relay_age"}
+    trigger = functions["relay_age"].trigger
+    assert (trigger["type"], trigger["schedule"]) == ("timerTrigger", "0 * * * * *")
+    assert (trigger["runOnStartup"], trigger["useMonitor"]) == (False, False)
+    # A tick that fails has a successor.
+    assert functions["relay_age"].retry_policy is None
+
+
+async def test_each_tick_looks_once_with_what_the_process_has_once(
+    functions: dict[str, Function], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+
+    async def look(self: Any) -> None:
+        looks.append(self)
+
+    monkeypatch.setattr("relay.cosmos.ages.LeaseWatch.look", look)
+    tick = functions["relay_age"].call
+    await tick(timer=None)
+    await tick(timer=None)
+
+    # What it has reported is kept from one tick to the next.
+    assert len(looks) == 2
+    assert looks[0] is looks[1]
 
 
 def indexed() -> list[Any]:

@@ -1,6 +1,6 @@
 """Commit business objects and their domain events to Azure Cosmos DB in one transaction.
 
-Derive your entities from `DomainEntity` and your events from `DomainEvent`:
+Derive your entities from `DomainEntity` and your events from `DomainEvent`::
 
     @dataclass(frozen=True)
     class OrderPlaced(DomainEvent):
@@ -32,14 +32,18 @@ Entities (`entities`)
     the partition key to the id. An entity is a dataclass, or a plain class that calls `super().__init__()`; for
     attrs classes and Pydantic models, import `DomainEntity` and `DomainEvent` from `outbox.attrs` or
     `outbox.pydantic`.
+
     Define: `created_event()`; `deleted_event()` if the entity can be deleted; `to_data()` and `from_data(data)`
     unless the annotations of its fields say what is stored: JSON values, dataclasses, attrs classes and Pydantic
     models, and lists, tuples, dicts and optionals of them (`lines: list[Line]`). Fields are stored under their
     names in camelCase. Members of the document that the class does not have are kept. `TypeError` names a field
     that needs more, or whose value would not be read back as it is.
+
     Call: `add_event(event)`, which keeps every event in the order raised (those of a new entity follow its created
     event), and `delete(ttl=None)`.
+
     Read: `domain_events`, `etag`, `is_new`, `deleted`.
+
     Class attributes: `document_type` (default: the class name with a lowercase first letter; `contact` gives its
     events the field `contactId`) and `ttl` (seconds; default -1, no expiry).
 
@@ -61,6 +65,7 @@ Unit of work (`unit_of_work`)
 
 Repositories (`repositories`)
     `work.repository(Order)` returns a `Repository(context, Order)`. Derive from it to add queries.
+
     - `create(entity)`
     - `await read(id, *, partition_key=None, if_none_match=None, include_deleted=False)`: the entity, with its
       `etag`
@@ -71,22 +76,26 @@ Repositories (`repositories`)
       include_deleted=False)`: a `Page` with `items`, `continuation` (opaque, URL-safe, None on the last page) and
       `has_more`
 
-Errors (`errors`; all derive from `OutboxError`, and each message says what to do)
-    NotFound              404  no such entity, or it is deleted
-    NotModified           304  `if_none_match` is the ETag of the stored version
-    Conflict              409  the id is already in use
-    PreconditionFailed    412  the entity was changed since it was read: `rollback()`, read, reapply the change
-    Throttled             429  after the SDK's own retries: wait `retry_after` seconds, then `commit()` again
-    Refused               400  rejected before anything is sent; one of:
-      BatchTooLarge       413  more than 100 operations or 2 MB: `operations`, `size` (bytes)
-      MixedPartitions          more than one partition key: `partition_keys`
-      InvalidDocument          an id, partition key or data that cannot be stored or relayed unchanged: more than
-                               63 levels, an integer beyond ±(2^53 - 1), or a number that is not JSON (NaN)
-      InvalidContinuation      not a continuation of `read_page` with these arguments
-    CommitUncertain       503  the response was lost: `commit()` again; the commit is applied once
-    Unavailable           503  a read got no response: try again
-    ServiceRefused        502  any other error response, for example a missing container: `status`
-    The numbers are the HTTP status that suits an API's response: `http_status` of each class.
+Errors (`errors`)
+    All derive from `OutboxError`, and each message says what to do. The number is `http_status`, the HTTP status
+    that suits an API's response.
+
+    - `NotFound` (404): no such entity, or it is deleted
+    - `NotModified` (304): `if_none_match` is the ETag of the stored version
+    - `Conflict` (409): the id is already in use
+    - `PreconditionFailed` (412): the entity was changed since it was read: `rollback()`, read, reapply the change
+    - `Throttled` (429): after the SDK's own retries: wait `retry_after` seconds, then `commit()` again
+    - `Refused` (400): rejected before anything is sent; one of:
+
+      - `BatchTooLarge` (413): more than 100 operations or 2 MB: `operations`, `size` (bytes)
+      - `MixedPartitions`: more than one partition key: `partition_keys`
+      - `InvalidDocument`: an id, partition key or data that cannot be stored or relayed unchanged: more than 63
+        levels, an integer beyond ±(2^53 - 1), or a number that is not JSON (NaN)
+      - `InvalidContinuation`: not a continuation of `read_page` with these arguments
+
+    - `CommitUncertain` (503): the response was lost: `commit()` again; the commit is applied once
+    - `Unavailable` (503): a read got no response: try again
+    - `ServiceRefused` (502): any other error response, for example a missing container: `status`
 """
 
 from __future__ import annotations

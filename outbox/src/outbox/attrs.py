@@ -1,4 +1,4 @@
-"""Base classes of entities and events that are attrs classes. Everything else is as in `outbox`.
+"""Base classes of entities and events that are attrs classes. Everything else is as in `outbox`::
 
 from outbox.attrs import DomainEntity, DomainEvent
 """

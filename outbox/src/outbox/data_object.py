@@ -77,6 +77,7 @@ class DataObject(Generic[T_co]):
         return f"{action}{self.type} '{self.id}'"
 
     def to_document(self) -> dict[str, Any]:
+        """Return the document as it is stored."""
         document: dict[str, Any] = {
             **self.others,
             "id": self.id,

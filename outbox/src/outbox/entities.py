@@ -158,6 +158,7 @@ class DomainEntity(ABC):
 
     @property
     def deleted(self) -> bool:
+        """Whether the entity is deleted: it can have no more events."""
         return self._outbox.deleted
 
 

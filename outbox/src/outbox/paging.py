@@ -35,6 +35,7 @@ class Page(Generic[E_co]):
 
     @property
     def has_more(self) -> bool:
+        """Whether there is a next page."""
         return self.continuation is not None
 
 

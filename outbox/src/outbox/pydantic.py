@@ -1,4 +1,4 @@
-"""Base classes of entities and events that are Pydantic models. Everything else is as in `outbox`.
+"""Base classes of entities and events that are Pydantic models. Everything else is as in `outbox`::
 
     from outbox.pydantic import DomainEntity, DomainEvent
 

@@ -57,11 +57,13 @@ class Alert(NamedTuple):
 
 ALERTS = {
     "lag": Alert(2, "LagSeconds", "Maximum", "GreaterThan", 300),
+    "unpublished": Alert(1, "AgeSeconds", "Maximum", "GreaterThan", 300),
     "ttl-headroom": Alert(0, "HeadroomHours", "Minimum", "LessThan", 24),
     "quarantine": Alert(2, "Quarantined", "Total", "GreaterThan", 0),
     "failing": Alert(1, "Failures", "Total", "GreaterThan", 5),
     "undelivered": Alert(1, "Warnings", "Total", "GreaterThan", 10),
     "silent": Alert(1, "", "Count", "GreaterThan", 0),
+    "unloaded": Alert(1, "", "Count", "GreaterThan", 0),
     "quota": Alert(1, "Refusals", "Total", "GreaterThan", 0),
     "dead-letters": Alert(2, "DeadletteredMessages", "Maximum", "GreaterThan", 0),
     "backlog": Alert(3, "ActiveMessages", "Minimum", "GreaterThan", 1000),
@@ -164,6 +166,9 @@ def every_alert_has_a_valid_window_and_frequency(project: Project) -> None:
     # The query looks back as far.
     assert rules(project.trial)["silent"].at("properties.windowSize") == "PT30M"
     assert max(re.findall(r"ago\((\d+)m\)", queries(project)["silent.kql"].text), key=int) == "30"
+    # The line that names the reason is older than the time without a report.
+    assert rules(project.trial)["unloaded"].at("properties.windowSize") == "PT30M"
+    assert re.findall(r"ago\((\d+)m\)", queries(project)["unloaded.kql"].text) == ["15"]
 
 
 @check
@@ -183,7 +188,8 @@ def an_alert_uses_columns_that_its_query_returns(project: Project) -> None:
             criterion = condition(rule)
             query = texts[criterion["query"]]
             split = [each["name"] for each in criterion["dimensions"]]
-            assert {*split, criterion.get("metricMeasureColumn", "Sign")} <= query.columns, name
+            measured = criterion.get("metricMeasureColumn", "Says" if name == "unloaded" else "Sign")
+            assert {*split, measured} <= query.columns, name
             assert all(each["values"] == ["*"] for each in criterion["dimensions"]), name
             assert criterion["failingPeriods"] == {"numberOfEvaluationPeriods": 1, "minFailingPeriodsToAlert": 1}
     split_by = {
@@ -191,6 +197,7 @@ def an_alert_uses_columns_that_its_query_returns(project: Project) -> None:
         for name, rule in rules(project.trial).items()
     }
     assert (split_by["quarantine"], split_by["failing"], split_by["silent"]) == (["Reason"], ["Error"], ["Sign"])
+    assert split_by["unpublished"] == ["Partition"]
 
 
 @check
@@ -224,6 +231,7 @@ def the_size_alert_compares_with_the_topics_capacity(project: Project) -> None:
 def thresholds_can_be_overridden_and_unknown_ones_are_rejected(project: Project) -> None:
     changed = {
         "lagSeconds": ("lag", 60),
+        "unpublishedSeconds": ("unpublished", 60),
         "headroomHours": ("ttl-headroom", 72),
         "quarantined": ("quarantine", 3),
         "failedAttempts": ("failing", 50),

@@ -25,6 +25,7 @@ from tests.infra.project import SERVICE_BUS, WORKERS, Project, check, check_each
 
 SHARED = (
     "lag",
+    "unpublished",
     "quarantine",
     "failing",
     "quota",
@@ -35,7 +36,6 @@ SHARED = (
     "topic-size",
 )
 OWN = {
-    "unpublished": Alert(1, "AgeSeconds", "Maximum", "GreaterThan", 300),
     "unowned": Alert(1, "", "Count", "GreaterThan", 0),
     "restarting": Alert(2, "RestartCount", "Maximum", "GreaterThan", 5),
 }
@@ -71,11 +71,11 @@ def alerts_of_an_sql_outbox_have_the_right_scope(deployment: Deployment) -> None
 def queries_of_an_sql_outbox_use_what_the_relay_reports(project: Project) -> None:
     known = instruments.attributes((project.root / "docs/telemetry.md").read_text(encoding="utf-8"))
     found = sql_queries(project)
-    assert set(found) == {"unpublished.kql", "unowned.kql"}
+    assert set(found) == {"unowned.kql"}
     for query in found.values():
         assert re.match(r"[A-Z][^?]+\? ", query.header), query.name
         assert query.metrics == {"relay.feed.age"} <= set(instruments.instruments())
-        assert query.properties == known["relay.feed.age"] == {"shard"}
+        assert query.properties == known["relay.feed.age"] - {"lease"} == {"shard"}
         # A gauge has one column.
         assert not set(query.tokens) & {"Max", "Min", "ItemCount"}
 
@@ -84,12 +84,9 @@ def queries_of_an_sql_outbox_use_what_the_relay_reports(project: Project) -> Non
 def alerts_of_an_sql_outbox_use_columns_that_their_queries_return(project: Project) -> None:
     texts = {query.text.replace("$(shards)", "5"): query for query in sql_queries(project).values()}
     found = rules(project.deploy_sql(shards=5))
-    for name in ("unpublished", "unowned"):
-        criterion = condition(found[name])
-        query = texts[criterion["query"]]
-        split = {each["name"] for each in criterion["dimensions"]}
-        assert {*split, criterion.get("metricMeasureColumn", "Read")} <= query.columns, name
-    assert [each["name"] for each in condition(found["unpublished"])["dimensions"]] == ["Shard"]
+    criterion = condition(found["unowned"])
+    assert "Read" in texts[criterion["query"]].columns
+    assert criterion["dimensions"] == []
     # The query looks back for ten minutes.
     assert found["unowned"].at("properties.windowSize") == "PT15M"
     for rule in found.values():

@@ -19,6 +19,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
     """The metrics reported from here on, without those of other tests."""
     monkeypatch.setattr(instruments, "_headrooms", WeakSet())
     monkeypatch.setattr(instruments, "_shard_ages", WeakSet())
+    monkeypatch.setattr(instruments, "_lease_ages", WeakSet())
     telemetry_in_memory = installed()
     telemetry_in_memory.forget()
     return telemetry_in_memory

@@ -10,7 +10,7 @@ from outbox_emulators.testing import ManualClock
 from relay.cosmos.source import event_of
 from relay.events import Event, Reason, Rejected
 from relay.telemetry import instruments
-from relay.telemetry.gauges import Batch, Headroom, ShardAges
+from relay.telemetry.gauges import Batch, Headroom, LeaseAges, ShardAges
 from tests.support.telemetry import Telemetry
 
 
@@ -153,3 +153,62 @@ def test_a_reader_that_fails_is_not_reported_any_more() -> None:
         raise RuntimeError
 
     assert ages.ages_s() == {}
+
+
+# The ages that were seen for the leases of a Cosmos DB outbox
+
+
+def test_the_leases_are_reported_as_they_were_last_seen(reported: Telemetry) -> None:
+    ages = LeaseAges()
+    instruments.observe_leases(ages)
+    before_any_look = reported.metrics().names
+    ages.seen({"0": 0.0, "1": 70.5})
+    ages.seen({"0": 1.0, "1": 131.5})
+
+    ages_s: Any = reported.metrics().by("relay.feed.age", "lease")
+    assert before_any_look == set()
+    assert ages_s == {"0": 1.0, "1": 131.5}
+
+
+def test_ages_grow_from_the_first_look_that_fails_until_one_succeeds() -> None:
+    clock = ManualClock(1000)
+    ages = LeaseAges(clock)
+    ages.seen({"0": 0.0, "1": 5.0})
+    clock.now += 60
+    before_it_failed = ages.ages_s()
+    ages.missed()
+    clock.now += 30
+    failing = ages.ages_s()
+    ages.seen({"0": 2.0})
+
+    assert before_it_failed == {"0": 0.0, "1": 5.0}
+    assert failing == {"0": 90.0, "1": 95.0}
+    assert ages.ages_s() == {"0": 2.0}
+
+
+def test_a_process_that_no_longer_looks_reports_nothing() -> None:
+    clock = ManualClock(1000)
+    ages = LeaseAges(clock)
+    ages.seen({"0": 4.0})
+    clock.now += 120
+    ages.missed()
+    clock.now += 150
+    still = ages.ages_s()
+    clock.now += 1
+
+    assert still == {"0": 274.0}
+    assert ages.ages_s() == {}
+
+
+def test_a_look_that_never_succeeded_reports_nothing() -> None:
+    ages = LeaseAges(ManualClock(0))
+    ages.missed()
+
+    assert ages.ages_s() == {}
+
+
+def test_the_oldest_ten_of_many_leases_are_reported() -> None:
+    ages = LeaseAges(ManualClock(0))
+    ages.seen({str(number): float(number) for number in range(300)})
+
+    assert ages.ages_s() == {str(number): float(number) for number in range(290, 300)}

@@ -1,13 +1,13 @@
 """Emulators for tests: what the pytest plugin's fixtures are made of, for use without them.
 
-cosmos_account           a Cosmos DB account for the length of a `with` block, on a thread of this process
-servicebus_namespace     a Service Bus namespace likewise (`outbox-emulators[servicebus]`)
-Tls                      TLS for a namespace: servicebus_namespace(tls=Tls()) (`outbox-emulators[tls]`)
-entities_of              the entities of a namespace, written in a line each
-ManualClock              time that a test controls
-FaultClient              faults, from asynchronous code, of an emulator anywhere
-RawClient                requests to Cosmos DB that the SDK would never send
-keep_alive               the turn of an idle sender's keep-alive, without waiting 30 s for it
+- `cosmos_account`: a Cosmos DB account for the length of a `with` block, on a thread of this process
+- `servicebus_namespace`: a Service Bus namespace likewise (`outbox-emulators[servicebus]`)
+- `Tls`: TLS for a namespace: `servicebus_namespace(tls=Tls())` (`outbox-emulators[tls]`)
+- `entities_of`: the entities of a namespace, written in a line each; `Entities.from_file` reads a file
+- `ManualClock`: time that a test controls
+- `FaultClient`: faults, from asynchronous code, of an emulator anywhere
+- `RawClient`: requests to Cosmos DB that the SDK would never send
+- `keep_alive`: the turn of an idle sender's keep-alive, without waiting 30 s for it
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outbox_emulators.faults import InvalidFault
-from outbox_emulators.servicebus.listeners import Tls
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.listeners import Secured, Tls
 from outbox_emulators.servicebus.shorthand import entities_of
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
 from outbox_emulators.testing.clock import ManualClock
@@ -32,11 +33,13 @@ __all__ = [
     "BackgroundLoop",
     "CosmosAccount",
     "CosmosDatabase",
+    "Entities",
     "Fault",
     "FaultClient",
     "InvalidFault",
     "ManualClock",
     "RawClient",
+    "Secured",
     "ServiceBusNamespace",
     "Tls",
     "background_loop",

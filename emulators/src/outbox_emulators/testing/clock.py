@@ -16,4 +16,5 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
+        """Let this many seconds pass."""
         self.now += seconds

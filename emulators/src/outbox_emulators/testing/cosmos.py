@@ -29,14 +29,17 @@ class CosmosAccount:
 
     @property
     def endpoint(self) -> str:
+        """The URL for clients."""
         return self._server.endpoint
 
     @property
     def key(self) -> str:
+        """The key for clients."""
         return self._server.key
 
     @property
     def connection_string(self) -> str:
+        """The endpoint and the key."""
         return self._server.connection_string
 
     def inject(self, kind: str, *, operation: str = "any", container: str | None = None, **options: Any) -> Fault:

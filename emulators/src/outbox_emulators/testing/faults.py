@@ -56,6 +56,7 @@ class FaultClient:
         await self.send("DELETE")
 
     async def send(self, method: str, path: str = "", body: Any = None) -> Answer:
+        """Send a request to `/admin/faults` and what follows it, with a JSON value or bytes as its body."""
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         async with self._session.request(method, self._faults + path, data=content) as response:
             return Answer(response.status, response.headers, await response.text())

@@ -26,6 +26,7 @@ class Answer:
 
     @property
     def body(self) -> Any:
+        """The text as a JSON value."""
         return json.loads(self.text)
 
 

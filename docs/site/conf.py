@@ -1,0 +1,101 @@
+"""The settings of the documentation as a site: `make docs` builds and serves it.
+
+The source folder is the repository: its Markdown pages are the site's, with README.md in front.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
+
+from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402  # found by the path above
+
+project = "Outbox Relay"
+root_doc = README
+language = "en"
+highlight_language = "text"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "docs.site.order",
+    "docs.site.links",
+    "docs.site.diagrams",
+    "docs.site.reference",
+    "docs.site.pytest_plugin",
+]
+
+# The pages that tests/support/pages.py names, and the reference.
+include_patterns = [
+    *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md", "emulators/docs/*.md"),
+    "docs/site/reference/*.rst",
+]
+exclude_patterns = [".*", "**/node_modules", *NOT_ON_THE_SITE]
+
+# GitHub's anchors: a link that works there works on the site.
+myst_heading_anchors = 6
+myst_enable_extensions = ["html_image"]
+suppress_warnings = [
+    # The examples shorten JSON and output with `…`, which no lexer knows.
+    "misc.highlighting_failure",
+    # chapters.py names the remedy as well.
+    "toc.not_included",
+]
+
+# The repository's address: links to source files lead there. Without one, the site has copies of these files.
+repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
+    filter(None, (os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")))
+)
+
+reference_modules = [
+    "outbox",
+    "outbox.attrs",
+    "outbox.pydantic",
+    "inbox",
+    "changefeed",
+    "outbox_emulators.testing",
+]
+reference_pages = [
+    f"docs/site/reference/{page}"
+    for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")
+]
+
+# Docstrings quote code as Markdown does: a name of the reference becomes a link, anything else stays code.
+default_role = "py:obj"
+nitpicky = True
+# Every name in an annotation is public, except those of other distributions, of type variables, and of what a user
+# passes on without looking inside.
+nitpick_ignore_regex = [
+    ("py:obj", r"(.|\n)*"),
+    ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
+    ("py:class", r".*\.(E|E_co|T|T_co)"),
+    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+]
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+autoclass_content = "both"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+# Addresses of this machine are no links to other sites. GitHub adds the anchors of a page by script.
+linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)[:/]"]
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
+
+html_theme = "furo"
+html_title = project
+html_favicon = "../../relay/console/static/icon.svg"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+html_baseurl = os.environ.get("DOCS_ADDRESS", "")
+html_theme_options = (
+    {"source_repository": repository_url, "source_branch": "main", "source_directory": ""}
+    if repository_url
+    else {}
+)

@@ -1,0 +1,127 @@
+"""How long the changes of the outbox container have waited that the relay's leases have not passed.
+
+Nobody else sees a lease that is stuck: the trigger calls nobody for it, and the other leases go on. A look costs
+about 3 RU for each physical partition of the lease container, which is one as a rule, and 1 RU for each of the
+outbox; where something waits, the read of its oldest commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from azure.core.exceptions import AzureError
+
+from relay.cosmos.containers import Containers
+from relay.cosmos.feed import BEGINNING, sdk_token
+from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.errors import first_line
+from relay.settings import Settings
+from relay.telemetry.gauges import LeaseAges
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+# Seconds that a look may take: the next one begins a minute after it began.
+_LOOK_TIMEOUT_S = 50.0
+
+NO_LEASE = "none"
+"""Stands for the lease of a range that no lease covers: nothing of it has ever been read."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A range of effective partition keys within a physical partition, and the lease that has come furthest there.
+
+    Attributes:
+        bounds: The range, as the SDK gives it.
+        lease: None if no lease covers it.
+    """
+
+    bounds: Mapping[str, Any]
+    lease: LeasePosition | None
+
+    @property
+    def name(self) -> str:
+        """The lease's token."""
+        return NO_LEASE if self.lease is None else self.lease.token
+
+    def start(self, rid: str) -> dict[str, Any]:
+        """Options of the SDK for reading what the lease has not passed; `rid` is the container's."""
+        if self.lease is None or self.lease.continuation is None:
+            return {"feed_range": {"Range": dict(self.bounds)}, "start_time": BEGINNING}
+        return {"continuation": sdk_token(rid, self.bounds, self.lease.continuation)}
+
+
+def stretches(bounds: Mapping[str, Any], positions: Positions) -> Iterator[Stretch]:
+    """The range of a physical partition, divided where another lease is the furthest.
+
+    After a split or a merge a partition has the leases of several, and a lease that was replaced can remain: what
+    any of them has passed is done.
+    """
+    minimum, maximum = bounds["min"], bounds["max"]
+    leases = positions.within({"Range": bounds})
+    inside = {edge for each in leases for edge in (each.minimum, each.maximum) if minimum < edge < maximum}
+    for begin, end in pairwise(sorted({minimum, maximum, *inside})):
+        covering = [each for each in leases if each.minimum <= begin and end <= each.maximum]
+        furthest = max(covering, key=lambda lease: lease.done, default=None)
+        yield Stretch({**bounds, "min": begin, "max": end}, furthest)
+
+
+class LeaseWatch:
+    """Looks at every lease once, and hands the ages to the telemetry."""
+
+    def __init__(self, settings: Settings, ages: LeaseAges) -> None:
+        self._settings = settings
+        self._ages = ages
+
+    async def look(self) -> None:
+        """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
+        # One for each look: a connection that is idle for a minute may have been cut.
+        containers = Containers(self._settings)
+        try:
+            async with asyncio.timeout(_LOOK_TIMEOUT_S):
+                ages_s = await self._seen(containers)
+        except (AzureError, OSError) as error:
+            self._ages.missed()
+            logger.warning(
+                "relay_age_unavailable: the leases in '%s' cannot be compared with the feed of '%s': %s It is "
+                "tried again in a minute.",
+                self._settings.cosmos_lease_container,
+                self._settings.cosmos_container,
+                first_line(error),
+            )
+        else:
+            self._ages.seen(ages_s)
+        finally:
+            await containers.close()
+
+    async def _seen(self, containers: Containers) -> dict[str, float]:
+        async with containers.call() as call:
+            outbox = call.container(self._settings.cosmos_container)
+            leases = call.container(self._settings.cosmos_lease_container)
+            positions = await read_positions(leases, outbox, own_only=True)
+            rid = str((await outbox.read())["_rid"])
+            call.answered()
+            ages_s: dict[str, float] = {}
+            async for feed_range in outbox.read_feed_ranges():
+                for each in stretches(feed_range["Range"], positions):
+                    age_s = await _age_s(outbox, each.start(rid))
+                    ages_s[each.name] = max(age_s, ages_s.get(each.name, 0.0))
+                    call.answered()
+        return ages_s
+
+
+async def _age_s(outbox: ContainerProxy, start: dict[str, Any]) -> float:
+    """Seconds since the first change after `start`; 0 if there is none."""
+    async for document in outbox.query_items_change_feed(max_item_count=1, **start):
+        # Whole seconds, by the service's clock.
+        return max(0.0, time.time() - float(document["_ts"]))
+    return 0.0
