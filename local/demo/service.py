@@ -32,11 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error."""
+    reasons: tuple[type[Exception], ...] = (SettingMissing, PortInUse, *_no_answer())
     async with AsyncExitStack() as opened:
         try:
             contacts = await opened.enter_async_context(open_contacts())
             listening = opened.enter_context(_listening(arguments.port))
-        except (SettingMissing, PortInUse, *_no_answer()) as reason:
+        except reasons as reason:
             print(f"The contact service cannot start: {' '.join(str(reason).split())}", file=sys.stderr)
             return 1
         app = create_app(lambda: nullcontext(contacts))
