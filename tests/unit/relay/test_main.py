@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -47,7 +48,7 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("module", "remedy"),
-    [("relay", f"-m pip install -r {ROOT / 'requirements.txt'}"), ("local", "make setup")],
+    [("relay", f"-m pip install -r {shlex.quote(str(ROOT / 'requirements.txt'))}"), ("local", "make setup")],
 )
 def test_a_python_without_the_packages_says_so_in_one_line(module: str, remedy: str) -> None:
     # -S: without the packages of this Python.
