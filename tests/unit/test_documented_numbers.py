@@ -23,7 +23,7 @@ import relay.console.model
 import relay.console.pages
 import relay.console.recent
 import relay.cosmos.ages
-import relay.cosmos.check
+import relay.cosmos.scan
 import relay.deadletters.queue
 import relay.events
 import relay.orders
@@ -50,8 +50,8 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ),
     ("docs/dead-letters.md", "it has {} lines", relay.cli.quarantine._DEFAULT_LIMIT),
     ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay.deadletters.queue.HELD),
-    ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.check.MAX_DEPTH),
-    ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.check.MAX_INTEGER_CHARACTERS),
+    ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.scan.MAX_DEPTH),
+    ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.scan.MAX_INTEGER_CHARACTERS),
     ("docs/guarantees.md", "together within {} bytes", relay.events.MAX_PROPERTIES_BYTES),
     ("docs/guarantees.md", "the new owner tries for {} seconds", relay.orders._PATIENCE_S),
     ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.orders._UNTRIED_S),
