@@ -195,6 +195,9 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Drop the spans that the Functions host exports for its own successful requests to Cosmos DB and to its storage account, before the workspace stores and bills them. A poll of the change feed is one: 0.8 million a day with four physical partitions.')
+param dropHostSpans bool = true
+
 @description('Export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, in preview), so that the alert silent detects writes to the outbox that are not published.')
 param summarizeWrites bool = false
 
@@ -235,6 +238,7 @@ module monitoring 'modules/monitoring.bicep' = {
     tags: allTags
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    dropHostSpans: dropHostSpans
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }

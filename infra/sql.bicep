@@ -262,6 +262,8 @@ module monitoring 'modules/monitoring.bicep' = {
     tags: allTags
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    // There is no Functions host.
+    dropHostSpans: false
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }

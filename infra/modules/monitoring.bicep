@@ -9,6 +9,9 @@ param retentionInDays int
 @description('Daily quota of the workspace in gigabytes; -1 for no limit.')
 param dailyQuotaInGigabytes int
 
+@description('Drop spans of the Functions host\'s own successful requests before they are stored.')
+param dropHostSpans bool
+
 @description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
@@ -16,22 +19,36 @@ param relayPrincipalId string
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/monitor
 var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 
+var workspaceProperties = {
+  sku: {
+    name: 'PerGB2018'
+  }
+  retentionInDays: retentionInDays
+  workspaceCapping: {
+    dailyQuotaGb: dailyQuotaInGigabytes
+  }
+  features: {
+    disableLocalAuth: true
+    enableLogAccessUsingOnlyResourcePermissions: true
+  }
+}
+
 resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   name: workspaceName
   location: location
   tags: tags
-  properties: {
-    sku: {
-      name: 'PerGB2018'
-    }
-    retentionInDays: retentionInDays
-    workspaceCapping: {
-      dailyQuotaGb: dailyQuotaInGigabytes
-    }
-    features: {
-      disableLocalAuth: true
-      enableLogAccessUsingOnlyResourcePermissions: true
-    }
+  properties: workspaceProperties
+}
+
+// A module, because the rule needs the workspace, and the workspace then the rule.
+module transformations 'log-transformations.bicep' = if (dropHostSpans) {
+  name: 'log-transformations'
+  params: {
+    workspaceName: workspaceName
+    workspaceId: workspace.id
+    location: location
+    tags: tags
+    workspaceProperties: workspaceProperties
   }
 }
 
