@@ -37,6 +37,12 @@ def test_an_idle_minute_of_the_host_is_dropped(http: bool) -> None:
     assert stored(minute) == []
 
 
+def test_an_operation_is_dropped_whatever_address_the_account_has() -> None:
+    addresses = ("", "10.0.0.4 | outbox", "cosmos.internal.example.com | outbox")
+
+    assert stored([row | {"Target": address} for row in a_minute()[:1] for address in addresses]) == []
+
+
 @pytest.mark.parametrize("http", [False, True], ids=["operations", "requests"])
 def test_what_fails_is_stored(http: bool) -> None:
     minute = a_minute(http=http, failed=7)
