@@ -31,15 +31,21 @@ param allowedIpRanges array = []
 
 // What it reads
 
-@description('Name of the account in this resource group that has the outbox; empty for an outbox in SQL.')
+@description('Name of the account that has the outbox; empty for an outbox in SQL.')
 param cosmosAccountName string = ''
+
+@description('Resource group of cosmosAccountName.')
+param cosmosResourceGroup string = resourceGroup().name
 param cosmosDatabase string = 'outbox'
 
-@description('Name of the Service Bus namespace in this resource group.')
+@description('Name of the Service Bus namespace.')
 param serviceBusName string
+
+@description('Resource group of serviceBusName.')
+param serviceBusResourceGroup string = resourceGroup().name
 param serviceBusTopic string = 'domain-events'
 
-@description('Let the console read how many messages each subscription has. Service Bus has no role for that alone: the console gets Azure Service Bus Data Owner on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
+@description('Let the console read how many messages each subscription has, and peek dead letters: it gets Azure Service Bus Data Receiver on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
 param showSubscriptions bool = true
 
 @description('Further settings by name (docs/settings.md, docs/console.md), such as SQL, SQL_FEED and SQL_SHARDS for an outbox in SQL, or CONSOLE_TRACE_URL.')
@@ -50,7 +56,7 @@ var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', 
 var allTags = union({ application: 'outbox-relay' }, tags)
 var onCosmos = !empty(cosmosAccountName)
 var cosmosSettings = onCosmos ? {
-  COSMOS__accountEndpoint: access.outputs.cosmosEndpoint
+  COSMOS__accountEndpoint: outbox!.outputs.endpoint
   COSMOS__credential: 'managedidentity'
   COSMOS__clientId: identity.outputs.clientId
   COSMOS_DATABASE: cosmosDatabase
@@ -69,13 +75,23 @@ module identity 'modules/identity.bicep' = {
   }
 }
 
-module access 'modules/console-access.bicep' = {
-  name: 'console-access'
+module outbox 'modules/console-outbox.bicep' = if (onCosmos) {
+  name: 'outbox-${name}'
+  scope: resourceGroup(cosmosResourceGroup)
   params: {
-    cosmosAccountName: cosmosAccountName
-    cosmosDatabase: cosmosDatabase
-    serviceBusName: serviceBusName
-    serviceBusTopic: serviceBusTopic
+    accountName: cosmosAccountName
+    database: cosmosDatabase
+    consoleIdentityId: identityId
+    consolePrincipalId: identity.outputs.principalId
+  }
+}
+
+module topic 'modules/console-topic.bicep' = {
+  name: 'topic-${name}'
+  scope: resourceGroup(serviceBusResourceGroup)
+  params: {
+    namespaceName: serviceBusName
+    topicName: serviceBusTopic
     showSubscriptions: showSubscriptions
     consoleIdentityId: identityId
     consolePrincipalId: identity.outputs.principalId
@@ -105,10 +121,11 @@ module console 'modules/console.bicep' = {
     groupObjectIds: groupObjectIds
     allowedIpRanges: allowedIpRanges
     consoleSettings: union({
-      SERVICEBUS__fullyQualifiedNamespace: access.outputs.serviceBusNamespace
+      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
       SERVICEBUS__credential: 'managedidentity'
       SERVICEBUS__clientId: identity.outputs.clientId
       SERVICEBUS_TOPIC: serviceBusTopic
+      CONSOLE_TOPIC_URL: topic.outputs.url
     }, cosmosSettings, settings)
   }
 }

@@ -156,6 +156,7 @@ class State(StrEnum):
     QUARANTINE = "quarantine"
     PARKED = "parked"
     DEAD_LETTERS = "dead-letters"
+    UNREAD = "unread"
 
 
 STATES: Mapping[State, Row] = {
@@ -179,6 +180,11 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Inform the owner of the subscription, who sends the messages again or deletes them.",
+        "Correct the consumer; then `python -m relay deadletters resubmit`, or `discard`.",
+    ),
+    State.UNREAD: Row(
+        "the console cannot read a service, so it is not known what waits",
+        True,
+        "The relay may work all the same. `python -m relay check` names what is missing or refused.",
     ),
 }

@@ -32,7 +32,7 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     return code
 
 
-class _Pages(SimpleHTTPRequestHandler):
+class Pages(SimpleHTTPRequestHandler):
     """Files of a folder, without a line for each request."""
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -41,7 +41,7 @@ class _Pages(SimpleHTTPRequestHandler):
 
 def serve(folder: Path, port: int) -> None:
     """Serve a folder on the loopback address until Ctrl-C. Port 0 takes any free port."""
-    with ThreadingHTTPServer(("127.0.0.1", port), partial(_Pages, directory=str(folder))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), partial(Pages, directory=str(folder))) as server:
         print(f"http://127.0.0.1:{server.server_port}/  Press Ctrl-C to stop.", flush=True)
         try:
             server.serve_forever()
@@ -56,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--external", action="store_true", help="only check the links to other sites, over the network"
     )
+    made.add_argument("--draw", action="store_true", help="only draw the diagrams, with npm and Chromium")
     made.add_argument("--port", type=int, default=0, help="the port to serve on (default: any free port)")
     made.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to build")
     return made
@@ -64,6 +65,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Build, and serve unless told otherwise; returns the exit code."""
     options = parser().parse_args(argv)
+    if options.draw:
+        from docs.site.drawing import draw_all
+
+        return draw_all(ROOT)
     code = build(ROOT, options.output, builder="linkcheck" if options.external else "html")
     if code or options.external:
         return code

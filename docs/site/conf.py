@@ -12,8 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
 
+from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402  # found by the path above
+
 project = "Outbox Relay"
-root_doc = "README"
+root_doc = README
 language = "en"
 highlight_language = "text"
 
@@ -23,6 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "docs.site.order",
     "docs.site.links",
+    "docs.site.diagrams",
     "docs.site.reference",
     "docs.site.pytest_plugin",
 ]
@@ -32,13 +35,7 @@ include_patterns = [
     *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md", "emulators/docs/*.md"),
     "docs/site/reference/*.rst",
 ]
-exclude_patterns = [
-    ".*",
-    "**/node_modules",
-    # PyPI shows them. What they say is on the libraries' pages.
-    "outbox/README.md",
-    "inbox/README.md",
-]
+exclude_patterns = [".*", "**/node_modules", *NOT_ON_THE_SITE]
 
 # GitHub's anchors: a link that works there works on the site.
 myst_heading_anchors = 6
@@ -46,7 +43,7 @@ myst_enable_extensions = ["html_image"]
 suppress_warnings = [
     # The examples shorten JSON and output with `…`, which no lexer knows.
     "misc.highlighting_failure",
-    # order.py names the remedy as well.
+    # chapters.py names the remedy as well.
     "toc.not_included",
 ]
 
@@ -85,6 +82,10 @@ autodoc_default_options = {"members": True}
 autoclass_content = "both"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+
+# Addresses of this machine are no links to other sites. GitHub adds the anchors of a page by script.
+linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)[:/]"]
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
 
 html_theme = "furo"
 html_title = project

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import regex
 
 from emulators.tests.servicebus.fakes import a_message
 from outbox_emulators.cosmos import hybridrow
@@ -21,7 +22,7 @@ from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
 from outbox_emulators.cosmos.query.parsing import parse_query
 from outbox_emulators.cosmos.query.values import UNDEFINED
 from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.like import like_pattern
+from outbox_emulators.patterns import InvalidPatternError, Pattern, PatternTooLargeError, like_pattern
 from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
 from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from outbox_emulators.testing import Answer, RawClient
@@ -74,8 +75,8 @@ def message(**properties: Any) -> Message:
 def test_like_tries_no_place_twice() -> None:
     pieces = [None if each == "%" else each for each in MANY_ANYTHINGS]
 
-    assert like_pattern(pieces).fullmatch(NEARLY) is None
-    assert like_pattern(pieces).fullmatch(f"{NEARLY}b") is not None
+    assert not like_pattern(pieces).is_all_of(NEARLY)
+    assert like_pattern(pieces).is_all_of(f"{NEARLY}b")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,53 @@ def test_like_tries_no_place_twice() -> None:
 def test_like_matches_whole_texts(pattern: str, text: str, found: bool) -> None:
     pieces = [None if each == "%" else re.escape(each) for each in pattern]
 
-    assert (like_pattern(pieces).fullmatch(text) is not None) is found
+    assert like_pattern(pieces).is_all_of(text) is found
+
+
+HOSTILE_PATTERNS = {
+    r"^(a|aa)+\1b": NEARLY,
+    "(?R)": "a",
+    "((((a{1000}){1000}){1000}){1000}){1000}": "a",
+    "(?i)" + "ß" * 9_990: "s" * 100_000,
+    "a|" * 100_000: "b",
+    "(" * 500 + ")" * 500: "b",
+}
+
+
+async def test_a_regular_expression_is_matched_or_refused() -> None:
+    output = await within_bounds(
+        "from emulators.tests.test_hostile_expressions import *\n"
+        "for expression, text in HOSTILE_PATTERNS.items(): print(outcome(expression, text))"
+    )
+
+    assert len(output.splitlines()) == len(HOSTILE_PATTERNS)
+    assert "MemoryError" not in output
+
+
+def outcome(expression: str, text: str) -> object:
+    try:
+        return Pattern(expression, regex.RegexFlag(0)).is_in(text)
+    except (PatternTooLargeError, InvalidPatternError) as error:
+        return repr(error)
+
+
+async def test_a_regular_expression_that_takes_too_long_is_a_bad_request() -> None:
+    answer = await answer_to(f"SELECT VALUE REGEXMATCH('a', '{'a' * 1_025}') FROM c")
+
+    assert (answer.status, "1024 are served" in answer.text) == (400, True)
+
+
+def test_a_regular_expression_has_what_the_services_has() -> None:
+    assert value_of(r"REGEXMATCH('Zürich', '^\\p{L}+$')") is True
+    assert value_of("REGEXMATCH('ab', '(?<=a)b')") is True
+    assert value_of(f"REGEXMATCH('{'f' * 36}', '^([0-9a-f]{{4}}){{9}}$')") is True
+
+
+async def test_a_join_makes_no_product_without_end() -> None:
+    text = json.dumps([0] * 1_000)
+    answer = await answer_to(f"SELECT VALUE COUNT(1) FROM c JOIN a IN {text} JOIN b IN {text} JOIN d IN {text}")
+
+    assert (answer.status, "more than 500000 elements" in answer.text) == (400, True)
 
 
 async def test_like_in_a_query_takes_no_exponential_time() -> None:

@@ -13,6 +13,9 @@ param relayPrincipalId string
 @description('Principal ids of the services that write the outbox.')
 param writerPrincipalIds array
 
+@description('Whether writers may delete and patch items too.')
+param writersMayDelete bool
+
 @description('Principal ids of operators, who run python -m relay.')
 param operatorPrincipalIds array
 
@@ -78,6 +81,35 @@ resource quarantineWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefiniti
   ]
 }
 
+// A deleted event is lost if it has not been published yet, and nothing shows it: the change feed has no deletions. Whether a
+// transactional batch needs more than the actions of its operations is not documented; writersMayDelete is the way out.
+resource eventWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2024-11-15' = {
+  parent: account
+  name: guid(account.id, 'outbox-relay-event-writer')
+  properties: {
+    roleName: 'Outbox Relay Event Writer'
+    type: 'CustomRole'
+    assignableScopes: [
+      account.id
+    ]
+    permissions: [
+      {
+        dataActions: [
+          'Microsoft.DocumentDB/databaseAccounts/readMetadata'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/executeQuery'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/create'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/read'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/replace'
+          'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/upsert'
+        ]
+      }
+    ]
+  }
+  dependsOn: [
+    quarantineWriter
+  ]
+}
+
 var relayRights = [
   {
     who: relayIdentityId
@@ -113,7 +145,7 @@ var writersMetadata = [for principalId in writerPrincipalIds: {
 var writersData = [for principalId in writerPrincipalIds: {
   who: principalId
   principalId: principalId
-  roleDefinitionId: dataContributor
+  roleDefinitionId: writersMayDelete ? dataContributor : eventWriter.id
   scope: dataScope
 }]
 // The smoke test writes an event, and quarantine discard deletes a record.

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from local.stack.environment import TOPIC
+from relay.console.bounds import REASON, optional
 from relay.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
 from relay.console.ports import Topic
 from relay.errors import ServiceError
@@ -133,5 +134,5 @@ def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
         accepted_at=story["accepted_ms"] / 1000,
         at=None if ended_ms is None else ended_ms / 1000,
         deliveries=story["deliveries"],
-        reason=story["reason"],
+        reason=optional(story["reason"], REASON),
     )

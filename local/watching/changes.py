@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from relay.console.moments import started_at, took_s, written_moment
+
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
 
@@ -27,7 +29,7 @@ class Change:
         what: `committed`, `accepted`, `quarantined`, `parked`, `at` (a subscription), `delivered`, or
             `dead-lettered`.
         at: Time in seconds since 1970; None if unknown.
-        after_s: Seconds since the event was created, according to its writer; None if either time is unknown.
+        after_s: Seconds since its commit, as the console counts them; None if that is not known well enough.
         subscription: Where, from `at` on.
         reason: Why, of an event that was set aside or dead-lettered.
     """
@@ -93,15 +95,23 @@ class Changes:
                 yield change
 
 
+def staleness(known: Mapping[str, Any]) -> str:
+    """A line that says whether further events are seen, of the stream's message `known`."""
+    if not known["stale"]:
+        return "The events are known again."
+    since = "yet" if known["at"] is None else f"since {datetime.fromtimestamp(known['at']):%H:%M:%S}"
+    why = "; ".join(" ".join(f"{each['what']}: {each['text']}".split()) for each in known["problems"])
+    return f"No further events are known {since}{f' ({why})' if why else ''}."
+
+
 def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     """Every known change of the event."""
     event: Mapping[str, Any] = tracked["event"] or {}
     record: Mapping[str, Any] = tracked["quarantined"] or {}
-    raised_at = _seconds(event.get("created_at"))
     committed_at: float | None = event.get("committed_at")
+    created_at: str | None = event.get("created_at")
 
     def change(what: str, at: float | None, subscription: str | None = None, reason: str | None = None) -> Change:
-        after = None if at is None or raised_at is None else max(0.0, at - raised_at)
         return Change(
             tracked["id"],
             event.get("partition_key") or record.get("partition_key") or "-",
@@ -109,35 +119,25 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
             event.get("sequence"),
             what,
             at,
-            after,
+            took_s(committed_at, created_at, at),
             subscription,
             reason,
         )
 
     if event:
-        # Cosmos DB has whole seconds only: the writer's clock is closer.
-        exact = raised_at is not None and committed_at is not None and committed_at <= raised_at < committed_at + 1
-        yield change("committed", raised_at if exact else committed_at)
+        start = started_at(committed_at, created_at)
+        yield change("committed", committed_at if start is None else start)
     accepted = [each["accepted_at"] for each in tracked["deliveries"] if each["accepted_at"] is not None]
     if tracked["stage"] == "published" or accepted:
         # The topic may have it before the relay has stored that it is done.
         yield change("accepted", min(accepted, default=tracked["published_at"]))
     elif tracked["stage"] != "committed":
-        yield change(tracked["stage"], _seconds(record.get("quarantined_at")), reason=record.get("reason"))
+        yield change(tracked["stage"], written_moment(record.get("quarantined_at")), reason=record.get("reason"))
     for delivery in tracked["deliveries"]:
         where = delivery["subscription"]
         yield change("at", delivery["accepted_at"], where)
         if delivery["arrival"] != "waiting":
             yield change(delivery["arrival"], delivery["at"], where, delivery["reason"])
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
 
 
 def _span(seconds: float) -> str:

@@ -6,21 +6,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
-from azure.servicebus.exceptions import (
-    MessagingEntityDisabledError,
-    ServiceBusAuthenticationError,
-    ServiceBusAuthorizationError,
-    SessionLockLostError,
-)
+from azure.servicebus.exceptions import SessionLockLostError
 
-from relay.cli.topic import names_missing_entity, read_servicebus
+from relay.cli.topic import read_servicebus, receiving_refused
 from relay.clients import servicebus_client
-from relay.errors import OperationError, ServiceError, UsageError
+from relay.errors import ServiceError, UsageError
 from relay.findings import Gap
-from relay.servicebus.refusals import amqp_condition, classify
+from relay.servicebus.refusals import classify
 from relay.settings import Settings
 
 # The lock of a session is renewed for this much longer than the wait for its message.
@@ -115,7 +110,7 @@ async def open_session(
                 await receiver.__aenter__()
             except (AzureError, OSError) as error:
                 await receiver.close()
-                raise _refusal(error, settings.servicebus_topic, subscription) from error
+                raise receiving_refused(error, settings.servicebus_topic, subscription) from error
             renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
             return receiver
 
@@ -125,24 +120,3 @@ async def open_session(
             yield session
         finally:
             await session.close()
-
-
-def _refusal(error: Exception, topic: str, subscription: str) -> OperationError:
-    name = f"the subscription '{subscription}' of the topic '{topic}'"
-    if names_missing_entity(error):
-        return UsageError(f"{name} does not exist. Give an existing one, or correct SERVICEBUS_TOPIC.")
-    if isinstance(error, MessagingEntityDisabledError):
-        return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
-    if amqp_condition(error) == "amqp:not-allowed":
-        return UsageError(
-            f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
-            "on later: create another subscription with requiresSession."
-        )
-    if isinstance(error, ServiceBusAuthorizationError):
-        return ServiceError(
-            f"{name} may not be received from. The app's identity can only send: log in with an identity that has "
-            "the role 'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
-        )
-    if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
-        return ServiceError(f"{name}: {classify(error)}")
-    return ServiceError(f"{name} cannot be received from: {classify(error)}")

@@ -33,9 +33,9 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import first_line
+from relay.errors import OperationError, ServiceError, UsageError, first_line
 from relay.findings import Finding, Gap, Level, Why
-from relay.servicebus.refusals import classify
+from relay.servicebus.refusals import amqp_condition, classify
 from relay.settings import Settings
 from relay.times import format_duration, parse_duration
 
@@ -62,6 +62,13 @@ class ServiceBusFacts:
     topic: TopicProperties | Gap
     subscriptions: list[SubscriptionProperties] | Gap
     sending: int | Gap
+
+    @property
+    def largest_message(self) -> int | None:
+        """Maximum bytes of a message; None if unknown, as on Premium, where a message may exceed a batch."""
+        if isinstance(self.sending, Gap) or self.sending > _STANDARD_BATCH_BYTES:
+            return None
+        return self.sending
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,28 @@ def names_missing_entity(error: Exception) -> bool:
     """
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
+
+
+def receiving_refused(error: Exception, topic: str, subscription: str) -> OperationError:
+    """The error of a command that may not, or cannot, receive from a subscription."""
+    name = f"the subscription '{subscription}' of the topic '{topic}'"
+    if names_missing_entity(error):
+        return UsageError(f"{name} does not exist. Give an existing one, or correct SERVICEBUS_TOPIC.")
+    if isinstance(error, MessagingEntityDisabledError):
+        return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
+    if amqp_condition(error) == "amqp:not-allowed":
+        return UsageError(
+            f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
+            "on later: create another subscription with requiresSession."
+        )
+    if isinstance(error, ServiceBusAuthorizationError):
+        return ServiceError(
+            f"{name} may not be received from. The app's identity can only send: log in with an identity that has "
+            "the role 'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
+        )
+    if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
+        return ServiceError(f"{name}: {classify(error)}")
+    return ServiceError(f"{name} cannot be received from: {classify(error)}")
 
 
 def _link_gap(error: Exception) -> Gap:
@@ -256,6 +285,16 @@ def _duplicate_detection(subject: str, topic: TopicProperties, settings: Setting
             f"Set RELAY_DUPLICATE_WINDOW_S to {window.total_seconds():g}.",
         )
     return Finding(Level.OK, detects)
+
+
+def duplicate_window(facts: ServiceBusFacts, settings: Settings) -> timedelta | None:
+    """The topic's duplicate detection window; None without one. RELAY_DUPLICATE_WINDOW_S if it cannot be read."""
+    if not isinstance(facts.topic, Gap):
+        if facts.topic.requires_duplicate_detection is False:
+            return None
+        if (window := _duration(facts.topic.duplicate_detection_history_time_window)) is not None:
+            return window
+    return timedelta(seconds=settings.duplicate_window_s)
 
 
 def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | Gap) -> Finding:

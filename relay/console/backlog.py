@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from relay.console.model import QuarantineRecord
+from relay.console.moments import started_at
 from relay.events import EventName
-from relay.outbox import Committed
+from relay.outbox import Committed, id_name, key_name
 from relay.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
 
@@ -30,7 +31,8 @@ class Waiting:
 
     Attributes:
         partition, place: Where it is now.
-        committed_at: When it was committed, as close as the console knows.
+        committed_at: About when it was committed (`moments.estimated_at`).
+        started_at: From when its latency counts; None if that is not known well enough.
         expires_at: When the outbox deletes it.
         passed_at: When the position was seen to pass it.
     """
@@ -39,6 +41,7 @@ class Waiting:
     partition: str
     place: PlaceInFeed
     committed_at: float
+    started_at: float | None
     expires_at: float | None
     passed_at: float = 0.0
 
@@ -64,7 +67,8 @@ class Backlog:
         if known is not None:
             self.move(known, event.partition, event.place)
             return False
-        new = Waiting(name, event.partition, event.place, committed_at, event.expires_at)
+        start = started_at(event.committed_at, event.created_at)
+        new = Waiting(name, event.partition, event.place, committed_at, start, event.expires_at)
         self._waiting[name] = self._partitions.setdefault(event.partition, {})[name] = new
         return True
 
@@ -154,7 +158,8 @@ class Quarantined:
 # Hashes, as half a million of names would take ten times as much. A record whose document is stored in parts, or
 # has no string for an id, is found by its place in the feed.
 def _name(summary: RecordSummary) -> int:
-    return hash((summary.partition_key, summary.document_id or summary.committed))
+    known = summary.document_id
+    return hash((key_name(summary.partition_key), id_name(known) if known else summary.committed))
 
 
 def _names_of(event: Waiting) -> tuple[int, int]:

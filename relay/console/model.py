@@ -6,18 +6,36 @@ Azure, the console sees less than on the local stack.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from relay.console.bounds import DETAIL, REASON
 from relay.events import Reason
 from relay.findings import Finding
-from relay.outbox import Committed
+from relay.outbox import Committed, cut_text, id_name, key_name
 from relay.quarantine.items import RecordSummary
 
 EXAMPLES = 10
 """Maximum number of records or messages shown of one reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """When a figure was known.
+
+    Attributes:
+        at: When the reading that gave it began; None if there was none.
+        stale: Whether it may be wrong by now: it was never read, could not be read again, or was not for too long.
+    """
+
+    at: float | None = None
+    stale: bool = True
+
+
+UNKNOWN = Known()
+"""Of a figure that was never read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +79,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The number of events at each stage, and their rates.
+    """The number of events at each stage, and their rates; None for what was never read.
 
     Attributes:
         since: When the console began to read; totals count from the first event it read.
@@ -70,22 +88,22 @@ class Flow:
         quarantined, parked: Records in quarantine; partition keys that are parked.
         committed_s, published_s: Events a second, over the last ten seconds.
         latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None if
-            there was none.
+            there was none whose commit is known to less than a second.
         lag_s: The age of the oldest event that the relay has not passed; 0 if there is none.
         headroom_s: Seconds until the first waiting event is deleted by its time to live; None if none is.
     """
 
     since: float
-    committed: int = 0
-    published: int = 0
-    waiting: int = 0
-    quarantined: int = 0
-    parked: int = 0
-    committed_s: float = 0.0
-    published_s: float = 0.0
+    committed: int | None = None
+    published: int | None = None
+    waiting: int | None = None
+    quarantined: int | None = None
+    parked: int | None = None
+    committed_s: float | None = None
+    published_s: float | None = None
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
-    lag_s: float = 0.0
+    lag_s: float | None = None
     headroom_s: float | None = None
 
 
@@ -112,7 +130,14 @@ class QuarantineRecord:
     @classmethod
     def of(cls, row: RecordSummary) -> QuarantineRecord:
         """A record as the console shows it."""
-        return cls(row.id, row.partition_key, row.document_id, row.reason, row.detail, row.quarantined_at)
+        return cls(
+            key_name(row.id),
+            key_name(row.partition_key),
+            None if row.document_id is None else id_name(row.document_id),
+            cut_text(row.reason, REASON),
+            cut_text(row.detail, DETAIL),
+            cut_text(row.quarantined_at, REASON),
+        )
 
     @property
     def stage(self) -> Stage:
@@ -155,8 +180,9 @@ class Snapshot:
     """Everything but single keys, at one moment.
 
     Attributes:
-        number: Grows whenever anything in the snapshot has changed but `at`.
+        number: Grows whenever anything in the snapshot has changed but the times `at`.
         recent: The latest events, newest first, at most fifty.
+        known: When each figure was known, by its name here or in `flow`.
     """
 
     number: int
@@ -168,6 +194,11 @@ class Snapshot:
     dead_letters: Sequence[DeadLetterGroup] = ()
     recent: Sequence[Tracked] = ()
     problems: Sequence[Problem] = ()
+    known: Mapping[str, Known] = field(default_factory=dict)
+
+    def known_of(self, figure: str) -> Known:
+        """When a figure was known, by its name."""
+        return self.known.get(figure, UNKNOWN)
 
 
 class Stage(StrEnum):

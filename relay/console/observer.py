@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Self
 
 from relay.assembly import open_outbox, open_store
+from relay.console.bounds import ERROR, both_ends
 from relay.console.counts import Counts
-from relay.console.model import Flow, Snapshot, Timeline
+from relay.console.following import Followed
+from relay.console.freshness import Freshness, Part
+from relay.console.model import Flow, Known, Partition, Snapshot, Timeline
 from relay.console.ports import Parts, Sources
 from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
@@ -28,8 +32,16 @@ _IDLE_S = 0.8
 _COUNTS_BUSY_S = 2.0
 _COUNTS_IDLE_S = 5.0
 
+# Seconds between looks at what has become stale.
+_CLOCK_S = 1.0
+
 # Seconds for which observing continues without a viewer: a page that is reloaded finds it running.
 _LINGER_S = 10.0
+
+# Seconds within which a snapshot is not replaced for its times alone.
+_SAME_S = 0.2
+
+_CURRENT = Known(stale=False)
 
 
 class Observer:
@@ -47,11 +59,14 @@ class Observer:
         self._sources = sources
         self._clock = clock
         self._parts = Parts()
-        self._progress = Progress(sources, self._parts, clock)
-        self._counts = Counts(sources, self._parts)
+        self._freshness = Freshness(clock)
+        self._followed = Followed()
+        self._progress = Progress(sources, self._parts, self._freshness, self._followed, clock)
+        self._counts = Counts(sources, self._parts, self._freshness, clock)
         self._since = clock()
-        self._latest = Snapshot(0, self._since, Flow(self._since))
-        self._changed = asyncio.Condition()
+        self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
+        # Set, and replaced, with each new snapshot.
+        self._news = asyncio.Event()
         self._watched = asyncio.Event()
         self._watchers = 0
         if always:
@@ -62,6 +77,8 @@ class Observer:
         self._tasks = [
             asyncio.create_task(self._repeat(self.look_at_flow, _BUSY_S, _IDLE_S)),
             asyncio.create_task(self._repeat(self.look_at_counts, _COUNTS_BUSY_S, _COUNTS_IDLE_S)),
+            # A look that is awaited for long makes no snapshot, and what it does not read grows stale.
+            asyncio.create_task(self._repeat(self._look_at_clock, _CLOCK_S, _CLOCK_S)),
         ]
         return self
 
@@ -73,28 +90,41 @@ class Observer:
 
     @property
     def latest(self) -> Snapshot:
-        """The latest snapshot; the first one, number 0, has nothing in it."""
+        """See ports.View. The first one, number 0, has nothing in it."""
+        self._publish()
         return self._latest
 
     async def changed(self, number: int, /) -> Snapshot:
         """See ports.View."""
-        self._watch()
-        try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._latest.number > number)
-                return self._latest
-        finally:
-            self._watchers -= 1
-            asyncio.get_running_loop().call_later(_LINGER_S, self._rest)
+        with self._watching():
+            while self._latest.number <= number:
+                await self._news.wait()
+            return self._latest
+
+    async def current(self, timeout_s: float, /) -> Snapshot:
+        """See ports.View."""
+        with self._watching(), suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(known.stale for known in self.latest.known.values()):
+                    await self._news.wait()
+        return self.latest
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """See ports.View."""
         published_at = {
             each.id: each.published_at
-            for (key, _), each in self._progress.latest.items()
+            for (key, _), each in self._progress.latest
             if key == partition_key and each.published_at is not None
         }
-        return await read_timeline(self._sources, partition_key, limit, published_at, data=data)
+        found = await read_timeline(self._sources, partition_key, limit, published_at, data=data)
+        self._followed.show(found)
+        return found
+
+    @contextmanager
+    def follow(self, partition_key: str, /) -> Iterator[Callable[[], Hashable]]:
+        """See ports.View. An event of another key changes nothing here."""
+        with self._followed.follow(partition_key):
+            yield lambda: (self._followed.changes(partition_key), self._counts.state_of(partition_key))
 
     async def look(self) -> Snapshot:
         await self.look_at_flow()
@@ -104,13 +134,16 @@ class Observer:
     async def look_at_flow(self) -> bool:
         """Read events, positions and new records of quarantine; returns whether there was any news."""
         news = await self._progress.look()
-        await self._publish()
+        self._publish()
         return news
 
     async def look_at_counts(self) -> bool:
         """Read quarantine, subscriptions, dead letters and hosts; returns whether anything has changed."""
         await self._counts.read()
-        return await self._publish()
+        return self._publish()
+
+    async def _look_at_clock(self) -> bool:
+        return self._publish()
 
     async def _repeat(self, look: Callable[[], Awaitable[bool]], busy_s: float, idle_s: float) -> None:
         while True:
@@ -131,46 +164,78 @@ class Observer:
         if not self._watchers:
             self._watched.clear()
 
-    async def _publish(self) -> bool:
-        """Make a snapshot, if anything is other than in the latest; returns whether it is."""
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        self._watch()
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            asyncio.get_running_loop().call_later(_LINGER_S, self._rest)
+
+    def _publish(self) -> bool:
+        """Make a snapshot; returns whether anything in it is new but its times."""
         snapshot = self._snapshot()
-        if replace(snapshot, number=self._latest.number, at=self._latest.at) == self._latest:
+        if _without_times(snapshot) == _without_times(self._latest):
+            # Who asks at about the same time gets the same one, which is encoded once.
+            if snapshot.at - self._latest.at >= _SAME_S:
+                self._latest = replace(snapshot, number=self._latest.number)
             return False
-        async with self._changed:
-            self._latest = replace(snapshot, number=self._latest.number + 1)
-            self._changed.notify_all()
+        self._latest = replace(snapshot, number=self._latest.number + 1)
+        self._news.set()
+        self._news = asyncio.Event()
         return True
 
     def _snapshot(self) -> Snapshot:
-        now, progress, counts = self._clock(), self._progress, self._counts
-        partitions = progress.partitions(counts.attempts)
-        p50, p99 = progress.latencies.percentiles(now)
-        expires_at = progress.backlog.expires_at()
+        now, figures, counts = self._clock(), self._progress.figures, self._counts
+        committed, committed_s = self._progress.committed or (None, None)
         flow = Flow(
             self._since,
-            committed=progress.committed,
-            published=progress.published,
-            waiting=progress.held,
+            committed=committed,
+            published=figures.published,
+            waiting=figures.waiting,
             quarantined=counts.records,
             parked=counts.parked,
-            committed_s=progress.commits.per_second(now),
-            published_s=progress.publications.per_second(now),
-            latency_p50_ms=p50,
-            latency_p99_ms=p99,
-            lag_s=max((partition.oldest_s for partition in partitions), default=0.0),
-            headroom_s=None if expires_at is None else float(max(0, int(expires_at - now))),
+            committed_s=committed_s,
+            published_s=figures.published_s,
+            latency_p50_ms=figures.latency_p50_ms,
+            latency_p99_ms=figures.latency_p99_ms,
+            lag_s=figures.lag_s,
+            headroom_s=figures.headroom_s,
         )
         return Snapshot(
             0,
             now,
             flow,
-            tuple(partitions),
+            self._partitions(),
             tuple(counts.subscriptions),
             tuple(counts.groups),
             tuple(counts.dead_letters),
-            tuple(reversed(progress.latest.values())),
+            self._progress.recent,
             (*self._parts.problems, *self._progress.limits()),
+            self._freshness.figures(),
         )
+
+    def _partitions(self) -> Sequence[Partition]:
+        """The partitions with the hosts' attempts, as far as these are known."""
+        attempts = {} if self._freshness.known(Part.HOSTS).stale else self._counts.attempts
+        retried = {name: attempt for name, attempt in attempts.items() if attempt.number > 1}
+        return tuple(
+            replace(each, retry=retried[each.name].number, error=_shown(retried[each.name].error))
+            if each.name in retried
+            else each
+            for each in self._progress.figures.partitions
+        )
+
+
+def _shown(error: str | None) -> str | None:
+    return None if error is None else both_ends(error, ERROR)
+
+
+def _without_times(snapshot: Snapshot) -> Snapshot:
+    """A snapshot without its number and the times that every look changes; what is stale keeps its time."""
+    known = {name: each if each.stale else _CURRENT for name, each in snapshot.known.items()}
+    return replace(snapshot, number=0, at=0.0, known=known)
 
 
 def observer_of(settings: Settings, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:

@@ -14,7 +14,10 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from markupsafe import Markup
 
 from relay.console import texts
-from relay.console.model import Checked, Partition, Snapshot
+from relay.console.freshness import FIGURES
+from relay.console.headline import headline, stale_since
+from relay.console.model import Checked, Partition, Snapshot, Timeline
+from relay.console.moments import took_s
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.reasons import QUARANTINE, STATES
@@ -116,6 +119,7 @@ class Pages:
             "name": name,
             "show_data": settings.show_data,
             "steps": steps,
+            "took_s": took_s,
             "commands": commands,
             "reasons": QUARANTINE,
             "states": STATES,
@@ -130,6 +134,14 @@ class Pages:
     def fragment(self, template: str, **values: Any) -> str:
         """One template with these variables."""
         return self._environment.get_template(template).render(values)
+
+    def timeline(self, timeline: Timeline) -> str:
+        """The HTML of a key's timeline."""
+        return self.fragment("timeline.html", timeline=timeline)
+
+    def totals(self, snapshot: Snapshot) -> str:
+        """The totals in a sentence, for who hears the page."""
+        return self.fragment("totals.html", **_values(snapshot))
 
     def sections(self, snapshot: Snapshot) -> Mapping[str, str]:
         """The HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
@@ -160,7 +172,9 @@ def _values(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "snapshot": snapshot,
         "flow": snapshot.flow,
-        "status": texts.headline(snapshot),
+        "known": {figure: snapshot.known_of(figure) for figure in FIGURES},
+        "status": headline(snapshot),
+        "stale_since": stale_since(snapshot),
         "partitions": partitions,
         "partitions_left": len(snapshot.partitions) - len(partitions),
         "dead_letters": groups,

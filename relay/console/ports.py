@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.console.bounds import ERROR, both_ends
 from relay.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline
 from relay.errors import RelayError
 from relay.findings import Finding
@@ -78,10 +79,16 @@ class View(Protocol):
 
     @property
     def latest(self) -> Snapshot:
-        """The latest snapshot."""
+        """The latest snapshot, with what is stale by now."""
 
     async def changed(self, number: int, /) -> Snapshot:
         """Wait until there is a snapshot with a number above this one, and return the latest."""
+
+    async def current(self, timeout_s: float, /) -> Snapshot:
+        """The latest snapshot, as soon as nothing in it is stale, and at the latest after this time."""
+
+    def follow(self, partition_key: str, /) -> AbstractContextManager[Callable[[], Hashable]]:
+        """While entered, what it yields returns another value whenever the key's timeline may have changed."""
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """The last events of a key, with their data if `data`."""
@@ -109,7 +116,7 @@ class Parts:
             async with asyncio.timeout(_WITHIN_S):
                 yield
         except RelayError as error:
-            text = str(error)
+            text = both_ends(str(error), ERROR)
         except TimeoutError:
             text = f"it was not read within {_WITHIN_S:g} s: the service answers slowly, or not at all"
         except Exception as error:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from relay.console.backlog import Backlog, Quarantined, Waiting
+from relay.console.bounds import OWNER, optional
+from relay.console.following import Followed
+from relay.console.freshness import Freshness, Part
 from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
-from relay.console.ports import Attempt, Parts, Sources
+from relay.console.moments import estimated_at
+from relay.console.ports import Parts, Sources
+from relay.console.rates import Latencies, Rate
+from relay.console.recent import Recent
 from relay.events import EventName
 from relay.outbox import Committed, Position
 
@@ -24,40 +29,68 @@ _HELD = 100_000
 # Maximum number of newly passed events that are looked up at the topic.
 _SAMPLE = 200
 
-# Maximum number of events shown as the latest ones.
-_RECENT = 50
-
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
 
 # After a longer pause in reading, events since then count towards no rate and no latency.
 _PAUSE_S = 5
 
-_RATE_S = 10
-_LATENCY_S = 60.0
 
-# Maximum number of latencies kept; beyond it, the oldest of the minute are dropped.
-_LATENCIES = 2000
+class _Extent(Enum):
+    """How much of the outbox was read: everything, as much as may wait, or some of what is there."""
+
+    ALL = auto()
+    BOUND = auto()
+    SOME = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one look found at the relay, as of `model.Flow` and `model.Snapshot`.
+
+    A look that is under way has read some of it again and some not yet, so nothing else is shown of it.
+    """
+
+    published: int | None = None
+    waiting: int | None = None
+    published_s: float | None = None
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    lag_s: float | None = None
+    headroom_s: float | None = None
+    partitions: Sequence[Partition] = ()
 
 
 class Progress:
     """The events read, in bounded memory: for most events that were passed, only a hash of the name.
 
     Attributes:
-        backlog: Events that the relay has not passed.
-        latest: The latest events, the oldest first.
-        committed, published: Number of events read, and how many of them were published.
+        committed: Number of events read, and their rate, as of the last look that could read the outbox.
+        figures: Those of the last look that could read everything, to the end of the outbox.
+        latest: The latest events; `recent` are those of the last look that could read the topic as well.
     """
 
-    def __init__(self, sources: Sources, parts: Parts, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        parts: Parts,
+        freshness: Freshness,
+        followed: Followed,
+        clock: Callable[[], float],
+    ) -> None:
         self._outbox, self._topic = sources.outbox, sources.topic
         self._quarantine = Quarantined(sources.items)
         self._parts = parts
+        self._freshness = freshness
+        self._followed = followed
         self._clock = clock
-        self.backlog = Backlog()
-        self.latest: OrderedDict[EventName, Tracked] = OrderedDict()
-        self.committed = self.published = 0
-        self.commits, self.publications, self.latencies = Rate(), Rate(), Latencies()
+        self.committed: tuple[int, float] | None = None
+        self.figures = Figures()
+        self.latest = Recent()
+        self.recent: Sequence[Tracked] = ()
+        self._backlog = Backlog()
+        self._committed = self._published = 0
+        self._commits, self._publications, self._latencies = Rate(), Rate(), Latencies()
         # Events that were passed and may be in quarantine.
         self._passed: list[Waiting] = []
         self._remembered: OrderedDict[int, None] = OrderedDict()
@@ -68,9 +101,9 @@ class Progress:
         self._read_up_to: float | None = None
 
     @property
-    def held(self) -> int:
+    def _held(self) -> int:
         """Number of events kept because their fate is not known yet."""
-        return len(self.backlog) + len(self._passed)
+        return len(self._backlog) + len(self._passed)
 
     async def look(self) -> bool:
         """Read events, positions and new records of quarantine, in this order; returns whether there was any news.
@@ -81,24 +114,55 @@ class Progress:
         started_at = self._clock()
         if started_at - self._looked_at >= _PAUSE_S:
             self._read_up_to = None
-        before, ended = (self.committed, self.published), False
+        before = self._committed, self._published
+        extent = await self._read_outbox()
+        self._freshness.note(Part.OUTBOX, started_at, extent is not None)
+        judged, arrived = await self._read_relay(), await self._read_deliveries()
+        whole = judged and extent in (_Extent.ALL, _Extent.BOUND)
+        if whole:
+            self.figures = self._figures()
+        if whole and arrived:
+            self.recent = self.latest.newest_first()
+        self._freshness.note(Part.RELAY, started_at, whole)
+        self._freshness.note(Part.RECENT, started_at, whole and arrived)
+        if extent is _Extent.ALL:
+            self._read_up_to = started_at
+        self._looked_at = self._clock()
+        return extent is not _Extent.ALL or before != (self._committed, self._published)
+
+    async def _read_outbox(self) -> _Extent | None:
+        """Read committed events; returns how many of them, None if they cannot be read."""
         async with self._parts.reading("outbox"):
-            ended = await self._read_news()
+            extent = await self._read_news()
+            self.committed = self._committed, self._commits.per_second(self._clock())
+            return extent
+        return None
+
+    async def _read_relay(self) -> bool:
+        """Read positions and new records; returns whether what was passed is counted."""
+        read = False
         async with self._parts.reading("positions"):
             await self._read_positions()
+            read = True
         if self._passed:
             async with self._parts.reading("quarantine"):
                 if await self._quarantine.read():
                     await self._count_passed()
-        self._deliver(await self._deliveries(list(self.latest)))
-        if ended:
-            self._read_up_to = started_at
-        self._looked_at = self._clock()
-        return not ended or before != (self.committed, self.published)
+        return read and not self._passed
+
+    async def _read_deliveries(self) -> bool:
+        """Read where the latest messages and those of open timelines are; returns whether it could."""
+        names = {name for name, _ in self.latest}
+        found = await self._deliveries([*names, *(name for name in self._followed.names() if name not in names)])
+        if found is None:
+            return False
+        self._deliver(found)
+        self._followed.compare(found)
+        return True
 
     def limits(self) -> Iterator[Problem]:
         """The events left out because of the bounds of the memory."""
-        if self.held >= _HELD:
+        if self._held >= _HELD:
             yield Problem("outbox", f"more than {_HELD} events wait: the others are counted when these are passed")
         if not self._quarantine.complete:
             yield Problem(
@@ -107,52 +171,61 @@ class Progress:
                 "as published",
             )
 
-    def partitions(self, attempts: Mapping[str, Attempt]) -> list[Partition]:
-        """Each partition that the relay has a position in, or in which something waits."""
-        now = self._clock()
-        found = []
-        for name in sorted(self._positions.keys() | self.backlog.partitions, key=_by_number):
-            position = self._positions.get(name, Position(name, None, None, None))
-            oldest, attempt = self.backlog.oldest(name), attempts.get(name, Attempt(1, None))
-            found.append(
-                Partition(
-                    name,
-                    position.owner,
-                    position.position,
-                    behind=len(self.backlog.within(name)),
-                    oldest_s=0.0 if oldest is None else _age_s(oldest, now),
-                    moved_at=self._moved_at.get(name),
-                    retry=attempt.number if attempt.number > 1 else None,
-                    error=attempt.error,
-                )
-            )
-        return found
+    def _figures(self) -> Figures:
+        now, expires_at = self._clock(), self._backlog.expires_at()
+        p50, p99 = self._latencies.percentiles(now)
+        partitions = tuple(self._partition(name, now) for name in self._names())
+        return Figures(
+            self._published,
+            self._held,
+            self._publications.per_second(now),
+            p50,
+            p99,
+            max((partition.oldest_s for partition in partitions), default=0.0),
+            None if expires_at is None else float(max(0, int(expires_at - now))),
+            partitions,
+        )
 
-    async def _read_news(self) -> bool:
-        """Read committed events; returns whether those were all."""
+    def _names(self) -> Sequence[str]:
+        """Each partition that the relay has a position in, or in which something waits."""
+        return sorted(self._positions.keys() | self._backlog.partitions, key=_by_number)
+
+    def _partition(self, name: str, now: float) -> Partition:
+        position = self._positions.get(name, Position(name, None, None, None))
+        oldest = self._backlog.oldest(name)
+        return Partition(
+            name,
+            optional(position.owner, OWNER),
+            optional(position.position, OWNER),
+            behind=len(self._backlog.within(name)),
+            oldest_s=0.0 if oldest is None else _age_s(oldest, now),
+            moved_at=self._moved_at.get(name),
+        )
+
+    async def _read_news(self) -> _Extent:
         for _ in range(_PAGES):
-            if self.held >= _HELD:
-                return False
+            if self._held >= _HELD:
+                return _Extent.BOUND
             events, now = await self._outbox.news(_PAGE), self._clock()
             for event in events:
                 self._add(event, now)
             if not events:
-                return True
-        return False
+                return _Extent.ALL
+        return _Extent.SOME
 
     def _add(self, event: Committed, now: float) -> None:
         name = event.partition_key, event.id
         if hash(name) in self._remembered:
             return
-        committed_at = self._committed_at(event, now)
-        if self.backlog.add(event, committed_at):
-            self.committed += 1
-            self.commits.add(committed_at)
-            self.latest[name] = Tracked(event.id, Stage.COMMITTED, event)
-            if len(self.latest) > _RECENT:
-                self.latest.popitem(last=False)
-        elif name in self.latest:
-            self.latest[name] = replace(self.latest[name], event=event)
+        self._followed.touch(event.partition_key)
+        committed_at = estimated_at(event.committed_at, event.created_at, self._read_up_to, now)
+        if self._backlog.add(event, committed_at):
+            self._committed += 1
+            self._commits.add(committed_at)
+        known = self.latest.get(name)
+        stage = Stage.COMMITTED if known is None else known.stage
+        deliveries = () if known is None else known.deliveries
+        self.latest.add(Tracked(event.id, stage, event, deliveries=deliveries), event)
 
     async def _read_positions(self) -> None:
         positions = await self._outbox.positions()
@@ -164,20 +237,21 @@ class Progress:
         self._moved_at = {name: at for name, at in self._moved_at.items() if name in self._positions}
         self._pass(now)
         # An event that waits under a name that no position has any more is where its key is now.
-        gone = self.backlog.partitions - self._positions.keys() if positions else set()
-        lost = [event for name in gone for event in self.backlog.within(name)]
+        gone = self._backlog.partitions - self._positions.keys() if positions else set()
+        lost = [event for name in gone for event in self._backlog.within(name)]
         for event in lost:
             partition = await self._outbox.partition_of(event.name[0])
             if partition is not None and partition != event.partition:
-                self.backlog.move(event, partition, event.place)
+                self._backlog.move(event, partition, event.place)
         if lost:
             self._pass(now)
 
     def _pass(self, now: float) -> None:
         for position in self._positions.values():
             if position.place is not None:
-                for event in self.backlog.take(position.name, position.place):
+                for event in self._backlog.take(position.name, position.place):
                     event.passed_at = now
+                    self._followed.touch(event.name[0])
                     self._passed.append(event)
                     self._remembered[hash(event.name)] = None
                     if len(self._remembered) > _REMEMBERED:
@@ -185,8 +259,9 @@ class Progress:
 
     async def _count_passed(self) -> None:
         """Count the events that were passed; quarantine has been read to its end since."""
-        found = await self._deliveries([event.name for event in self._passed[-_SAMPLE:]])
+        found = await self._deliveries([event.name for event in self._passed[-_SAMPLE:]]) or {}
         for event in self._passed:
+            self._followed.touch(event.name[0])
             at = accepted_at(found.get(event.name, ()))
             if at is not None:
                 event.passed_at = at
@@ -197,33 +272,29 @@ class Progress:
         self._passed.clear()
 
     def _publish(self, event: Waiting) -> None:
-        self.published += 1
+        self._published += 1
         # Events that were passed before the console looked were published some time before.
         if self._read_up_to is not None:
-            self.publications.add(event.passed_at)
-            self.latencies.add(event.passed_at - event.committed_at, event.passed_at)
-        if (tracked := self.latest.get(event.name)) is not None:
-            self.latest[event.name] = replace(tracked, stage=Stage.PUBLISHED, published_at=event.passed_at)
+            self._publications.add(event.passed_at)
+            if event.started_at is not None:
+                self._latencies.add(max(0.0, event.passed_at - event.started_at), event.passed_at)
+        self.latest.change(event.name, stage=Stage.PUBLISHED, published_at=event.passed_at)
 
     def _set_aside(self, event: Waiting) -> None:
-        if (tracked := self.latest.get(event.name)) is not None:
-            record = self._quarantine.record(event)
-            stage = Stage.QUARANTINED if record is None else record.stage
-            self.latest[event.name] = replace(tracked, stage=stage, quarantined=record)
+        record = self._quarantine.record(event)
+        stage = Stage.QUARANTINED if record is None else record.stage
+        self.latest.change(event.name, stage=stage, quarantined=record)
 
     def _deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
         """Apply the topic's information about the latest events."""
         for name, deliveries in found.items():
             if (tracked := self.latest.get(name)) is not None:
                 at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
-                self.latest[name] = replace(
-                    tracked,
-                    deliveries=tuple(deliveries),
-                    published_at=tracked.published_at if at is None else at,
-                )
+                published_at = tracked.published_at if at is None else at
+                self.latest.change(name, deliveries=tuple(deliveries), published_at=published_at)
 
-    async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]]:
-        """The topic's information about these events' messages."""
+    async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]] | None:
+        """The topic's information about these events' messages; None if it cannot be read."""
         keys: dict[str, list[str]] = {}
         for partition_key, identifier in names:
             keys.setdefault(partition_key, []).append(identifier)
@@ -232,70 +303,8 @@ class Progress:
             for partition_key, ids in keys.items():
                 for delivery in await self._topic.deliveries(partition_key, ids):
                     found.setdefault((partition_key, delivery.message_id), []).append(delivery)
-        return found
-
-    def _committed_at(self, event: Committed, now: float) -> float:
-        """When it was committed, as close as can be said.
-
-        A clock of whole seconds leaves a second. What was not there when all had been read was committed later;
-        and within what is left, the writer's own clock is believed.
-        """
-        stored = event.committed_at
-        if not float(stored).is_integer():
-            return min(stored, now)
-        latest = min(stored + 1, now)
-        earliest = min(max(stored, self._read_up_to or stored), latest)
-        made = _moment(event.created_at)
-        if made is not None and earliest <= made <= latest:
-            return made
-        return earliest if self._read_up_to is None else (earliest + latest) / 2
-
-
-class Rate:
-    """Number of events a second over the last ten seconds."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-
-    def add(self, at: float) -> None:
-        self._counts[math.floor(at)] += 1
-
-    def per_second(self, now: float) -> float:
-        for second in [each for each in self._counts if each <= now - _RATE_S]:
-            del self._counts[second]
-        return round(self._counts.total() / _RATE_S, 1)
-
-
-class Latencies:
-    """Percentiles of the latencies of the last minute, in milliseconds."""
-
-    def __init__(self) -> None:
-        self._kept: deque[tuple[float, float]] = deque(maxlen=_LATENCIES)
-
-    def add(self, latency_s: float, now: float) -> None:
-        self._kept.append((now, max(0.0, latency_s)))
-
-    def percentiles(self, now: float) -> tuple[float | None, float | None]:
-        """p50 and p99; None if there is none."""
-        while self._kept and self._kept[0][0] < now - _LATENCY_S:
-            self._kept.popleft()
-        ordered = sorted(latency for _, latency in self._kept)
-        if not ordered:
-            return None, None
-        return _nearest(ordered, 0.50), _nearest(ordered, 0.99)
-
-
-def _nearest(ordered: list[float], share: float) -> float:
-    return round(1000 * ordered[max(0, math.ceil(share * len(ordered)) - 1)], 1)
-
-
-def _moment(text: str | None) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601 with a zone; None for anything else."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
+            return found
         return None
-    return None if moment.tzinfo is None else moment.timestamp()
 
 
 def _age_s(since: float, now: float) -> float:

@@ -6,8 +6,9 @@ where a subscription requires sessions, and what a peek without that link gives 
 (azure-sdk-for-js issue 7903). So of a message that waits or was delivered, nothing is known here. Dead-letter
 queues have no sessions.
 
-It needs the role Azure Service Bus Data Receiver, and for the counts the right to manage, as of a shared access
-policy with Manage or the role Azure Service Bus Data Owner.
+It needs the role Azure Service Bus Data Receiver. With CONSOLE_TOPIC_URL, Azure Resource Manager gives the counts,
+for which that role suffices. Without it, the management endpoint does, which asks for the right to manage: a
+shared access policy with Manage, or the role Azure Service Bus Data Owner.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
+from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
+from relay.console.resourcemanager import VARIABLE, resource_manager
 from relay.errors import ServiceError, first_line
+from relay.outbox import cut_text, id_name, key_name
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.
@@ -40,12 +44,18 @@ class ServiceBusTopic:
     """Reads a topic; `ports.Topic` says what of it is promised."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        """`environment` may have `SERVICEBUS_ADMIN`, the address of the management endpoint."""
+        """`environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
+
+        Raises:
+            SettingsError: CONSOLE_TOPIC_URL is wrong.
+        """
         self._topic = settings.servicebus_topic
         self._connection = settings.servicebus
         self._administered = administration_connection(
             settings.servicebus, administration_address(None, environment)
         )
+        url = environment.get(VARIABLE, "").strip()
+        self._resource_manager = resource_manager(url, settings.servicebus.identity) if url else None
         self._client: ServiceBusClient | None = None
         self._administration: ServiceBusAdministrationClient | None = None
         self._receivers: dict[str, ServiceBusReceiver] = {}
@@ -54,21 +64,25 @@ class ServiceBusTopic:
         self._peeked: dict[str, Sequence[tuple[DeadLetter, Delivery]]] = {}
 
     async def subscriptions(self) -> Sequence[Subscription]:
-        """See ports.Topic. Two requests for each page of subscriptions."""
-        with self._explaining(
-            "its subscriptions cannot be counted",
-            f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
-            "Azure Service Bus Data Owner, or a policy with Manage.",
-        ):
-            if self._administration is None:
-                self._administration = servicebus_administration_client(self._administered)
-            found = [
-                Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
-                async for each in self._administration.list_subscriptions_runtime_properties(self._topic)
-            ]
+        """See ports.Topic."""
+        found = await (self._resource_manager.subscriptions() if self._resource_manager else self._managed())
         for name in self._peeked.keys() - {each.name for each in found if each.dead_lettered}:
             del self._peeked[name]
         return sorted(found, key=lambda each: each.name)
+
+    async def _managed(self) -> list[Subscription]:
+        """From the management endpoint. Two requests for each page of subscriptions."""
+        with self._explaining(
+            "its subscriptions cannot be counted",
+            f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
+            f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices.",
+        ):
+            if self._administration is None:
+                self._administration = servicebus_administration_client(self._administered)
+            return [
+                Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
+                async for each in self._administration.list_subscriptions_runtime_properties(self._topic)
+            ]
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """See ports.Topic. The oldest 200 are peeked, which neither locks nor removes any."""
@@ -98,7 +112,8 @@ class ServiceBusTopic:
         ]
 
     async def close(self) -> None:
-        for each in (*self._receivers.values(), self._client, self._administration):
+        opened = (self._client, self._administration, self._resource_manager)
+        for each in (*self._receivers.values(), *opened):
             if each is not None:
                 await each.close()
 
@@ -134,10 +149,12 @@ class ServiceBusTopic:
 def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLetter, Delivery]:
     """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
     enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
-    identifier, reason = str(message.message_id), message.dead_letter_reason
-    said = message.dead_letter_error_description or ""
+    identifier, reason = id_name(str(message.message_id)), optional(message.dead_letter_reason, REASON)
+    session, subject = message.session_id, optional(message.subject, REASON)
+    key = None if session is None else key_name(session)
+    said = cut_text(message.dead_letter_error_description or "", DETAIL)
     return (
-        DeadLetter(identifier, message.session_id, message.subject, reason or "(no reason)", said, enqueued_at),
+        DeadLetter(identifier, key, subject, reason or "(no reason)", said, enqueued_at),
         Delivery(
             identifier, subscription, Arrival.DEAD_LETTERED, enqueued_at, None, message.delivery_count, reason
         ),

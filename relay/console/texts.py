@@ -1,4 +1,4 @@
-"""How the page writes numbers, times, texts of others, commands, and the state of the relay in one sentence."""
+"""How the page writes numbers, times, texts of others, and commands."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from itertools import pairwise
 from urllib.parse import quote
 
 from relay.commands import escaped, line, positional, release_key
-from relay.console.model import Snapshot
-from relay.findings import Level
-from relay.reasons import State
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
-
-# Events wait for as long as a poll of the outbox and a send take.
-_USUAL_LAG_S = 5.0
-_SHORT_HEADROOM_S = 3600.0
 
 
 def count(number: int | None) -> str:
@@ -107,6 +100,11 @@ def key_path(partition_key: str) -> str:
     return f"/key?key={quote(partition_key, safe='', errors='replace')}"
 
 
+def plural(number: int, one: str, many: str) -> str:
+    """A number with the word for one or for many."""
+    return f"{count(number)} {one if number == 1 else many}"
+
+
 @dataclass(frozen=True, slots=True)
 class Commands:
     """Commands for one outbox; `options` are what each of them takes in addition, such as `--source sql`."""
@@ -127,62 +125,3 @@ class Commands:
     @property
     def _words(self) -> list[str]:
         return self.options.split()
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The state of the whole relay in one sentence; its level asks its reader for nothing, to look, or to act."""
-
-    level: Level
-    text: str
-    state: State | None = None
-
-
-def headline(snapshot: Snapshot) -> Headline:
-    """The most serious of what a snapshot says."""
-    flow = snapshot.flow
-    if not snapshot.number:
-        return Headline(Level.OK, "The outbox is being read.")
-    if flow.headroom_s is not None and flow.headroom_s < _SHORT_HEADROOM_S:
-        return Headline(
-            Level.ERROR,
-            f"The first of {_events(flow.waiting)} that wait is deleted by its time to live in "
-            f"{span(flow.headroom_s)}.",
-            State.TTL_HEADROOM,
-        )
-    retried = [each for each in snapshot.partitions if each.retry is not None]
-    if retried:
-        name, others = visible(retried[0].name), len(retried) - 1
-        who = f"Partition {name} and {count(others)} more are" if others else f"Partition {name} is"
-        return Headline(Level.ERROR, f"{who} being retried: see the error below.", State.FAILING)
-    if snapshot.problems:
-        return Headline(
-            Level.WARNING, f"Not everything could be read ({visible(snapshot.problems[0].what)}): see below."
-        )
-    if flow.lag_s > _USUAL_LAG_S:
-        text = f"{_events(flow.waiting)} wait, the oldest for {span(flow.lag_s)}."
-        return Headline(Level.WARNING, text, State.LAG)
-    if aside := _aside(snapshot):
-        text = ", ".join(_plural(number, one, many) for _, number, one, many in aside)
-        return Headline(Level.WARNING, f"{text}.", aside[0][0])
-    if flow.waiting:
-        return Headline(Level.OK, f"{_events(flow.waiting)} on the way to the topic.")
-    return Headline(Level.OK, "Every committed event has been accepted by the topic.")
-
-
-def _aside(snapshot: Snapshot) -> list[tuple[State, int, str, str]]:
-    dead = sum(each.dead_lettered for each in snapshot.subscriptions)
-    counted = (
-        (State.QUARANTINE, snapshot.flow.quarantined, "record in quarantine", "records in quarantine"),
-        (State.PARKED, snapshot.flow.parked, "parked key", "parked keys"),
-        (State.DEAD_LETTERS, dead, "dead-lettered message", "dead-lettered messages"),
-    )
-    return [each for each in counted if each[1]]
-
-
-def _events(number: int) -> str:
-    return _plural(number, "event", "events")
-
-
-def _plural(number: int, one: str, many: str) -> str:
-    return f"{count(number)} {one if number == 1 else many}"

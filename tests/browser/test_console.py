@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from relay.console.model import Flow, Partition, Problem, Timeline
+from relay.console.freshness import FIGURES, Part
+from relay.console.model import Flow, Known, Partition, Problem, Timeline
 from tests.support.console_page import START_MS, WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
 
@@ -71,7 +72,7 @@ async def test_a_change_is_on_the_page_within_a_second(console: ConsolePage) -> 
         event = committed(51 + number, f"contact-new-{number}")
         started_at = time.monotonic()
         await console.view.set(
-            flow=Flow(since=NOON, committed=7 + number, published=6, waiting=1, lag_s=12 + number),
+            flow=Flow(since=NOON, committed=7 + number, published=6, waiting=2, lag_s=12 + number),
             recent=[tracked(event), *console.view.latest.recent[:49]],
         )
         await expect(page.locator("#recent tbody tr").first).to_contain_text(event.partition_key, timeout=WAIT_MS)
@@ -96,6 +97,33 @@ async def test_what_blocks_a_partition_is_named_with_its_error(console: ConsoleP
     await expect(partitions).to_contain_text("Not moving since 11:29:50")
     await expect(page.locator(".headline .is-error")).to_contain_text("Partition 0 is being retried")
     await expect(page.locator(".problems")).to_contain_text("Service Bus: the identity lacks")
+
+
+async def test_what_is_stale_is_grey_and_says_since_when(console: ConsolePage) -> None:
+    page = await console.open()
+    known, stale = dict(console.view.latest.known), Known(NOON - 10)
+    figures = [figure for figure, part in FIGURES.items() if part in (Part.OUTBOX, Part.RELAY, Part.RECENT)]
+    problem = Problem("outbox", "the account does not answer")
+
+    await console.view.set(known=known | dict.fromkeys(figures, stale), problems=[problem])
+
+    connection = page.locator("#connection")
+    await expect(connection).to_have_text("stale since 11:29:50", timeout=WAIT_MS)
+    await expect(connection).to_have_attribute("data-state", "stale")
+    await expect(page.locator(".headline")).to_contain_text("It is not known since 11:29:50 what waits: outbox")
+    for section in ("[sse-swap=committed]", "[sse-swap=accepted]", "#partitions", "#recent"):
+        await expect(page.locator(section)).to_contain_text("known at 11:29:50")
+    waiting, *_, parked = await page.locator(".measures dl > div").all()
+    await expect(waiting).to_have_text(re.compile("Waiting.*known at 11:29:50", re.DOTALL))
+    await expect(parked).to_have_text(re.compile("Parked keys\\s*1$"))
+    soft = await page.evaluate("getComputedStyle(document.querySelector('.measures dt')).color")
+    for figure in ("[sse-swap=committed] .big", ".measures .stale dd", "#recent .badge"):
+        await expect(page.locator(figure).first).to_have_css("color", soft)
+    assert await page.evaluate(f"{MOVING}.length") == 0
+
+    await console.view.set(known=known, problems=[])
+    await expect(connection).to_have_text("live", timeout=WAIT_MS)
+    await expect(page.locator(".since")).to_have_count(0)
 
 
 async def test_the_picture_moves_only_while_something_moves(console: ConsolePage) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from relay.console.freshness import FIGURES
 from relay.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
     Delivery,
     Flow,
+    Known,
     Partition,
     QuarantineGroup,
     QuarantineRecord,
@@ -49,6 +52,13 @@ class InMemoryView:
             await self._news.wait_for(lambda: self._snapshot.number > number)
             return self._snapshot
 
+    async def current(self, timeout_s: float, /) -> Snapshot:
+        return self._snapshot
+
+    @contextmanager
+    def follow(self, partition_key: str, /) -> Iterator[Callable[[], int]]:
+        yield lambda: self._snapshot.number
+
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         if self.fails:
             raise ServiceError("the outbox cannot be read: it is away")
@@ -65,6 +75,11 @@ class InMemoryView:
     async def count(self, **changes: Any) -> None:
         """Change the flow of the snapshot."""
         await self.set(flow=replace(self._snapshot.flow, **changes))
+
+
+def current(at: float) -> dict[str, Known]:
+    """Every figure, known at this time."""
+    return dict.fromkeys(FIGURES, Known(at, stale=False))
 
 
 def committed(number: int, key: str = "contact-1", **changes: Any) -> Committed:
@@ -181,6 +196,7 @@ def busy() -> Snapshot:
             )
         ],
         recent=recent,
+        known=current(NOON + 20),
     )
 
 

@@ -6,11 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from docs.site.__main__ import Pages
 from tests.support.site import ROOT, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
@@ -47,6 +51,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "Parcels",
             "0001-parcels.md has no place in the reading order: link to it from docs/decisions/README.md",
         ),
+        ("docs/decisions/0001-parcels.md", "order -->", "orders -->", "draw it with `make docs DOCS=--draw`"),
+        ("docs/decisions/0001-parcels.md", "    accTitle: An order becomes a parcel\n", "", "no `accTitle:`"),
         ("README.md", "## Documentation", "## Pages", "README.md has no table of pages under '## Documentation'"),
         ("ordering.py", '"""Cancel it."""', "...", "shop.Order.cancel is public and has no docstring"),
         (
@@ -56,7 +62,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "shop.pack is public and not in the reference: add it to one of docs/site/reference/shop.rst",
         ),
     ],
-    ids=["page", "anchor", "file", "order", "order of a folder", "no table", "docstring", "reference"],
+    ids=[
+        *("page", "anchor", "file", "order", "order of a folder", "a diagram's picture", "a diagram's title"),
+        *("no table", "docstring", "reference"),
+    ],
 )
 def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, after: str, says: str) -> None:
     tree = write_tree(tmp_path / "tree")
@@ -92,6 +101,30 @@ def test_a_picture_has_a_variant_for_dark_pages(site: Path) -> None:
     images = dict(re.findall(r'<img [^>]*class="only-(\w+)[^>]*src="([^"]+)"', page))
 
     assert images == {"light": "../_images/order.png", "dark": "../_images/order-dark.png"}
+
+
+def test_a_diagram_is_a_picture_that_says_what_it_shows(site: Path) -> None:
+    page = (site / "docs/decisions/0001-parcels.html").read_text(encoding="utf-8")
+
+    for scheme in ("light", "dark"):
+        assert re.search(
+            rf'<img alt="An order becomes a parcel" class="only-{scheme}" src="[^"]+-{scheme}\.svg', page
+        )
+    assert "flowchart" not in page
+
+
+def test_a_dead_link_to_another_site_is_found_where_it_is_asked_for(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(tree))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with (tree / "docs/orders.md").open("a", encoding="utf-8") as page:
+            page.write(f"\n[One]({address}/shop.py) and [none]({address}/none.py)\n")
+        code, printed = build_site(tree, tmp_path / "site", "-D", "linkcheck_ignore=none:", builder="linkcheck")
+        server.shutdown()
+
+    assert code != 0
+    assert re.findall(r"broken link: (\S+)", printed) == [f"{address}/none.py"]
 
 
 def test_the_order_is_that_of_the_readmes(site: Path) -> None:

@@ -13,6 +13,7 @@ from typing import cast
 import aiohttp
 import pytest
 
+from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.connection import AmqpConnection
@@ -152,6 +153,26 @@ async def test_a_client_that_does_not_read_is_not_read(server: ServiceBusServer)
         while not (connection.writable and answers.is_reading()):
             await reader.read(65536)
     writer.close()
+
+
+async def test_a_silent_connection_holds_a_part_of_what_it_is_sent(
+    broker: Broker, server: ServiceBusServer
+) -> None:
+    await broker.inject(kind="silent-handshake", step="sasl")
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol("ANONYMOUS")]) + bytes(32 << 20))
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while not (found := list(server.broker.connections)) or not reads_no_more(found[0]):
+                await asyncio.sleep(0.01)
+    finally:
+        writer.transport.abort()
+
+
+def reads_no_more(connection: object) -> bool:
+    assert isinstance(connection, AmqpConnection)
+    transport = connection._transport
+    return transport is not None and not transport.is_reading()
 
 
 async def test_a_websocket_message_of_a_terabyte_is_refused() -> None:

@@ -14,19 +14,38 @@ htmx.createEventSource = (url) => {
   return source;
 };
 
-function show(state, text) {
-  if (connection.dataset.state === state) return;
+let stream = 'connecting';
+let heardAt = '';
+
+// The stream may be open while the server cannot read what it shows; without a stream, nothing is current.
+function show() {
+  const stale = document.querySelector('.headline [data-connection]').dataset.connection;
+  const [state, text] = stream === 'live' ? [stale ? 'stale' : 'live', stale || 'live']
+    : stream === 'lost' ? ['lost', `reconnecting${heardAt && `, last heard at ${heardAt}`}`] : ['connecting', 'connecting'];
   connection.dataset.state = state;
   document.getElementById('connection-text').textContent = text;
+  document.getElementById('main').classList.toggle('lost', state === 'lost');
 }
 
-document.body.addEventListener('htmx:sseOpen', () => show('live', 'live'));
-document.body.addEventListener('htmx:sseError', () => show('lost', 'reconnecting'));
+function become(state) {
+  if (state === 'lost' && stream === 'live') heardAt = new Date().toISOString().slice(11, 19);
+  stream = state;
+  show();
+}
+
+document.body.addEventListener('htmx:sseOpen', () => become('live'));
+document.body.addEventListener('htmx:sseError', () => become('lost'));
+
+function pause() {
+  if (!source) return;
+  source.close();
+  become('lost');
+}
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hiddenTimer);
   if (document.hidden) {
-    hiddenTimer = setTimeout(() => source && source.close(), HIDDEN_FOR_MS);
+    hiddenTimer = setTimeout(pause, HIDDEN_FOR_MS);
   } else if (source && source.readyState === EventSource.CLOSED) {
     // The extension of htmx makes a new one after an error of one that is closed.
     source.dispatchEvent(new Event('error'));
@@ -64,6 +83,7 @@ function replace(section, html) {
   const place = section !== active && section.contains(active) ? placeOf(section, active) : null;
   htmx.swap(section, html, { swapStyle: 'innerHTML' });
   for (const each of section.querySelectorAll('details[data-keep]')) each.open = open.has(each.dataset.keep);
+  if (section.classList.contains('headline')) show();
   if (place !== null) refocus(section, place);
 }
 

@@ -136,8 +136,8 @@ _TEXTS = frozenset((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3))
 _LISTS = frozenset((0xC0, 0xD0))
 _BOOLEAN = 0x56
 # Bytes of a fixed width, and bytes of the size of a variable one, by the first half of the constructor.
-_FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_SIZED = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+SIZED = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 
 
 def decode(data: memoryview) -> tuple[int, list[Any]]:
@@ -170,9 +170,9 @@ def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
     if constructor in _CONSTANTS:
         return _CONSTANTS[constructor], at
     kind = constructor >> 4
-    if (width := _FIXED.get(kind)) is not None:
+    if (width := FIXED.get(kind)) is not None:
         end = at + width
-    elif (width := _SIZED.get(kind)) is not None:
+    elif (width := SIZED.get(kind)) is not None:
         end = at + width + int.from_bytes(data[at : at + width], "big")
         at += width
     else:

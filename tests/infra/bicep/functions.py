@@ -56,10 +56,11 @@ def _string(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _resource_group() -> dict[str, str]:
+def resource_group(name: str) -> dict[str, str]:
+    """A resource group of the subscription."""
     return {
-        "id": f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{RESOURCE_GROUP}",
-        "name": RESOURCE_GROUP,
+        "id": f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{name}",
+        "name": name,
         "location": "westeurope",
     }
 
@@ -95,6 +96,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "empty": lambda value: not value,
     "environment": lambda: {
         "name": "AzureCloud",
+        "resourceManager": "https://management.azure.com/",
         "authentication": {"loginEndpoint": "https://login.microsoftonline.com/"},
         "suffixes": {"storage": "core.windows.net", "sqlServerHostname": ".database.windows.net"},
     },
@@ -109,8 +111,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "length": len,
     "map": lambda items, function: [function(item) for item in items],
     "replace": lambda text, old, new: text.replace(old, new),
-    "resourceGroup": _resource_group,
-    "resourceId": lambda kind, *names: f"{_resource_group()['id']}/providers/{kind}/{'/'.join(names)}",
     "string": _string,
     "subscription": lambda: {
         "id": f"/subscriptions/{SUBSCRIPTION_ID}",
@@ -124,5 +124,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trim": lambda text: text.strip(),
     "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
     "uniqueString": _unique_string,
+    "uri": lambda base, relative: f"{base.removesuffix('/')}/{relative.removeprefix('/')}",
     "uriComponent": lambda text: quote(text, safe="-_.!~*'()"),
 }

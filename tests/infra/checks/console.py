@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relay.console.pages import ConsoleSettings
+from relay.console.resourcemanager import topic_address
 from relay.console.server import access_for, platform_authentication
 from relay.settings import Settings
 from tests.infra.bicep.deployment import Deployment
@@ -96,7 +97,7 @@ def the_console_has_an_identity_of_its_own_that_reads(project: Project) -> None:
     assert role == ROLES["Cosmos DB Built-in Data Reader"]
     assert str(account.at("properties.scope")).endswith("/databaseAccounts/cosmos-relay-x/dbs/outbox")
     assert principals == {account.at("properties.principalId")}
-    assert topic_roles(deployment) == ["Azure Service Bus Data Owner"]
+    assert topic_roles(deployment) == ["Azure Service Bus Data Receiver"]
     assert topic_roles(on_cosmos(project, showSubscriptions=False)) == []
     assert not on_sql(project).of(f"{COSMOS}/sqlRoleAssignments")
 
@@ -111,6 +112,9 @@ def the_console_understands_its_settings(project: Project) -> None:
         assert connection.identity.managed
         assert connection.identity.client_id
     assert ConsoleSettings.from_environment(environment) == ConsoleSettings()
+    topic = topic_address(environment["CONSOLE_TOPIC_URL"])
+    assert topic.startswith("https://management.azure.com/subscriptions/")
+    assert topic.endswith(f"/namespaces/sbns-relay-x/topics/{settings.servicebus_topic}")
 
     environment = worker_settings(on_sql(project))
     settings = Settings.from_environment(environment)

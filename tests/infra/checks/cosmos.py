@@ -190,6 +190,13 @@ QUARANTINE = frozenset(
         f"{ACTIONS}/sqlDatabases/containers/items/*",
     }
 )
+WRITER = frozenset(
+    {
+        f"{ACTIONS}/readMetadata",
+        f"{ACTIONS}/sqlDatabases/containers/executeQuery",
+        *(f"{ACTIONS}/sqlDatabases/containers/items/{each}" for each in ("create", "read", "replace", "upsert")),
+    }
+)
 READER = frozenset({"Cosmos DB Built-in Data Reader"})
 CONTRIBUTOR = frozenset({"Cosmos DB Built-in Data Contributor"})
 
@@ -207,13 +214,16 @@ def the_relay_has_the_least_roles_in_the_outbox(deployment: Deployment) -> None:
 
 
 @check
-def writers_may_write_data_and_operators_the_whole_outbox(project: Project) -> None:
+def writers_do_not_delete_and_operators_write_the_whole_outbox(project: Project) -> None:
     deployment = project.deploy(writerPrincipalIds=["writer"], operatorPrincipalIds=["operator"])
 
     assert rights(deployment, "writer") == {
         (METADATA, "/dbs/outbox"),
-        (CONTRIBUTOR, "/dbs/outbox/colls/data"),
+        (WRITER, "/dbs/outbox/colls/data"),
     }
+    assert (CONTRIBUTOR, "/dbs/outbox/colls/data") in rights(
+        project.deploy(writerPrincipalIds=["writer"], writersMayDelete=True), "writer"
+    )
     assert rights(deployment, "operator") == {(CONTRIBUTOR, "/dbs/outbox")}
 
 

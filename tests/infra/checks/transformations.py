@@ -36,6 +36,9 @@ def a_workspace_without_the_rule_is_not_linked_to_one(project: Project) -> None:
     for deployment in (project.deploy(dropHostSpans=False), *project.sql_deployments.values()):
         assert deployment.of(RULES) == []
         assert deployment.one(WORKSPACE).at("properties.defaultDataCollectionRuleResourceId") is None
+    # It may have a rule of its own, and a workspace has one.
+    existing = project.deploy(existingWorkspace="logs")
+    assert (existing.of(RULES), existing.of(WORKSPACE)) == ([], [])
 
 
 @check

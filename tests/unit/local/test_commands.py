@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from local.sending.event import Event, WordError, parse_fields
-from local.watching.changes import Change, Changes
+from local.watching.changes import Change, Changes, staleness
 from outbox import InvalidDocument
+from relay.console import texts
+from relay.console.model import Flow, Snapshot, Stage, Tracked
+from relay.console.pages import ConsoleSettings, Pages
+from relay.console.stream import encoded
+from relay.console.timeline import steps
+from tests.support.console_view import NOON, committed
 
 
 def test_fields_are_strings_or_json_and_take_precedence_over_the_data() -> None:
@@ -132,3 +141,51 @@ def test_a_dead_letter_is_told_with_subscription_and_reason() -> None:
     words = "dead-lettered at subscription all: MaxDeliveryCountExceeded, after 3.0 s"
     assert words in change.as_line()
     assert '"what": "dead-lettered", "subscription": "all"' in change.as_json()
+
+
+@pytest.mark.parametrize(
+    ("at", "problems", "line"),
+    [
+        (None, [], "No further events are known yet."),
+        (
+            1_770_000_000.5,
+            [{"what": "outbox", "text": "it is away:\nCheck COSMOS."}],
+            f"No further events are known since {datetime.fromtimestamp(1_770_000_000):%H:%M:%S} "
+            "(outbox: it is away: Check COSMOS.).",
+        ),
+    ],
+)
+def test_watch_says_when_further_events_are_not_known(
+    at: float | None, problems: list[dict[str, str]], line: str
+) -> None:
+    assert staleness({"at": at, "stale": True, "problems": problems}) == line
+    assert staleness({"at": 5.0, "stale": False, "problems": []}) == "The events are known again."
+
+
+@pytest.mark.parametrize(
+    ("committed_at", "created_at", "took"),
+    [
+        (1_770_000_000, "2026-02-02T02:40:00.288000+00:00", "489\u202fms"),  # Cosmos DB: a whole second
+        (1_770_000_000, None, "\N{EN DASH}"),
+        (1_770_000_000, "2026-02-02T02:39:00+00:00", "\N{EN DASH}"),
+        (1_770_000_000.5, "2026-02-02T02:39:00+00:00", "277\u202fms"),  # SQL: the database's clock
+    ],
+)
+def test_the_page_and_watch_count_from_the_same_moment(
+    committed_at: float, created_at: str | None, took: str
+) -> None:
+    state = Tracked(
+        "e",
+        Stage.PUBLISHED,
+        replace(committed(1), committed_at=committed_at, created_at=created_at),
+        published_at=1_770_000_000.777,
+    )
+
+    page = Pages("t", ConsoleSettings(), texts.Commands(), ())
+    recent = page.sections(Snapshot(1, NOON, Flow(NOON), recent=[state]))["recent"]
+    [accepted] = [step for step in steps(state) if step.kind == "accepted"]
+    changes = {change.what: change for change in Changes().of(json.loads(encoded(state)))}
+
+    assert f'<td class="number took">{took}</td>' in recent
+    assert texts.span(accepted.after_s) == took
+    assert texts.span(changes["accepted"].after_s) == took

@@ -7,13 +7,25 @@ from dataclasses import replace
 import pytest
 
 from relay.console import texts
-from relay.console.model import Arrival, Delivery, Flow, Partition, Problem, Snapshot, Stage, Subscription, Tracked
+from relay.console.headline import headline
+from relay.console.model import (
+    Arrival,
+    Delivery,
+    Flow,
+    Known,
+    Partition,
+    Problem,
+    Snapshot,
+    Stage,
+    Subscription,
+    Tracked,
+)
 from relay.console.pages import ConsoleSettings
-from relay.console.texts import Commands, headline
+from relay.console.texts import Commands
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.findings import Level
-from tests.support.console_view import NOON, TRACE, busy, committed, delivered, record, tracked
+from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 
 @pytest.mark.parametrize(
@@ -89,14 +101,29 @@ def test_only_a_trace_of_w3c_becomes_a_link(
     assert ConsoleSettings(template).trace_address(traceparent) == address
 
 
-CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5))
+CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0.0), known=current(NOON))
 
 
 @pytest.mark.parametrize(
     ("snapshot", "level", "text"),
     [
-        (replace(CALM, number=0), Level.OK, "The outbox is being read."),
+        (Snapshot(0, NOON, Flow(NOON)), Level.UNKNOWN, "The outbox is being read."),
+        (
+            replace(CALM, known=current(NOON) | {"waiting": Known()}),
+            Level.UNKNOWN,
+            "The outbox is being read: 5 events so far.",
+        ),
+        (
+            replace(
+                CALM,
+                known=current(NOON) | {"waiting": Known(NOON + 0.5)},
+                problems=[Problem("outbox", "it is away")],
+            ),
+            Level.WARNING,
+            "It is not known since 11:30:00 what waits: outbox cannot be read. See below.",
+        ),
         (CALM, Level.OK, "Every committed event has been accepted by the topic."),
+        (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=9)), Level.WARNING, "1 event waits, for 9.0 s."),
         (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=1)), Level.OK, "1 event on the way to the topic."),
         (
             replace(CALM, flow=Flow(NOON, waiting=2, lag_s=9)),
@@ -155,7 +182,7 @@ def test_an_event_takes_the_steps_that_are_known() -> None:
 
 
 def test_clocks_that_disagree_show_no_negative_time() -> None:
-    event = committed(1)
+    event = committed(1, committed_at=NOON + 1.5)
 
     accepted = steps(tracked(event, published_at=event.committed_at - 0.4))[1]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -14,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from relay.console.application import Checks, application
-from relay.console.model import Stage, Timeline
+from relay.console.model import Flow, Snapshot, Stage, Timeline
 from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.console.stream import message
@@ -22,7 +21,7 @@ from relay.errors import UsageError
 from relay.events import Reason
 from relay.findings import Finding
 from relay.reasons import QUARANTINE, STATES, State
-from tests.support.console_view import FINDINGS, InMemoryView, busy, committed, delivered, history, tracked
+from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
 
 Client = TestClient[web.Request, web.Application]
 
@@ -53,10 +52,8 @@ async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str 
 
 
 async def test_the_state_is_there_as_json(client: Client, view: InMemoryView) -> None:
-    asking = asyncio.create_task(client.get("/state.json"))
-    await asyncio.sleep(0)
     await view.count(committed=5)
-    state = await (await asking).json()
+    state = await (await client.get("/state.json")).json()
 
     assert state["flow"]["committed"] == 5
     assert state["flow"]["latency_p99_ms"] == 212
@@ -269,9 +266,13 @@ async def test_the_page_says_what_to_do_about_what_it_shows(client: Client, view
 async def test_an_empty_relay_has_a_page(view: InMemoryView) -> None:
     names = ("partitions", "subscriptions", "quarantine", "dead_letters", "recent")
     changes: dict[str, Any] = dict.fromkeys(names, ())
-    empty = InMemoryView(replace(view.latest, number=0, **changes), [Timeline("k", [])])
+    unread = Snapshot(0, NOON, Flow(NOON), **changes)
+    empty = InMemoryView(unread, [Timeline("k", [])])
     async with TestClient(TestServer(application(empty, loopback))) as client:
         page = await (await client.get("/key?key=k")).text()
 
     assert "The outbox is being read." in page
+    assert '<p class="big">\N{EN DASH}</p>' in page
+    for claim in ("Empty.", "None.", "No events yet", '<p class="big">0</p>', "accepted by the topic"):
+        assert claim not in page
     assert "The outbox has no event of this key." in page

@@ -49,6 +49,8 @@ LOG = logging.getLogger(__name__)
 _ENDED = "An injected fault ends it."
 _HEARTBEAT_S = 1.0
 _SMALL_BUFFER = 2048
+# Of a client that sends on though it gets no answer. As with a peer that is frozen, the rest fills the buffers.
+_MOST_HELD = 1 << 20
 _LINGER_0 = struct.pack("ii", 1, 0)
 """Makes closing a socket a reset, with what was not sent yet thrown away."""
 
@@ -90,6 +92,8 @@ class AmqpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._held is not None:
             self._held.rest += data
+            if len(self._held.rest) > _MOST_HELD and self._transport is not None:
+                self._transport.pause_reading()
             return
         self._take(self._frames.feed(data))
 

@@ -31,12 +31,30 @@ from outbox_emulators.cosmos.query.syntax import (
     Unary,
 )
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, equal, kind_of, order
-from outbox_emulators.like import like_pattern
+from outbox_emulators.patterns import InvalidPatternError, Pattern, PatternTooLargeError, like_pattern
 
 Parameters = Mapping[str, Any]
 
 
 Evaluator = Callable[["Scope"], Any]
+
+_MOST_ELEMENTS = 500_000
+
+
+class Budget:
+    """How many elements of arrays one page of a query may still join."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_ELEMENTS
+
+    def spend(self) -> None:
+        """Count one element. Raises BadRequest if there were too many."""
+        self._left -= 1
+        if self._left < 0:
+            raise BadRequest(
+                f"For one page, the query joins items with more than {_MOST_ELEMENTS} elements of arrays; the "
+                "emulator serves no more. Ask for smaller pages, or filter before the JOIN."
+            )
 
 
 @dataclass(slots=True)
@@ -51,6 +69,7 @@ class Scope:
     """The time of the query, in ticks of 100 ns since 1970."""
     subqueries: Mapping[int, Evaluator] = field(default_factory=dict)
     """The value of each subquery of the query, by the identity of its expression."""
+    budget: Budget = field(default_factory=Budget)
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:
@@ -232,7 +251,7 @@ def _between(value: Evaluator, low: Evaluator, high: Evaluator) -> Evaluator:
 
 
 def _like(value: Evaluator, pattern: Evaluator, escape: str | None) -> Evaluator:
-    compiled: dict[str, re.Pattern[str]] = {}
+    compiled: dict[str, Pattern] = {}
 
     def evaluate(scope: Scope) -> Any:
         text, wanted = value(scope), pattern(scope)
@@ -240,12 +259,15 @@ def _like(value: Evaluator, pattern: Evaluator, escape: str | None) -> Evaluator
             return UNDEFINED
         if wanted not in compiled:
             compiled[wanted] = _pattern(wanted, escape)
-        return compiled[wanted].fullmatch(text) is not None
+        try:
+            return compiled[wanted].is_all_of(text)
+        except PatternTooLargeError as error:
+            raise BadRequest(str(error)) from error
 
     return evaluate
 
 
-def _pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
+def _pattern(pattern: str, escape: str | None) -> Pattern:
     """`%` any characters, `_` one, `[a-z]` and `[^a-z]` one of (not of) these."""
     parts: list[str | None] = []
     position = 0
@@ -267,8 +289,10 @@ def _pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
             parts.append(re.escape(character))
     try:
         return like_pattern(parts)
-    except re.error as error:
+    except InvalidPatternError as error:
         raise BadRequest(f"The LIKE pattern '{pattern}' is invalid: {error}.") from error
+    except PatternTooLargeError as error:
+        raise BadRequest(str(error)) from error
 
 
 def _object(keys: Sequence[str], values: Sequence[Evaluator]) -> Evaluator:

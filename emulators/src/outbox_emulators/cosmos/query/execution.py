@@ -21,7 +21,7 @@ from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 from outbox_emulators.cosmos.query.counts import count
-from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
+from outbox_emulators.cosmos.query.evaluation import Budget, Evaluator, Parameters, Scope, compile_expression
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.subqueries import compile_subqueries
@@ -140,6 +140,7 @@ class Execution:
         """Raises BadRequest if a parameter is missing."""
         self._query = query
         self._moment = int(clock() * _TICKS_A_SECOND)
+        self._budget = Budget()
         self._resume = resume
         self._source = None if query.source is None else Execution(query.source.query, parameters, clock=clock)
         self._subqueries = compile_subqueries(query.expressions, parameters)
@@ -219,7 +220,7 @@ class Execution:
                 yield index, scope
 
     def _scope(self, item: Any) -> Scope:
-        return Scope(item, moment=self._moment, subqueries=self._subqueries)
+        return Scope(item, moment=self._moment, subqueries=self._subqueries, budget=self._budget)
 
     def _follows(self, place: Place) -> bool:
         """Whether the client has not had this result yet."""

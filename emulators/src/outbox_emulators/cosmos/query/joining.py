@@ -13,7 +13,10 @@ from outbox_emulators.cosmos.query.evaluation import Evaluator, Scope
 
 
 def joined(scope: Scope, joins: Sequence[tuple[str, Evaluator]]) -> Iterator[Scope]:
-    """The scope once for each combination of elements; each join may refer to the names of those before it."""
+    """The scope once for each combination of elements; each join may refer to the names of those before it.
+
+    Raises BadRequest if there are too many.
+    """
     if not joins:
         yield scope
         return
@@ -21,4 +24,5 @@ def joined(scope: Scope, joins: Sequence[tuple[str, Evaluator]]) -> Iterator[Sco
     elements = array(scope)
     if isinstance(elements, list):
         for element in elements:
+            scope.budget.spend()
             yield from joined(replace(scope, joined={**scope.joined, alias: element}), others)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from lark import Token, Transformer
 
-from outbox_emulators.like import like_pattern
+from outbox_emulators.patterns import PatternTooLargeError, like_pattern
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.sql.terms import (
     ARITHMETIC,
@@ -153,7 +153,10 @@ class Builder(Transformer[Token, Any]):
                 raise EvaluationError("The escape character of LIKE is not a string of length 1.")
             if not isinstance(text, str):
                 return None
-            return like_pattern(like_pieces(wanted, mark)).fullmatch(text) is not None
+            try:
+                return like_pattern(like_pieces(wanted, mark)).is_all_of(text)
+            except PatternTooLargeError as error:
+                raise EvaluationError(str(error)) from error
 
         return Node(evaluate, predicate=True)
 

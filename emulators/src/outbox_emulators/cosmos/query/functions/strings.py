@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable
 from typing import Any
+
+import regex
 
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.functions.definitions import MANY, Function, check_size, of_kinds, of_strings
 from outbox_emulators.cosmos.query.values import UNDEFINED, Kind, kind_of
+from outbox_emulators.patterns import InvalidPatternError, Pattern, PatternTooLargeError
 
 _LONGEST_REPLICATE = 10_000
-_MODIFIERS = {"m": re.MULTILINE, "s": re.DOTALL, "i": re.IGNORECASE, "x": re.VERBOSE}
+_MODIFIERS = {"m": regex.MULTILINE, "s": regex.DOTALL, "i": regex.IGNORECASE, "x": regex.VERBOSE}
 
 
 def _test(test: Callable[[str, str], bool]) -> Function:
@@ -112,21 +114,24 @@ def _parsed(kind: Kind) -> Function:
 
 
 def _regex_match(text: str, pattern: str, modifiers: str = "") -> Any:
-    compiled = _compiled(pattern, modifiers)
-    return UNDEFINED if compiled is None else compiled.search(text) is not None
+    try:
+        compiled = _compiled(pattern, modifiers)
+        return UNDEFINED if compiled is None else compiled.is_in(text)
+    except PatternTooLargeError as error:
+        raise BadRequest(str(error)) from error
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(pattern: str, modifiers: str) -> re.Pattern[str] | None:
-    """None if the expression or a modifier is not valid. The service's PCRE knows some more than Python's."""
+def _compiled(pattern: str, modifiers: str) -> Pattern | None:
+    """None if the expression or a modifier is not valid. The service's PCRE differs in a few constructs."""
     if not set(modifiers) <= _MODIFIERS.keys():
         return None
-    flags = re.RegexFlag(0)
+    flags = regex.RegexFlag(0)
     for modifier in modifiers:
         flags |= _MODIFIERS[modifier]
     try:
-        return re.compile(pattern, flags)
-    except (re.error, OverflowError):
+        return Pattern(pattern, flags)
+    except InvalidPatternError:
         return None
 
 

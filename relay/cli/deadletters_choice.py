@@ -1,0 +1,206 @@
+"""The dead letters that a command works on: its options, the subscriptions, and what they hold."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+
+from azure.core.exceptions import AzureError
+from azure.servicebus.aio import ServiceBusClient
+
+from relay.cli.arguments import Parser
+from relay.cli.terminal import Terminal, table
+from relay.cli.topic import ServiceBusFacts, read_servicebus, receiving_refused
+from relay.clients import ADMIN_VARIABLE, administration_address, servicebus_client
+from relay.deadletters.letter import DeadLetter, iso
+from relay.deadletters.queue import HELD, DeadLetterQueue
+from relay.errors import UsageError
+from relay.findings import Gap
+from relay.settings import Settings
+
+_LISTED_WHEN_ASKING = 10
+NOT_LOCKED = (
+    f"another receiver has locked or removed it, or {HELD} dead letters are before it. Run `list`, and then the "
+    "command again."
+)
+
+_NAME = re.compile(r"([\w.-]+)/(\d+)", re.ASCII)
+
+
+def name(text: str) -> str:
+    """The type of an argument: the name of a dead letter."""
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no dead letter: write it as all/17, as `list` shows it")
+    return text
+
+
+def add_filter(parser: Parser) -> None:
+    parser.add_argument(
+        "--subscription",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this subscription; may be repeated (default: all of the topic, if the Manage right lets the "
+        "command find them)",
+    )
+    parser.add_argument("--reason", metavar="REASON", help="only dead letters with this reason")
+    parser.add_argument("--partition-key", metavar="KEY", help="only dead letters of this partition key")
+    parser.add_argument(
+        "--id", action="append", default=[], metavar="ID", help="only this message id; may be repeated"
+    )
+    parser.add_argument(
+        "--servicebus-admin",
+        metavar="ADDRESS",
+        help=f"the Service Bus management endpoint, as for check (default: ${ADMIN_VARIABLE})",
+    )
+
+
+def add_choice(parser: Parser) -> None:
+    parser.add_argument("names", nargs="*", type=name, metavar="NAME", help="dead letters, as `list` names them")
+    parser.add_argument("--all", action="store_true", help="every dead letter, or every one of --subscription")
+    add_filter(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which dead letters: those of the names, or those that the filter lets pass."""
+
+    names: frozenset[str] = frozenset()
+    reason: str | None = None
+    partition_key: str | None = None
+    ids: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Choice:
+        """The choice of `discard` and `resubmit`. Raises UsageError if nothing is chosen, or twice."""
+        filtered = arguments.reason or arguments.partition_key or arguments.id
+        if arguments.names and (arguments.all or filtered or arguments.subscription):
+            raise UsageError("give either names, or --all, --subscription, --reason, --partition-key and --id")
+        if not arguments.names and not arguments.all and not filtered:
+            raise UsageError("choose dead letters: give names, --reason, --partition-key, --id or --all")
+        return cls(frozenset(arguments.names), *_filter(arguments))
+
+    @classmethod
+    def filter(cls, arguments: argparse.Namespace) -> Choice:
+        """The choice of `list`."""
+        return cls(frozenset(), *_filter(arguments))
+
+    def has(self, letter: DeadLetter) -> bool:
+        if self.names:
+            return letter.name in self.names
+        return (
+            self.reason in (None, letter.reason)
+            and self.partition_key in (None, letter.partition_key)
+            and (not self.ids or letter.id in self.ids)
+        )
+
+    def missing(self, found: Iterable[DeadLetter]) -> list[str]:
+        """The names that no dead letter has."""
+        return sorted(self.names - {letter.name for letter in found})
+
+
+def _filter(arguments: argparse.Namespace) -> tuple[str | None, str | None, frozenset[str]]:
+    return arguments.reason, arguments.partition_key, frozenset(arguments.id)
+
+
+async def read_topic(
+    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
+) -> ServiceBusFacts:
+    """The topic and its subscriptions, as far as these rights let them be read."""
+    return await read_servicebus(settings, administration_address(arguments.servicebus_admin, environment))
+
+
+async def subscriptions_of(
+    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str], names: Iterable[str] = ()
+) -> list[str]:
+    """The subscriptions to look into: the wanted ones, those of the names, or all of the topic.
+
+    Raises:
+        UsageError: None is wanted, and those of the topic cannot be listed.
+    """
+    if given := {*arguments.subscription, *(each.partition("/")[0] for each in names)}:
+        return sorted(given)
+    found = (await read_topic(settings, arguments, environment)).subscriptions
+    if isinstance(found, Gap):
+        raise UsageError(
+            f"give --subscription NAME: the subscriptions of '{settings.servicebus_topic}' cannot be listed with "
+            f"these rights ({found.said})"
+        )
+    return sorted(each.name for each in found)
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[ServiceBusClient]:
+    client = servicebus_client(settings.servicebus)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def explained(settings: Settings, subscription: str) -> AsyncIterator[None]:
+    """Raise errors of the SDK as those of a command that say what to do."""
+    try:
+        yield
+    except (AzureError, OSError) as error:
+        raise receiving_refused(error, settings.servicebus_topic, subscription) from error
+
+
+async def find(
+    settings: Settings, subscriptions: Sequence[str], choice: Choice, terminal: Terminal
+) -> list[DeadLetter]:
+    """The dead letters that are chosen, the oldest first. They are peeked: none is locked.
+
+    Raises:
+        UsageError, ServiceError: A subscription is missing, or may not be received from.
+    """
+    found: list[DeadLetter] = []
+    progress, seen = terminal.progress("dead letters read", None), 0
+    async with opened(settings) as client:
+        for subscription in subscriptions:
+            async with (
+                explained(settings, subscription),
+                DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
+            ):
+                async for letter, _ in queue.peek():
+                    seen += 1
+                    progress.update(seen)
+                    if choice.has(letter):
+                        found.append(letter)
+    return sorted(found, key=attrgetter("enqueued_at", "order", "name"))
+
+
+def rows(letters: Sequence[DeadLetter]) -> list[str]:
+    """A table of dead letters."""
+    cells = [
+        (
+            each.name,
+            iso(each.enqueued_at),
+            str(each.delivery_count),
+            each.reason or "-",
+            each.partition_key or "-",
+            each.id or "-",
+            each.description or "",
+        )
+        for each in letters
+    ]
+    header = ("DEAD LETTER", "ENQUEUED", "DELIVERIES", "REASON", "PARTITION KEY", "MESSAGE ID", "DESCRIPTION")
+    return table(header, cells)
+
+
+def asked(letters: Sequence[DeadLetter], remarks: Sequence[str], question: str, terminal: Terminal) -> bool:
+    """Show what is chosen, and ask."""
+    for line in (*rows(letters[:_LISTED_WHEN_ASKING]), *_more(letters), *remarks):
+        terminal.note(line)
+    return terminal.confirm(question)
+
+
+def _more(letters: Sequence[DeadLetter]) -> list[str]:
+    left = len(letters) - _LISTED_WHEN_ASKING
+    return [f"and {left} more"] if left > 0 else []

@@ -1,0 +1,81 @@
+"""When each figure of a snapshot was known, and when it is too old to be shown as current."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from relay.console.model import Known
+
+
+class Part(StrEnum):
+    """What is read at once.
+
+    `RELAY` is the outbox to its end, then the positions, then the new records; `RECENT` the same, and then what
+    the topic knows of the latest events.
+    """
+
+    OUTBOX = "outbox"
+    RELAY = "relay"
+    RECENT = "recent"
+    QUARANTINE = "quarantine"
+    REASONS = "reasons"
+    SUBSCRIPTIONS = "subscriptions"
+    DEAD_LETTERS = "dead letters"
+    HOSTS = "hosts"
+
+
+STALE_AFTER_S: Mapping[Part, float] = {
+    # Records and messages are read again when their number changes, and every thirty seconds.
+    part: 60.0 if part in (Part.REASONS, Part.DEAD_LETTERS) else 10.0
+    for part in Part
+}
+"""Seconds after which a part that was not read again is stale."""
+
+FIGURES: Mapping[str, Part] = {
+    "committed": Part.OUTBOX,
+    "committed_s": Part.OUTBOX,
+    "published": Part.RELAY,
+    "published_s": Part.RELAY,
+    "waiting": Part.RELAY,
+    "latency_p50_ms": Part.RELAY,
+    "latency_p99_ms": Part.RELAY,
+    "lag_s": Part.RELAY,
+    "headroom_s": Part.RELAY,
+    "partitions": Part.RELAY,
+    "recent": Part.RECENT,
+    "quarantined": Part.QUARANTINE,
+    "parked": Part.QUARANTINE,
+    "quarantine": Part.REASONS,
+    "subscriptions": Part.SUBSCRIPTIONS,
+    "dead_letters": Part.DEAD_LETTERS,
+}
+"""The part that each figure is read with, by its name in `model.Flow` or `model.Snapshot`."""
+
+
+class Freshness:
+    """When each part was read."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._at: dict[Part, float] = {}
+        self._failed: set[Part] = set()
+
+    def note(self, part: Part, at: float, whole: bool) -> None:
+        """A reading that began at this time has ended: with all of the part, or not."""
+        if whole:
+            self._at[part] = at
+            self._failed.discard(part)
+        else:
+            self._failed.add(part)
+
+    def known(self, part: Part) -> Known:
+        at = self._at.get(part)
+        if at is None:
+            return Known()
+        return Known(at, part in self._failed or self._clock() - at > STALE_AFTER_S[part])
+
+    def figures(self) -> dict[str, Known]:
+        """When each figure was known, by its name."""
+        known = {part: self.known(part) for part in Part}
+        return {figure: known[part] for figure, part in FIGURES.items()}
