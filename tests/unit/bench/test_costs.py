@@ -12,11 +12,14 @@ from bench.costs.__main__ import PAGE, main
 from bench.costs.model import (
     LEASE_CONTAINER_RU,
     PAGE_RU,
+    PARTITION_BYTES,
+    PARTITION_RU,
     Load,
     cosmos,
     drain_rate,
     enough_delay_ms,
     lease_ru,
+    limits,
     partitions,
     servicebus,
     units,
@@ -129,3 +132,20 @@ def test_every_price_is_explained() -> None:
     explained = set(re.findall(r"^ {8}(\w+): ", Prices.__doc__ or "", re.MULTILINE))
 
     assert explained == {each.name for each in fields(Prices)}
+
+
+def test_the_quotas_of_the_page_follow_from_the_same_quantities() -> None:
+    page, load = " ".join(PAGE.read_text("utf-8").split()), Load(1)
+    standard, two = (limits(each, TRIAL)["credits of Standard"] for each in (load, Load(1, subscriptions=2)))
+    by_ru = PARTITION_RU["autoscale"] / (load.written_ru + load.read_ru)
+    by_storage = PARTITION_BYTES / load.stored_bytes
+
+    for quota in (
+        f"{standard:.0f} events/s; {two:.0f} with two subscriptions",
+        f"{round(limits(load, PRODUCTION)['messaging units'], -1):,.0f} events/s and unit".replace(",", " "),
+        f"{by_ru:.0f} events/s and physical partition",
+        f"{int(by_storage)} events/s and physical partition",
+        f"**Request units**: {load.written_ru + load.read_ru:.1f} for such an event",
+        f"{Load(100).stored_bytes / 1e9:.0f} GB in ten days",
+    ):
+        assert quota in page, quota
