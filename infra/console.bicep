@@ -11,7 +11,7 @@ param location string = resourceGroup().location
 @description('Additional tags for every resource.')
 param tags object = {}
 
-@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay@sha256:…. With the digest, every replica runs the same image; with the tag alone, what the tag names when it starts.')
 param image string
 
 @description('Name of the container registry of this resource group that has the image; empty for a public image.')

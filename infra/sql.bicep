@@ -107,7 +107,7 @@ param claimSeconds int = 10
 
 // The worker
 
-@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay@sha256:…. With the digest, every replica runs the same image; with the tag alone, what the tag names when it starts.')
 param image string
 
 @description('Name of the container registry of this resource group that has the image; empty for a public image.')
@@ -286,6 +286,8 @@ module monitoring 'modules/monitoring.bicep' = {
     existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    // There is no Functions host.
+    dropHostSpans: false
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
