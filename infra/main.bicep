@@ -214,6 +214,9 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Drop the spans that the Functions host exports for its own successful requests to Cosmos DB and to its storage account, before the workspace stores and bills them. A poll of the change feed is one: 0.8 million a day with four physical partitions. An existing workspace is left as it is.')
+param dropHostSpans bool = true
+
 @description('Name of an existing Log Analytics workspace for logs, metrics and Application Insights instead of a new one. It stays as it is. Alerts on queries count everything in it, also what other relays report.')
 param existingWorkspace string = ''
 
@@ -279,6 +282,7 @@ module monitoring 'modules/monitoring.bicep' = {
     existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    dropHostSpans: dropHostSpans
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }

@@ -301,6 +301,8 @@ module monitoring 'modules/monitoring.bicep' = {
     existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    // There is no Functions host.
+    dropHostSpans: false
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }

@@ -12,6 +12,9 @@ param retentionInDays int
 @description('Daily quota of the workspace in gigabytes; -1 for no limit.')
 param dailyQuotaInGigabytes int
 
+@description('Drop spans of the Functions host\'s own successful requests before they are stored.')
+param dropHostSpans bool
+
 @description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
 param relayPrincipalId string
@@ -20,22 +23,36 @@ param relayPrincipalId string
 var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 var workspaceId = empty(existingWorkspaceId) ? workspace.id : existingWorkspaceId
 
+var workspaceProperties = {
+  sku: {
+    name: 'PerGB2018'
+  }
+  retentionInDays: retentionInDays
+  workspaceCapping: {
+    dailyQuotaGb: dailyQuotaInGigabytes
+  }
+  features: {
+    disableLocalAuth: true
+    enableLogAccessUsingOnlyResourcePermissions: true
+  }
+}
+
 resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = if (empty(existingWorkspaceId)) {
   name: workspaceName
   location: location
   tags: tags
-  properties: {
-    sku: {
-      name: 'PerGB2018'
-    }
-    retentionInDays: retentionInDays
-    workspaceCapping: {
-      dailyQuotaGb: dailyQuotaInGigabytes
-    }
-    features: {
-      disableLocalAuth: true
-      enableLogAccessUsingOnlyResourcePermissions: true
-    }
+  properties: workspaceProperties
+}
+
+// A module, because the rule needs the workspace, and the workspace then the rule. An existing workspace may have its own rule.
+module transformations 'log-transformations.bicep' = if (dropHostSpans && empty(existingWorkspaceId)) {
+  name: 'log-transformations'
+  params: {
+    workspaceName: workspaceName
+    workspaceId: workspace.id
+    location: location
+    tags: tags
+    workspaceProperties: workspaceProperties
   }
 }
 

@@ -121,6 +121,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         f"/subscriptions/{SUBSCRIPTION_ID}/providers/{kind}/{'/'.join(names)}"
     ),
     "toLower": lambda text: text.lower(),
+    "trim": lambda text: text.strip(),
     "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
     "uniqueString": _unique_string,
     "uri": lambda base, relative: f"{base.removesuffix('/')}/{relative.removeprefix('/')}",

@@ -26,7 +26,9 @@ def deploy(file: Path, parameters: Mapping[str, Any], group: str = functions.RES
         functions.DeploymentFailure: The file itself rejects the parameters.
     """
     template = _Template(file, parameters, group)
-    return Deployment(list(template.resources()), template.outputs())
+    # What is deployed twice is as it was deployed last.
+    found = {resource.id: resource for resource in template.resources()}
+    return Deployment(list(found.values()), template.outputs())
 
 
 @dataclass(frozen=True, slots=True)

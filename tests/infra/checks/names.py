@@ -28,6 +28,7 @@ ABBREVIATIONS = {
     "Microsoft.ManagedIdentity/userAssignedIdentities": "id-",
     "Microsoft.OperationalInsights/workspaces": "log-",
     "Microsoft.Insights/components": "appi-",
+    "Microsoft.Insights/dataCollectionRules": "dcr-",
     "Microsoft.Insights/actionGroups": "ag-",
     STORAGE: "st",
     COSMOS: "cosmos-",
