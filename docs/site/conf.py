@@ -75,6 +75,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
     ("py:class", r".*\.(E|E_co|T|T_co)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+    ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -89,6 +90,9 @@ linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
 
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs/site/scorer.js")
 html_favicon = "../../relay/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -45,6 +47,14 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, getattr(cls, name)
 
 
+def fields_without_meaning(cls: type) -> Iterator[str]:
+    """The public fields of a dataclass that neither its docstring nor that of a base names."""
+    docstrings = " ".join(each.__doc__ or "" for each in cls.__mro__[:-1])
+    for each in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+        if not each.name.startswith("_") and not re.search(rf"\b{each.name}\b", docstrings):
+            yield each.name
+
+
 def undocumented(name: str, value: Any) -> Iterator[str]:
     """The public names without a docstring: this one's, and those of its members."""
     if not (inspect.isclass(value) or inspect.isroutine(value)):
@@ -61,12 +71,25 @@ def check_reference(app: Sphinx, env: BuildEnvironment) -> None:
     for module_name in app.config.reference_modules:
         module = importlib.import_module(module_name)
         for name in public_names(module):
-            full = f"{module_name}.{name}"
-            for each in undocumented(full, getattr(module, name)):
+            full, value = f"{module_name}.{name}", getattr(module, name)
+            for each in undocumented(full, value):
                 _log.warning("%s is public and has no docstring: write one", each)
+            for field in fields_without_meaning(value) if inspect.isclass(value) else ():
+                _log.warning("%s does not say what %s is: add it to the docstring's Attributes", full, field)
             if full not in on_pages:
                 pages = ", ".join(f"{page}.rst" for page in app.config.reference_pages)
                 _log.warning("%s is public and not in the reference: add it to one of %s", full, pages)
+
+
+def check_docstrings(app: Sphinx, document: nodes.document) -> None:
+    """Warn of docstrings that mean something else in reStructuredText than their author meant."""
+    if app.env.docname not in app.config.reference_pages:
+        return
+    for quote in document.findall(nodes.block_quote):
+        _log.warning("An example would be shown as prose: end the line before it with '::'", location=quote)
+    for code in (node for node in document.findall(nodes.literal) if "`" in node.astext()):
+        text = code.astext()
+        _log.warning("%r is not one name: no letter may follow a closing backtick", text, location=code)
 
 
 def public_paths(modules: list[str]) -> dict[str, str]:
@@ -99,5 +122,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_config_value("reference_modules", [], "env")
     app.add_config_value("reference_pages", [], "env")
     app.connect("env-check-consistency", check_reference)
+    app.connect("doctree-read", check_docstrings)
     app.connect("missing-reference", resolve_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
