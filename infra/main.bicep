@@ -41,6 +41,16 @@ param cosmosCapacityMode string = 'Serverless'
 @description('Maximum request units per second of the outbox container with Autoscale, in multiples of 1000.')
 param cosmosMaxThroughput int = 4000
 
+@minValue(1000)
+@description('Maximum request units per second of the lease container with Autoscale, in multiples of 1000. A page of changes takes about 11: 1000 are enough for 90 pages a second, which ten busy physical partitions read (docs/capacity.md). Takes effect when the container is created.')
+param cosmosLeaseMaxThroughput int = 1000
+
+@description('Name of an existing Cosmos DB account to use instead of a new one, such as a restored one, or that of another deployment. The database and the containers that it lacks are created in it; the account stays as it is. cosmosCapacityMode must be its own.')
+param existingCosmosAccount string = ''
+
+@description('Resource group of existingCosmosAccount.')
+param existingCosmosResourceGroup string = resourceGroup().name
+
 @description('A second region for Cosmos DB to fail over to; empty for none. Not available with Serverless.')
 param cosmosSecondaryLocation string = ''
 
@@ -84,6 +94,12 @@ param serviceBusSku string = 'Standard'
 @description('Messaging units of a Premium namespace.')
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
+
+@description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
+param existingServiceBusNamespace string = ''
+
+@description('Resource group of existingServiceBusNamespace.')
+param existingServiceBusResourceGroup string = resourceGroup().name
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries. Service Bus keeps every id for that time and compares each message with them, which takes space and throughput of the topic.')
 param duplicateDetectionWindow string = 'P1D'
@@ -198,6 +214,15 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Drop the spans that the Functions host exports for its own successful requests to Cosmos DB and to its storage account, before the workspace stores and bills them. A poll of the change feed is one: 0.8 million a day with four physical partitions. An existing workspace is left as it is.')
+param dropHostSpans bool = true
+
+@description('Name of an existing Log Analytics workspace for logs, metrics and Application Insights instead of a new one. It stays as it is. Alerts on queries count everything in it, also what other relays report.')
+param existingWorkspace string = ''
+
+@description('Resource group of existingWorkspace.')
+param existingWorkspaceResourceGroup string = resourceGroup().name
+
 @description('Export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, in preview), so that the alert silent detects writes to the outbox that are not published.')
 param summarizeWrites bool = false
 
@@ -207,8 +232,11 @@ var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-rela
 var identityName = 'id-relay-${resourceToken}'
 var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
 var storageName = 'strelay${resourceToken}'
-var cosmosName = 'cosmos-relay-${resourceToken}'
-var serviceBusName = 'sbns-relay-${resourceToken}'
+var cosmosName = empty(existingCosmosAccount) ? 'cosmos-relay-${resourceToken}' : existingCosmosAccount
+var cosmosGroup = empty(existingCosmosAccount) ? resourceGroup().name : existingCosmosResourceGroup
+var serviceBusName = empty(existingServiceBusNamespace) ? 'sbns-relay-${resourceToken}' : existingServiceBusNamespace
+var serviceBusGroup = empty(existingServiceBusNamespace) ? resourceGroup().name : existingServiceBusResourceGroup
+var existingWorkspaceId = empty(existingWorkspace) ? '' : resourceId(existingWorkspaceResourceGroup, 'Microsoft.OperationalInsights/workspaces', existingWorkspace)
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
@@ -236,8 +264,10 @@ module monitoring 'modules/monitoring.bicep' = {
     applicationInsightsName: 'appi-relay-${resourceToken}'
     location: location
     tags: allTags
+    existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    dropHostSpans: dropHostSpans
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
@@ -257,29 +287,43 @@ module storage 'modules/storage.bicep' = {
   }
 }
 
-module cosmos 'modules/cosmos.bicep' = {
+module cosmos 'modules/cosmos.bicep' = if (empty(existingCosmosAccount)) {
   name: 'cosmos'
   params: {
     name: cosmosName
     location: location
     tags: allTags
+    capacityMode: cosmosCapacityMode
+    secondaryLocation: allowedSecondaryLocation
+    zoneRedundant: zoneRedundant
+    backupTier: cosmosBackupTier
+    publicAccess: !privateNetworking
+  }
+}
+
+module cosmosContainers 'modules/cosmos-containers.bicep' = {
+  name: 'cosmos-containers-${resourceToken}'
+  scope: resourceGroup(cosmosGroup)
+  params: {
+    accountName: cosmosName
     database: cosmosDatabase
     dataContainer: cosmosContainer
     leaseContainer: cosmosLeaseContainer
     quarantineContainer: cosmosQuarantineContainer
     capacityMode: cosmosCapacityMode
     maxThroughput: cosmosMaxThroughput
-    secondaryLocation: allowedSecondaryLocation
-    zoneRedundant: zoneRedundant
-    backupTier: cosmosBackupTier
-    publicAccess: !privateNetworking
+    leaseMaxThroughput: cosmosLeaseMaxThroughput
     partitionKeyVersion: cosmosPartitionKeyVersion
     lockContainers: lockContainers
   }
+  dependsOn: [
+    cosmos
+  ]
 }
 
 module cosmosAccess 'modules/cosmos-access.bicep' = {
-  name: 'cosmos-access'
+  name: 'cosmos-access-${resourceToken}'
+  scope: resourceGroup(cosmosGroup)
   params: {
     accountName: cosmosName
     database: cosmosDatabase
@@ -293,11 +337,11 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
     operatorPrincipalIds: operatorPrincipalIds
   }
   dependsOn: [
-    cosmos
+    cosmosContainers
   ]
 }
 
-module serviceBus 'modules/servicebus.bicep' = {
+module serviceBus 'modules/servicebus.bicep' = if (empty(existingServiceBusNamespace)) {
   name: 'servicebus'
   params: {
     name: serviceBusName
@@ -305,17 +349,29 @@ module serviceBus 'modules/servicebus.bicep' = {
     tags: allTags
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
+    publicAccess: !privateNetworking
+  }
+}
+
+module topic 'modules/topic.bicep' = {
+  name: 'topic-${resourceToken}'
+  scope: resourceGroup(serviceBusGroup)
+  params: {
+    namespaceName: serviceBusName
+    sku: allowedSku
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
-    publicAccess: !privateNetworking
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
+  dependsOn: [
+    serviceBus
+  ]
 }
 
 // Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
@@ -323,6 +379,7 @@ module serviceBus 'modules/servicebus.bicep' = {
 @batchSize(1)
 module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
   name: 'subscription-${entry.name}'
+  scope: resourceGroup(serviceBusGroup)
   params: {
     namespaceName: serviceBusName
     topicName: serviceBusTopic
@@ -334,7 +391,7 @@ module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscript
     receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
   }
   dependsOn: [
-    serviceBus
+    topic
   ]
 }]
 
@@ -354,7 +411,7 @@ module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) 
     name: 'pep-cosmos-${resourceToken}'
     location: location
     tags: allTags
-    targetId: cosmos.outputs.id
+    targetId: cosmosContainers.outputs.accountId
     groupId: 'Sql'
     zoneName: 'privatelink.documents.azure.com'
     networkName: networkName
@@ -373,7 +430,7 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
     name: 'pep-servicebus-${resourceToken}'
     location: location
     tags: allTags
-    targetId: serviceBus.outputs.id
+    targetId: topic.outputs.namespaceId
     groupId: 'namespace'
     zoneName: 'privatelink.servicebus.windows.net'
     networkName: networkName
@@ -426,12 +483,12 @@ module functionApp 'modules/functions.bicep' = {
     deploymentContainer: deploymentContainer
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
     relaySettings: union({
-      COSMOS__accountEndpoint: cosmos.outputs.endpoint
+      COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
       COSMOS_DATABASE: cosmosDatabase
       COSMOS_CONTAINER: cosmosContainer
       COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
       COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-      SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
       SERVICEBUS_TOPIC: serviceBusTopic
       RELAY_EVENT_TYPE: relayEventType
       RELAY_MAX_ITEMS: string(relayMaxItems)
@@ -466,8 +523,8 @@ module diagnostics 'modules/diagnostics.bicep' = {
   name: 'diagnostics'
   params: {
     workspaceId: monitoring.outputs.workspaceId
-    cosmosAccountName: cosmosName
-    serviceBusNamespaceName: serviceBusName
+    cosmosAccountName: empty(existingCosmosAccount) ? cosmosName : ''
+    serviceBusNamespaceName: empty(existingServiceBusNamespace) ? serviceBusName : ''
     storageAccountName: storageName
     functionAppName: functionAppName
     summarizeWrites: summarizeWrites
@@ -487,9 +544,9 @@ module alerts 'modules/alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: topic.outputs.namespaceId
     topicName: serviceBusTopic
-    cosmosAccountId: cosmos.outputs.id
+    cosmosAccountId: cosmosContainers.outputs.accountId
     functionAppId: functionApp.outputs.id
     outboxContainer: cosmosContainer
     topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
@@ -507,9 +564,9 @@ module workbook 'modules/workbook.bicep' = {
     resourceToken: resourceToken
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: topic.outputs.namespaceId
     topicName: serviceBusTopic
-    cosmosAccountId: cosmos.outputs.id
+    cosmosAccountId: cosmosContainers.outputs.accountId
     outboxContainer: cosmosContainer
     runbook: runbook
   }
@@ -520,12 +577,12 @@ module workbook 'modules/workbook.bicep' = {
 
 @description('The settings for python -m relay --env-file and local.settings.json as one object: ARM may change the case of output names, but not of names within an output.')
 output settings object = {
-  COSMOS__accountEndpoint: cosmos.outputs.endpoint
+  COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
   COSMOS_DATABASE: cosmosDatabase
   COSMOS_CONTAINER: cosmosContainer
   COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
   COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+  SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
   RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
@@ -534,12 +591,12 @@ output settings object = {
   RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
 }
 
-output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
+output COSMOS__accountEndpoint string = cosmosContainers.outputs.endpoint
 output COSMOS_DATABASE string = cosmosDatabase
 output COSMOS_CONTAINER string = cosmosContainer
 output COSMOS_LEASE_CONTAINER string = cosmosLeaseContainer
 output COSMOS_QUARANTINE_CONTAINER string = cosmosQuarantineContainer
-output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
+output SERVICEBUS__fullyQualifiedNamespace string = topic.outputs.fullyQualifiedNamespace
 output SERVICEBUS_TOPIC string = serviceBusTopic
 output RELAY_EVENT_TYPE string = relayEventType
 output RELAY_DUPLICATE_WINDOW_S string = string(duplicateDetectionSeconds)

@@ -36,6 +36,13 @@ param clientIpAddresses array = []
 ])
 @description('PostgreSQL: Azure Database for PostgreSQL flexible server. AzureSQL: a logical server with one database.')
 param engine string = 'PostgreSQL'
+
+@description('Name of an existing server to use instead of a new one, such as a restored one, or that of another deployment. It stays as it is: its database, its firewall and its administrator are yours.')
+param existingDatabaseServer string = ''
+
+@description('Resource group of existingDatabaseServer.')
+param existingDatabaseResourceGroup string = resourceGroup().name
+
 @description('Name of the database. It cannot be changed later.')
 param database string = 'outbox'
 
@@ -100,7 +107,7 @@ param claimSeconds int = 10
 
 // The worker
 
-@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay@sha256:…. With the digest, every replica runs the same image; with the tag alone, what the tag names when it starts.')
 param image string
 
 @description('Name of the container registry of this resource group that has the image; empty for a public image.')
@@ -139,6 +146,12 @@ param serviceBusSku string = 'Standard'
 @description('Messaging units of a Premium namespace.')
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
+
+@description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
+param existingServiceBusNamespace string = ''
+
+@description('Resource group of existingServiceBusNamespace.')
+param existingServiceBusResourceGroup string = resourceGroup().name
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries.')
 param duplicateDetectionWindow string = 'P1D'
@@ -218,12 +231,20 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Name of an existing Log Analytics workspace for logs, metrics and Application Insights instead of a new one. It stays as it is. Alerts on queries count everything in it, also what other relays report.')
+param existingWorkspace string = ''
+
+@description('Resource group of existingWorkspace.')
+param existingWorkspaceResourceGroup string = resourceGroup().name
+
 // Names are computed here, not taken from module outputs, so that what-if can evaluate every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
 var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-relay' }, tags)
 var identityName = 'id-relay-${resourceToken}'
 var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
-var serviceBusName = 'sbns-relay-${resourceToken}'
+var serviceBusName = empty(existingServiceBusNamespace) ? 'sbns-relay-${resourceToken}' : existingServiceBusNamespace
+var serviceBusGroup = empty(existingServiceBusNamespace) ? resourceGroup().name : existingServiceBusResourceGroup
+var existingWorkspaceId = empty(existingWorkspace) ? '' : resourceId(existingWorkspaceResourceGroup, 'Microsoft.OperationalInsights/workspaces', existingWorkspace)
 var postgresName = 'psql-relay-${resourceToken}'
 var azureSqlName = 'sql-relay-${resourceToken}'
 var workerName = 'ca-relay-${resourceToken}'
@@ -232,6 +253,7 @@ var networkName = 'vnet-relay-${resourceToken}'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 var onPostgres = engine == 'PostgreSQL'
+var newServer = empty(existingDatabaseServer)
 
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
@@ -240,7 +262,8 @@ var atMost = shards > minReplicas ? shards : minReplicas
 var allowedMaxReplicas = (maxReplicas < minReplicas || maxReplicas > atMost) ? fail('maxReplicas must be at least minReplicas, and at most the number of shards where that is more: a replica without a shard is idle') : maxReplicas
 
 // A URL of PostgreSQL has the name of the role, which is the identity's; the token takes the place of the password.
-var host = onPostgres ? postgres!.outputs.host : azureSql!.outputs.host
+var host = !newServer ? existingServer!.outputs.host : (onPostgres ? postgres!.outputs.host : azureSql!.outputs.host)
+var serverId = !newServer ? existingServer!.outputs.id : (onPostgres ? postgres!.outputs.id : azureSql!.outputs.id)
 var postgresUrl = '${host}:5432/${database}?sslmode=verify-full&sslrootcert=system'
 var azureSqlServer = 'Server=tcp:${host},1433;Database=${database};Encrypt=yes'
 
@@ -260,14 +283,17 @@ module monitoring 'modules/monitoring.bicep' = {
     applicationInsightsName: 'appi-relay-${resourceToken}'
     location: location
     tags: allTags
+    existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    // There is no Functions host.
+    dropHostSpans: false
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
 }
 
-module postgres 'modules/postgresql.bicep' = if (onPostgres) {
+module postgres 'modules/postgresql.bicep' = if (newServer && onPostgres) {
   name: 'postgresql'
   params: {
     name: postgresName
@@ -288,7 +314,16 @@ module postgres 'modules/postgresql.bicep' = if (onPostgres) {
   }
 }
 
-module azureSql 'modules/azure-sql.bicep' = if (!onPostgres) {
+module existingServer 'modules/existing-database.bicep' = if (!newServer) {
+  name: 'existing-database-${resourceToken}'
+  scope: resourceGroup(existingDatabaseResourceGroup)
+  params: {
+    name: existingDatabaseServer
+    onPostgres: onPostgres
+  }
+}
+
+module azureSql 'modules/azure-sql.bicep' = if (newServer && !onPostgres) {
   name: 'azure-sql'
   params: {
     name: azureSqlName
@@ -305,7 +340,7 @@ module azureSql 'modules/azure-sql.bicep' = if (!onPostgres) {
   }
 }
 
-module serviceBus 'modules/servicebus.bicep' = {
+module serviceBus 'modules/servicebus.bicep' = if (empty(existingServiceBusNamespace)) {
   name: 'servicebus'
   params: {
     name: serviceBusName
@@ -313,17 +348,29 @@ module serviceBus 'modules/servicebus.bicep' = {
     tags: allTags
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
+    publicAccess: !privateNetworking
+  }
+}
+
+module topic 'modules/topic.bicep' = {
+  name: 'topic-${resourceToken}'
+  scope: resourceGroup(serviceBusGroup)
+  params: {
+    namespaceName: serviceBusName
+    sku: allowedSku
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
-    publicAccess: !privateNetworking
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
+  dependsOn: [
+    serviceBus
+  ]
 }
 
 // Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
@@ -331,6 +378,7 @@ module serviceBus 'modules/servicebus.bicep' = {
 @batchSize(1)
 module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
   name: 'subscription-${entry.name}'
+  scope: resourceGroup(serviceBusGroup)
   params: {
     namespaceName: serviceBusName
     topicName: serviceBusTopic
@@ -342,7 +390,7 @@ module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscript
     receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
   }
   dependsOn: [
-    serviceBus
+    topic
   ]
 }]
 
@@ -371,7 +419,7 @@ module databaseEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking
     name: 'pep-database-${resourceToken}'
     location: location
     tags: allTags
-    targetId: onPostgres ? postgres!.outputs.id : azureSql!.outputs.id
+    targetId: serverId
     groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
     zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
     networkName: networkName
@@ -386,7 +434,7 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
     name: 'pep-servicebus-${resourceToken}'
     location: location
     tags: allTags
-    targetId: serviceBus.outputs.id
+    targetId: topic.outputs.namespaceId
     groupId: 'namespace'
     zoneName: 'privatelink.servicebus.windows.net'
     networkName: networkName
@@ -415,7 +463,7 @@ module worker 'modules/worker.bicep' = {
       SQL_MAX_BYTES: '67108864'
       SQL_SHARDS: string(shards)
       SQL_CLAIM_S: string(claimSeconds)
-      SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
       SERVICEBUS_TOPIC: serviceBusTopic
       RELAY_EVENT_TYPE: relayEventType
       RELAY_MAX_ITEMS: string(relayMaxItems)
@@ -449,10 +497,10 @@ module diagnostics 'modules/sql-diagnostics.bicep' = {
   name: 'diagnostics'
   params: {
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceName: serviceBusName
+    serviceBusNamespaceName: empty(existingServiceBusNamespace) ? serviceBusName : ''
     environmentName: workerEnvironmentName
-    postgresServerName: onPostgres ? postgresName : ''
-    azureSqlServerName: onPostgres ? '' : azureSqlName
+    postgresServerName: newServer && onPostgres ? postgresName : ''
+    azureSqlServerName: newServer && !onPostgres ? azureSqlName : ''
     database: database
   }
   dependsOn: [
@@ -470,7 +518,7 @@ module alerts 'modules/sql-alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: topic.outputs.namespaceId
     topicName: serviceBusTopic
     workerId: worker.outputs.id
     shards: shards
@@ -488,7 +536,7 @@ output settings object = {
   SQL_MAX_BYTES: '67108864'
   SQL_SHARDS: string(shards)
   SQL_CLAIM_S: string(claimSeconds)
-  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+  SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
   RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relay.events import Document, Event, Rejected
+from relay.events import Document, Event, Received, Rejected
 from relay.place import PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
 
@@ -94,6 +94,19 @@ class Position:
     owner: str | None
     position: str | None
     place: PlaceInFeed | None
+
+
+@dataclass(frozen=True, slots=True)
+class NextPage:
+    """The documents behind the relay's position in one partition, as the relay receives them.
+
+    Attributes:
+        partition: The `Position.name`.
+        received: The page, validated; with documents of other types, which are only counted.
+    """
+
+    partition: str
+    received: Received
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +207,9 @@ class Outbox(Protocol):
 
     async def positions(self) -> Sequence[Position]:
         """The relay's position in each partition."""
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        """The relay's next page of each partition, of at most `limit` documents, or none; gives no positions."""
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The name of the position under which a key is now; None if there is none, or it is unknown."""

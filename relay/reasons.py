@@ -180,7 +180,8 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Correct the consumer; then `python -m relay deadletters resubmit`, or `discard`.",
+        "Correct the consumer; then `python -m relay deadletters resubmit --subscription NAME --reason REASON`, "
+        "or `discard`.",
     ),
     State.UNREAD: Row(
         "the console cannot read a service, so it is not known what waits",

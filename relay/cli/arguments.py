@@ -113,6 +113,13 @@ def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
     return replace(settings, sql=None) if wanted == "cosmos" else replace(settings, cosmos=None)
 
 
+def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
+    """The settings with each outbox alone, and the `--source` that chooses it; None if there is only one."""
+    if settings.cosmos is None or settings.sql is None:
+        return [(None, settings)]
+    return [(source, with_one_outbox(settings, source)) for source in ("cosmos", "sql")]
+
+
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
     """`parse` as the type of an argument: argparse shows the text of its ValueError, not the function's name."""
 

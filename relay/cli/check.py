@@ -6,16 +6,20 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import Commands
-from relay.cli.suggestions import with_completed
+from relay.cli.arguments import Commands, each_outbox
+from relay.cli.holdups import holdups
+from relay.cli.suggestions import with_completed, with_options
 from relay.cli.terminal import ExitCode, Result, Terminal
-from relay.cli.topic import Requirements, check_servicebus, read_servicebus
+from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
-from relay.findings import Finding, Level, Scan
+from relay.findings import Finding, Level
+from relay.scans import Scan
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 
@@ -37,10 +41,13 @@ The command changes nothing and sends no message. Each finding has a level:
 
 What is set is checked: COSMOS, SQL or both.
 
---scan reads the change feed from the positions of the leases to its end, and finds documents that the Functions
-host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this takes time
-and request units. Of an SQL outbox it reads what the relay has not passed, and finds events that the relay would
-quarantine.
+Partition keys that are parked, or blocked by an event that can never be published, are named with the event and
+with the command that lets them go on.
+
+--scan reads what the relay has not passed to its end, and finds events that can never become messages: the relay
+would quarantine them, or they would park or block their keys. In Cosmos DB it also finds documents that the
+Functions host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this
+takes time and request units.
 
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
@@ -59,8 +66,8 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--scan",
         action="store_true",
-        help="find the documents that the Functions host cannot deliver, and the events of an SQL outbox that "
-        "would be quarantined",
+        help="find the events that can never become messages, and the documents that the Functions host cannot "
+        "deliver",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
     parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
@@ -74,8 +81,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         return _result(ExitCode.USAGE, settings_findings(error))
     required = Requirements(arguments.min_window, arguments.min_ttl)
     found = await findings(settings, environment, required, arguments.servicebus_admin)
-    scans = await assembly.scan_outboxes(settings) if arguments.scan else []
-    found += [finding for scan in scans for finding in scan.findings]
+    scans = []
+    for source, one in each_outbox(settings) if arguments.scan else ():
+        scans += [await assembly.scan_outbox(one)]
+        found += _of_source(source, scans[-1].findings)
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
     return with_completed(_result(code, found, scans), arguments)
 
@@ -88,15 +97,39 @@ async def findings(
 ) -> list[Finding]:
     """The findings of `check` with these settings, without a scan; `administration` is the option."""
     address = administration_address(administration, environment)
+    outboxes = each_outbox(settings)
     # All at once: each service may take its time to answer, or not to.
-    outboxes, servicebus = await asyncio.gather(
-        assembly.check_outboxes(settings), read_servicebus(settings, address)
+    servicebus, checked = await asyncio.gather(
+        read_servicebus(settings, address),
+        asyncio.gather(*(assembly.check_outbox(one) for _, one in outboxes)),
     )
+    held = [
+        _of_source(source, await _holdups(one, found, servicebus))
+        for (source, one), found in zip(outboxes, checked, strict=True)
+    ]
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
-        *outboxes,
+        *chain.from_iterable(checked),
         *check_servicebus(servicebus, settings, required),
+        *chain.from_iterable(held),
+    ]
+
+
+async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
+    """Of one outbox, unless what was `checked` of it says already why they cannot be read."""
+    if any(finding.unavailable for finding in checked):
+        return []
+    found = await holdups(settings, servicebus.largest_message)
+    explained = any(finding.level in (Level.ERROR, Level.UNKNOWN) for finding in checked)
+    return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
+
+
+def _of_source(source: str | None, found: Sequence[Finding]) -> list[Finding]:
+    """The findings, whose commands name the outbox if the settings have two."""
+    return [
+        finding if finding.remedy is None else replace(finding, remedy=with_options(finding.remedy, source=source))
+        for finding in found
     ]
 
 
@@ -142,5 +175,6 @@ def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) ->
         ],
     }
     for scan in scans:
-        data |= scan.data
+        # Two outboxes have members of one name: what is wrong with the events of both.
+        data |= {name: data[name] + value if name in data else value for name, value in scan.data.items()}
     return Result(code, data, lines)

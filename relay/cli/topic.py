@@ -63,6 +63,13 @@ class ServiceBusFacts:
     subscriptions: list[SubscriptionProperties] | Gap
     sending: int | Gap
 
+    @property
+    def largest_message(self) -> int | None:
+        """Maximum bytes of a message; None if unknown, as on Premium, where a message may exceed a batch."""
+        if isinstance(self.sending, Gap) or self.sending > _STANDARD_BATCH_BYTES:
+            return None
+        return self.sending
+
 
 @dataclass(frozen=True, slots=True)
 class Requirements:

@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
 from relay.cosmos.containers import Containers, explaining, parameters
-from relay.cosmos.feed import CosmosReading, Feed, brief, committed_of, feed_start, numbered
+from relay.cosmos.feed import (
+    CosmosReading,
+    Feed,
+    behind,
+    brief,
+    committed_of,
+    feed_start,
+    integers_of_any_length,
+    numbered,
+)
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
-from relay.cosmos.source import event_of
+from relay.cosmos.source import event_of, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
-from relay.outbox import CLEAN_UP_S, Committed, Found, Position, Range, Reading
+from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
 
@@ -60,6 +69,20 @@ class CosmosOutbox:
 
     async def positions(self) -> Sequence[Position]:
         return [_position(lease) for lease in (await self._read_own()).leases]
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        """As a host's: one page of the service, which has 4 MB at most."""
+        positions = await self._read_own()
+        container = await self._container()
+        found = []
+        with explaining(container.id), integers_of_any_length():
+            for lease in positions.leases:
+                documents: list[Document] = []
+                async for page in behind(container, lease, limit).by_page():
+                    documents = [document async for document in page if not lease.has_passed(document)]
+                    break
+                found.append(NextPage(lease.token, select(documents, self._settings.event_type)))
+        return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The token of the lease that covers the key."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay import jsontext
-from relay.cosmos.source import event_of, in_commit_order
+from relay.cosmos.source import event_of, in_commit_order, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
-from relay.outbox import Committed, Found, Gone, Position, Range, Reading
+from relay.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 
 
@@ -110,6 +110,14 @@ class InMemoryOutbox:
             Position(name, "host", None if place is None else str(place[0]), place)
             for name, place in self.positions_at.items()
         ]
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        self.answer()
+        waiting = [document for document in self.documents if not self._passed(document)]
+        of_partition: dict[str, list[Document]] = {name: [] for name in self.positions_at}
+        for document in waiting:
+            of_partition.setdefault(self.keys.get(str(document["partitionKey"]), "0"), []).append(document)
+        return [NextPage(name, select(found[:limit], "domainEvent")) for name, found in of_partition.items()]
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         self.answer()

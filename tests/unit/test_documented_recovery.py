@@ -1,13 +1,16 @@
-"""docs/recovery.md and docs/runbook.md: how long it takes until leases are balanced."""
+"""docs/recovery.md and docs/runbook.md: until leases are balanced, and what consumers know."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from inbox.sequences import advance
+from inbox.stores.schema import prepare
 from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.leases import Lease
 from tests.unit.test_documented_names import page
@@ -63,3 +66,21 @@ def test_the_pages_agree_about_a_second_host() -> None:
     assert len(ROWS) == 4
     [row] = re.findall(r"^\| a second host starts \|.*$", page("docs/runbook.md"), re.MULTILINE)
     assert f"| {ACQUIRE_S} for each lease that moves |" in row
+
+
+def test_the_ids_that_a_consumer_has_handled_are_found_as_the_page_says() -> None:
+    [query] = re.findall(r"`(select id from inbox_handled [^`]+)`", page("docs/recovery.md"))
+    restored_to = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    prepare(connection)
+    connection.executemany(
+        "INSERT INTO inbox_handled VALUES ('', ?, 'k', 't', ?)",
+        [("before", restored_to - 1), ("after", restored_to + 1)],
+    )
+
+    assert connection.execute(query).fetchall() == [("after",)]
+
+
+def test_an_event_that_gets_a_lost_number_is_late() -> None:
+    """The numbers of lost events come again: a consumer has handled higher ones."""
+    assert advance(last=7, gap=None, sequence=5).arrival.late

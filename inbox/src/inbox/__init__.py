@@ -16,6 +16,10 @@ Receiving (`receiver`, `connection`, `options`)
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
     `retry_s`, `retry_max_s`, `answer_s`, `grace_s`.
 
+Dead letters (`dead_letters`)
+    `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
+    those that there are, and returns a `DeadLetterReport` (`handled`, `remainder` of `Remainder`s); `stop()`.
+
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
     `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
@@ -32,6 +36,7 @@ Once, and what is missing (`stores`)
 from __future__ import annotations
 
 from inbox.connection import connect
+from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
 from inbox.errors import DeadLetter, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
@@ -45,12 +50,15 @@ from inbox.stores.sqlite import SqliteStore
 __all__ = [
     "Arrival",
     "DeadLetter",
+    "DeadLetterReceiver",
+    "DeadLetterReport",
     "Gap",
     "MemoryStore",
     "Message",
     "Options",
     "OutsideBlock",
     "Receiver",
+    "Remainder",
     "SessionsNotEnabled",
     "SqliteConnection",
     "SqliteStore",

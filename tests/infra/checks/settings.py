@@ -16,6 +16,8 @@ HOST_SETTINGS = {
     "AzureWebJobsStorage__clientId",
     "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+    "PYTHON_ENABLE_OPENTELEMETRY",
+    "PYTHON_AZURE_MONITOR_LOGGER_NAME",
     "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY",
     "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
 }
@@ -155,10 +157,13 @@ def the_host_authenticates_with_the_identity(deployment: Deployment) -> None:
     assert settings["AzureWebJobsStorage__clientId"] == client
     assert settings["AzureWebJobsStorage__blobServiceUri"].startswith("https://strelay")
     assert settings["APPLICATIONINSIGHTS_AUTHENTICATION_STRING"] == f"ClientId={client};Authorization=AAD"
+    # Workers of two generations read one of them each.
+    assert settings["PYTHON_ENABLE_OPENTELEMETRY"] == "true"
     assert settings["PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"] == "true"
 
 
 @check_each
 def only_the_relays_logs_are_exported(deployment: Deployment) -> None:
     package = Settings.__module__.partition(".")[0]
-    assert app_settings(deployment)["PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"] == package
+    for name in ("PYTHON_AZURE_MONITOR_LOGGER_NAME", "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"):
+        assert app_settings(deployment)[name] == package

@@ -201,7 +201,9 @@ async def test_with_the_source_down_nothing_is_said_to_be_current(world: World) 
     fail(world, "outbox")
     advance(world, 1)
 
-    snapshot = await world.observer.look()
+    await world.observer.look()
+    advance(world, 1)
+    snapshot = world.observer.latest
 
     known = {figure: snapshot.known_of(figure) for figure in FIGURES}
     assert {figure for figure, each in known.items() if each.stale} == {
