@@ -12,7 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
 
-from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402  # found by the path above
+# Found by the path above.
+from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402
+from docs.site.public_names import MODULES  # noqa: E402
 
 project = "Outbox Relay"
 root_doc = README
@@ -52,14 +54,7 @@ repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
     filter(None, (os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")))
 )
 
-reference_modules = [
-    "outbox",
-    "outbox.attrs",
-    "outbox.pydantic",
-    "inbox",
-    "changefeed",
-    "outbox_emulators.testing",
-]
+reference_modules = list(MODULES)
 reference_pages = [
     f"docs/site/reference/{page}"
     for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")
