@@ -1,4 +1,4 @@
-"""The reference has every public name, each with a docstring. `make docs` checks more, with packages of its own."""
+"""The reference has every public name, each with a docstring. `make docs` checks more."""
 
 from __future__ import annotations
 

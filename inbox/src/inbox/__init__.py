@@ -18,7 +18,7 @@ Receiving (`receiver`, `connection`, `options`)
 
 Dead letters (`dead_letters`)
     `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
-    those that there are, and returns a `DeadLetterReport`: `handled`, and `remainder`, a list of `Remainder`; `stop()`.
+    those that there are, and returns a `DeadLetterReport`: `handled`, and `remainder`, of `Remainder`; `stop()`.
 
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
