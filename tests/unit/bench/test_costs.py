@@ -11,6 +11,8 @@ from bench.costs import tables
 from bench.costs.__main__ import PAGE, main
 from bench.costs.model import (
     LEASE_CONTAINER_RU,
+    LOG_RULES,
+    METRIC_RULES,
     PAGE_RU,
     PARTITION_BYTES,
     PARTITION_RU,
@@ -103,6 +105,21 @@ def test_the_idle_month_has_the_parameters_of_production() -> None:
 
     for name, value in (("cosmosMaxThroughput", IDLE[1].least_ru), ("alwaysReadyInstances", IDLE[1].always_ready)):
         assert f"param {name} = {value}\n" in file
+
+
+def test_as_many_alert_rules_are_paid_as_are_deployed() -> None:
+    # After a change: LOG_RULES or METRIC_RULES, then python -m bench.costs --write
+    modules = [ROOT / f"infra/modules/{name}.bicep" for name in ("relay-alerts", "alerts")]
+    text = "".join(path.read_text(encoding="utf-8") for path in modules)
+    rules = re.findall(r"^  \{\n    name: '([\w-]+)'\n(.*?)^  \}", text, re.MULTILINE | re.DOTALL)
+    on_logs = [name for name, body in rules if "query: " in body]
+
+    assert (len(on_logs), len(rules) - len(on_logs)) == (LOG_RULES, METRIC_RULES)
+    for page, sentence in (
+        ("runbook", "nine rules on queries, six rules on the services' own metrics"),
+        ("deployment", "eight log rules every 5 minutes, one every 15; six metric rules"),
+    ):
+        assert sentence in (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
 
 
 def test_the_command_takes_prices_and_rates(capsys: pytest.CaptureFixture[str]) -> None:
