@@ -91,7 +91,8 @@ def test_a_completed_command_parses_with_its_options(words: list[str]) -> None:
     assert getattr(found, "source", "sql") == "sql"
 
 
-def test_a_command_with_a_source_keeps_it() -> None:
+def test_a_command_with_a_source_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.cli.shell.python", lambda: "python")
     text = "See python -m relay quarantine list --source cosmos, or `python -m relay replay`."
 
     assert completed(text, Namespace(env_file=[], source="sql")) == (
