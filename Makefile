@@ -20,6 +20,7 @@ UP ?=
 LOCK ?=
 
 COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
+	tests/integration/test_lease_ages.py \
 	tests/integration/test_operators_deadletters.py tests/integration/test_operators_resubmit.py \
 	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 

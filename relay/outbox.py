@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relay.events import Document, Event, Received, Rejected
+from relay.findings import Finding
 from relay.place import PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
 
@@ -207,6 +208,9 @@ class Outbox(Protocol):
 
     async def positions(self) -> Sequence[Position]:
         """The relay's position in each partition."""
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """What keeps the relay from reading the outbox at all, such as the lock of a host that was killed."""
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
         """The relay's next page of each partition, of at most `limit` documents, or none; gives no positions."""

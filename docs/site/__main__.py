@@ -7,6 +7,7 @@ docstring or is not in the reference.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -28,6 +29,8 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     settings = ["-c", str(Path(__file__).parent), "-d", str(output / "doctrees")]
     code: int = build_main(["-W", "-q", *settings, *options, "-b", builder, str(source), str(output / builder)])
     if code:
+        # The next build would not read the pages again that have not changed since, and not find their errors.
+        shutil.rmtree(output / "doctrees", ignore_errors=True)
         print("The site has errors: the lines above name each, and its place.", file=sys.stderr)
     return code
 

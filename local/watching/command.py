@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from local.stack.lock import add_option
+from local.stack.lock import add_option, how_to_start
 from local.stack.settings import READY, NoStackError, of_running
 from local.watching.changes import ENDED, Change, Changes, staleness
 from outbox_emulators.command_line import positive
@@ -36,7 +36,10 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         settings = of_running(arguments.env_file)
         if READY not in settings:
-            raise NoStackError(f"The stack of {arguments.env_file} has no console to be watched: use `up`.")
+            raise NoStackError(
+                f"The stack of {arguments.env_file} has no console that could be watched, such as that of `demo`. "
+                f"{how_to_start(arguments.env_file)}."
+            )
     except NoStackError as error:
         print(error, file=sys.stderr)
         return 2

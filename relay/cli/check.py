@@ -51,6 +51,8 @@ takes time and request units.
 
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
+_STYLES = {Level.WARNING: "yellow", Level.UNKNOWN: "magenta", Level.ERROR: "red"}
+
 
 def add_to(commands: Commands) -> None:
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
@@ -73,12 +75,12 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Check the settings and, if they are valid, the resources that they name."""
     try:
         settings = Settings.from_environment(environment)
     except SettingsError as error:
-        return _result(ExitCode.USAGE, settings_findings(error))
+        return _result(ExitCode.USAGE, settings_findings(error), terminal)
     required = Requirements(arguments.min_window, arguments.min_ttl)
     found = await findings(settings, environment, required, arguments.servicebus_admin)
     scans = []
@@ -86,7 +88,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
         scans += [await assembly.scan_outbox(one)]
         found += _of_source(source, scans[-1].findings)
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return with_completed(_result(code, found, scans), arguments)
+    return with_completed(_result(code, found, terminal, scans), arguments)
 
 
 async def findings(
@@ -160,11 +162,18 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
     return ExitCode.FINDINGS if any(finding.level in counted for finding in found) else ExitCode.OK
 
 
-def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) -> Result:
+def _line(finding: Finding, terminal: Terminal) -> str:
+    level, what = f"{finding.level:<8}", finding.what
+    if finding.level is Level.OK:
+        return terminal.painted(f"{level} {what}", "faint")
+    return f"{terminal.painted(level, _STYLES[finding.level])} {what}"
+
+
+def _result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Sequence[Scan] = ()) -> Result:
     counts = Counter(finding.level for finding in found)
     lines = []
     for finding in found:
-        lines.append(f"{finding.level:<8} {finding.what}")
+        lines.append(_line(finding, terminal))
         if finding.remedy is not None:
             lines.append(f"{'':<8} -> {finding.remedy}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))

@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import SessionLockLostError
 from relay.cli.topic import read_servicebus, receiving_refused
 from relay.clients import servicebus_client
 from relay.errors import ServiceError, UsageError
-from relay.findings import Gap
+from relay.findings import Gap, Why
 from relay.servicebus.refusals import classify
 from relay.settings import Settings
 
@@ -30,12 +30,15 @@ async def choose(settings: Settings, wanted: str | None, administration: str | N
 
     Raises:
         UsageError: None is wanted, and the topic has several or none, or they cannot be listed.
+        ServiceError: Service Bus cannot be reached.
     """
     if wanted is not None:
         return wanted
     found = (await read_servicebus(settings, administration)).subscriptions
     topic = settings.servicebus_topic
     if isinstance(found, Gap):
+        if found.why is Why.UNREACHABLE:
+            raise ServiceError(f"the subscriptions of '{topic}' cannot be listed: {found.said}")
         raise UsageError(
             f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed with these rights "
             f"({found.said})"

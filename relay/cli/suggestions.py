@@ -1,4 +1,4 @@
-"""Completes the commands that a command suggests, so that they find the same settings."""
+"""Completes the commands that a command suggests, so that they can be pasted and find the same settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relay.cli.shell import as_typed
 from relay.cli.terminal import Result
 from relay.commands import shell_word
 
@@ -18,8 +19,8 @@ _WITHOUT_SOURCE = ("check", "deadletters", "install", "run")
 
 
 def completed(text: str, arguments: argparse.Namespace) -> str:
-    """The text, each command in it with the `--env-file` and `--source` of the one that was run."""
-    return with_options(text, arguments.env_file, getattr(arguments, "source", None))
+    """The text, its commands with this Python, and the `--env-file` and `--source` of the one that was run."""
+    return as_typed(with_options(text, arguments.env_file, getattr(arguments, "source", None)))
 
 
 def with_options(text: str, env_files: Sequence[Path] = (), source: str | None = None) -> str:

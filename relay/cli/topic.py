@@ -36,6 +36,7 @@ from relay.clients import (
 from relay.errors import OperationError, ServiceError, UsageError, first_line
 from relay.findings import Finding, Gap, Level, Why
 from relay.servicebus.refusals import amqp_condition, classify
+from relay.servicebus.status import status_finding
 from relay.settings import Settings
 from relay.times import format_duration, parse_duration
 
@@ -240,12 +241,7 @@ def _not_reported(subject: str, question: str) -> Finding:
 
 
 def _status(subject: str, status: Any, otherwise: Level) -> Finding:
-    if status is None:
-        return _not_reported(subject, "its status")
-    name = getattr(status, "value", status)
-    if name == "Active":
-        return Finding(Level.OK, f"{subject} is active")
-    return Finding(otherwise, f"{subject} is {name}", "Set its status to Active.")
+    return _not_reported(subject, "its status") if status is None else status_finding(subject, status, otherwise)
 
 
 def _duration(value: timedelta | str | None) -> timedelta | None:

@@ -16,6 +16,7 @@ from relay.console.model import (
 )
 from relay.console.ports import Attempt, Parts, Sources
 from relay.events import Reason
+from relay.findings import Finding
 from relay.quarantine.items import Filter
 
 _DEAD_LETTERS = "dead letters of "
@@ -26,6 +27,9 @@ _RECORDS = 1000
 # Records, and dead letters with their bodies, are read when their number has changed, and after this many seconds.
 _AGAIN_S = 30.0
 
+# Seconds between looks at what stops the whole relay.
+_OBSTACLES_S = 10.0
+
 
 class Counts:
     """The counts as they were read last.
@@ -34,7 +38,8 @@ class Counts:
         records: Records in quarantine; `groups` are those of each reason, the most frequent first.
         parked: Parked keys.
         subscriptions: By name.
-        attempts: The current attempt of each partition that is retried.
+        attempts: The current attempt of each partition that is retried or withheld.
+        obstacles: What keeps the whole relay from working.
     """
 
     def __init__(self, sources: Sources, parts: Parts, freshness: Freshness, clock: Callable[[], float]) -> None:
@@ -47,6 +52,8 @@ class Counts:
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
+        self.obstacles: Sequence[Finding] = ()
+        self._obstacles_at = float("-inf")
         self._grouped = _Reading()
         # The records of each key, while they are few enough to be read.
         self._of_keys: Mapping[str, Sequence[str]] | None = {}
@@ -68,12 +75,22 @@ class Counts:
     async def read(self) -> None:
         await self._read_quarantine()
         await self._read_topic()
+        if self._clock() - self._obstacles_at >= _OBSTACLES_S:
+            await self._read_obstacles()
         if self._sources.hosts is not None:
             at, whole = self._clock(), False
             async with self._parts.reading("hosts"):
                 self.attempts = await self._sources.hosts.attempts()
                 whole = True
             self._freshness.note(Part.HOSTS, at, whole)
+
+    async def _read_obstacles(self) -> None:
+        at, whole = self._clock(), False
+        async with self._parts.reading("obstacles"):
+            of_topic = await self._sources.topic.obstacles()
+            self.obstacles = [*of_topic, *await self._sources.outbox.obstacles()]
+            self._obstacles_at, whole = at, True
+        self._freshness.note(Part.OBSTACLES, at, whole)
 
     async def _read_quarantine(self) -> None:
         at, counted, grouped = self._clock(), False, False

@@ -50,6 +50,7 @@ class Partition:
         retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
             that cannot be seen from here.
         error: Why the last attempt failed.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay; likewise.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Partition:
     moved_at: float | None = None
     retry: int | None = None
     error: str | None = None
+    withheld: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Snapshot:
     Attributes:
         number: Grows whenever anything in the snapshot has changed but the times `at`.
         recent: The latest events, newest first, at most fifty.
+        obstacles: What keeps the whole relay from working, each with its remedy.
         known: When each figure was known, by its name here or in `flow`.
     """
 
@@ -194,6 +197,7 @@ class Snapshot:
     dead_letters: Sequence[DeadLetterGroup] = ()
     recent: Sequence[Tracked] = ()
     problems: Sequence[Problem] = ()
+    obstacles: Sequence[Finding] = ()
     known: Mapping[str, Known] = field(default_factory=dict)
 
     def known_of(self, figure: str) -> Known:

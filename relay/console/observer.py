@@ -16,7 +16,7 @@ from relay.console.counts import Counts
 from relay.console.following import Followed
 from relay.console.freshness import Freshness, Part
 from relay.console.model import Flow, Known, Partition, Snapshot, Timeline
-from relay.console.ports import Parts, Sources
+from relay.console.ports import Attempt, Parts, Sources
 from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.timeline import read_timeline
@@ -213,19 +213,22 @@ class Observer:
             tuple(counts.dead_letters),
             self._progress.recent,
             (*self._parts.problems, *self._progress.limits()),
+            tuple(counts.obstacles),
             self._freshness.figures(),
         )
 
     def _partitions(self) -> Sequence[Partition]:
         """The partitions with the hosts' attempts, as far as these are known."""
         attempts = {} if self._freshness.known(Part.HOSTS).stale else self._counts.attempts
-        retried = {name: attempt for name, attempt in attempts.items() if attempt.number > 1}
-        return tuple(
-            replace(each, retry=retried[each.name].number, error=_shown(retried[each.name].error))
-            if each.name in retried
-            else each
-            for each in self._progress.figures.partitions
-        )
+        return tuple(_attempted(each, attempts.get(each.name)) for each in self._progress.figures.partitions)
+
+
+def _attempted(partition: Partition, attempt: Attempt | None) -> Partition:
+    """A partition with what a host says of it."""
+    if attempt is None or (attempt.number <= 1 and attempt.withheld is None):
+        return partition
+    retry = attempt.number if attempt.number > 1 else None
+    return replace(partition, retry=retry, error=_shown(attempt.error), withheld=_shown(attempt.withheld))
 
 
 def _shown(error: str | None) -> str | None:

@@ -27,14 +27,24 @@ _WITHIN_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A host's report on the current attempt of a partition: its number from 1, and the last one's error."""
+    """A host's report on the current attempt of a partition.
 
-    number: int
-    error: str | None
+    Attributes:
+        number: Of the attempt, from 1.
+        error: Why the last one failed.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay.
+    """
+
+    number: int = 1
+    error: str | None = None
+    withheld: str | None = None
 
 
 class Topic(Protocol):
-    """The topic's subscriptions. Every method raises ServiceError if it cannot be read."""
+    """The topic and its subscriptions. Every method raises ServiceError if it cannot be read."""
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """What keeps the topic from accepting events, such as that it is disabled."""
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """All of them, by name."""
@@ -53,7 +63,7 @@ class Hosts(Protocol):
     """The relay's processes, if they can be queried."""
 
     async def attempts(self) -> Mapping[str, Attempt]:
-        """The current attempt of each partition that is being retried, by the partition's name."""
+        """The current attempt of each partition that is being retried, or withheld, by the partition's name."""
 
     async def close(self) -> None:
         """Close every connection."""

@@ -33,11 +33,19 @@ from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.console.resourcemanager import VARIABLE, resource_manager
 from relay.errors import ServiceError, first_line
+from relay.findings import Finding, Level
 from relay.outbox import cut_text, id_name, key_name
+from relay.servicebus.status import status_finding
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.
 PEEKED = 200
+
+
+_MANAGE = (
+    f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
+    f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices."
+)
 
 
 class ServiceBusTopic:
@@ -72,17 +80,21 @@ class ServiceBusTopic:
 
     async def _managed(self) -> list[Subscription]:
         """From the management endpoint. Two requests for each page of subscriptions."""
-        with self._explaining(
-            "its subscriptions cannot be counted",
-            f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
-            f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices.",
-        ):
-            if self._administration is None:
-                self._administration = servicebus_administration_client(self._administered)
+        with self._explaining("its subscriptions cannot be counted", _MANAGE):
             return [
                 Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
-                async for each in self._administration.list_subscriptions_runtime_properties(self._topic)
+                async for each in self._managing().list_subscriptions_runtime_properties(self._topic)
             ]
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """See ports.Topic. One request."""
+        if self._resource_manager:
+            status: object = await self._resource_manager.status()
+        else:
+            with self._explaining("its status cannot be read", _MANAGE):
+                status = (await self._managing().get_topic(self._topic)).status
+        finding = status_finding(f"the topic '{self._topic}'", status, Level.ERROR)
+        return [] if finding.level is Level.OK else [finding]
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """See ports.Topic. The oldest 200 are peeked, which neither locks nor removes any."""
@@ -116,6 +128,11 @@ class ServiceBusTopic:
         for each in (*self._receivers.values(), *opened):
             if each is not None:
                 await each.close()
+
+    def _managing(self) -> ServiceBusAdministrationClient:
+        if self._administration is None:
+            self._administration = servicebus_administration_client(self._administered)
+        return self._administration
 
     async def _peek(self, subscription: str) -> Sequence[tuple[DeadLetter, Delivery]]:
         receiver = self._receivers.get(subscription)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -13,6 +12,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 
 from relay.cosmos.containers import Containers
 from relay.cosmos.leases import read_positions
+from relay.cosmos.locks import stale_locks
 from relay.errors import first_line
 from relay.findings import Finding, Level
 from relay.settings import Settings
@@ -27,8 +27,6 @@ _TIMEOUT_S = 20.0
 
 _FAILURES = (AzureError, OSError, ValueError)
 
-# The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
-_STALE_LOCK_S = 60.0
 
 _CREATE_DATABASE = "Create the database, or correct COSMOS_DATABASE."
 _SET_TTL_PER_ITEM = "Set it to on without a default (defaultTtl: -1)."
@@ -111,7 +109,7 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
             findings.append(_partition_key(subject, definition, path))
             findings.append(_time_to_live(setting, subject, definition.get("defaultTtl")))
     stored = database.get_container_client(lease_name)
-    locks = await _read(_locks(leases, stored), f"the locks in {leases}", "Create the container.")
+    locks = await _read(stale_locks(leases, stored), f"the locks in {leases}", "Create the container.")
     if not isinstance(locks, Finding):
         findings += locks
     elif not isinstance(definitions["COSMOS_LEASE_CONTAINER"], Finding):
@@ -174,21 +172,6 @@ def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
     per_item, off, limited = _TIME_TO_LIVE[setting]
     found = per_item if default_s == -1 else off if default_s is None else limited
     return replace(found, what=f"{subject} {found.what.format(default_s)}")
-
-
-async def _locks(subject: str, leases: ContainerProxy) -> list[Finding]:
-    """The documents `<prefix>.lock`, as the change feed processor names them: one per trigger."""
-    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
-    now = time.time()
-    return [
-        Finding.error(
-            f"{subject} has the lock {row['id']!r}, {now - row['_ts']:.0f} s old: its host was killed while "
-            "starting, and every other host waits for the lock without logging anything",
-            "Delete that document, then set time to live to on without a default (defaultTtl: -1).",
-        )
-        async for row in rows
-        if now - row["_ts"] > _STALE_LOCK_S
-    ]
 
 
 async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy) -> list[Finding]:

@@ -25,9 +25,11 @@ from relay.cosmos.feed import (
     numbered,
 )
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.cosmos.locks import stale_locks
 from relay.cosmos.source import event_of, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
+from relay.findings import Finding
 from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
@@ -69,6 +71,12 @@ class CosmosOutbox:
 
     async def positions(self) -> Sequence[Position]:
         return [_position(lease) for lease in (await self._read_own()).leases]
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """Locks in the lease container that nobody holds any more."""
+        name = self._settings.cosmos_lease_container
+        with explaining(name):
+            return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
         """As a host's: one page of the service, which has 4 MB at most."""

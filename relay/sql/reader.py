@@ -22,6 +22,7 @@ from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay import jsontext
 from relay.canary import is_canary
 from relay.events import DATA_TEXT, Document, Event, Rejected, read_event
+from relay.findings import Finding
 from relay.outbox import (
     POSITIONS_DELETED,
     ROW_MISSING,
@@ -106,6 +107,10 @@ class SqlOutbox:
             text = None if cursor == START else to_text(cursor)
             found.append(Position(str(shard_id), owner, text, None if text is None else (text, 0)))
         return found
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """None: nothing but the claims, which expire, keeps a worker from a shard."""
+        return []
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
         """Of events with positions: the relay has seen no others yet."""

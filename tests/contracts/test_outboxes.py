@@ -450,6 +450,12 @@ async def test_the_events_behind_another_of_its_key_that_were_passed_are_known(h
     assert behind == {"a": ["b", "d"], "b": ["d"], "c": [], "d": [], "e": []}
 
 
+async def test_a_sound_outbox_has_no_obstacles(harness: Harness) -> None:
+    await harness.commit(event("a", "k"))
+
+    assert await harness.outbox.obstacles() == []
+
+
 async def test_an_outbox_that_cannot_be_read_is_a_service_error(harness: Harness) -> None:
     await harness.commit(event("a", "k"))
     await harness.break_down()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
@@ -103,3 +104,16 @@ async def test_without_the_right_to_manage_the_counts_are_missing_and_say_why(
         assert await topic.dead_letters(SUBSCRIPTION) == []
     finally:
         await topic.close()
+
+
+async def test_a_topic_that_is_disabled_is_an_obstacle_with_its_remedy(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    assert await topic.obstacles() == []
+    url = f"http://127.0.0.1:{servicebus.admin_port}/admin/entities/{TOPIC}/status"
+    async with aiohttp.ClientSession(raise_for_status=True) as http, http.post(url, json={"status": "Disabled"}):
+        pass
+
+    [found] = await topic.obstacles()
+
+    assert (found.what, found.remedy) == (f"the topic '{TOPIC}' is Disabled", "Set its status to Active.")

@@ -99,6 +99,7 @@ async def look_at(block: str, servicebus: ServiceBusServer, folder: Path, urls: 
     assert f"shard 0: {len(WAITING)} in the outbox" in said
 
 
+@pytest.mark.timeout(150)  # four processes of Python and PostgreSQL start and end
 @pytest.mark.parametrize("same_namespace", [True, False])
 async def test_a_restored_database_repeats_what_waited_and_lacks_what_came_after(
     sql: SqlDeployment,

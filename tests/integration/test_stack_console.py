@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
@@ -21,6 +22,8 @@ from tests.support.stacks import running_stack
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _WITHIN_S = 40
+# The status is read every 10 seconds.
+_SHOWN_WITHIN_S = 60
 _TOO_LONG = "x" * 200
 
 
@@ -54,6 +57,15 @@ class Page:
                 if [each["stage"] for each in found] == stages:
                     return found
                 await asyncio.sleep(0.1)
+
+    async def until_shown(self, text: str) -> str:
+        """Wait until the page has this text; it looks while somebody asks for the state."""
+        async with asyncio.timeout(_SHOWN_WITHIN_S):
+            while True:
+                await self.get("state.json")
+                if text in (html := await self.get("")):
+                    return html
+                await asyncio.sleep(0.2)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -175,6 +187,39 @@ async def test_hostile_requests_are_the_clients_errors(page: Page) -> None:
     for path, status in ((f"timeline.json?key=k&limit={'9' * 5000}", 400), (f"static/{'x' * 5000}", 404)):
         async with page.http.get(f"{page.address}{path}") as answer:
             assert answer.status == status, path
+
+
+async def test_a_page_that_the_host_withholds_is_named_with_the_hosts_error(page: Page) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(64):
+        deep = {"a": deep}
+    environment = page.stack.settings
+    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
+        container = client.get_database_client("outbox").get_container_client("data")
+        await container.create_item({"id": "deep", "partitionKey": "deep", "type": "contact", "data": deep})
+        await page.post("local/send", key="deep", action="A")
+
+        html = await page.until_shown("page withheld")
+        assert "MaxDepth of 64 has been exceeded" in html
+        assert "stopped at a document that the host cannot hand over" in html
+        assert "<code>python -m relay check --scan</code>" in html
+
+        await container.delete_item("deep", partition_key="deep")
+        await page.until("deep", ["published"])
+
+
+async def test_a_topic_that_is_disabled_is_named_with_the_remedy(page: Page) -> None:
+    port = page.stack.servicebus.details["admin_port"]
+    url = f"http://127.0.0.1:{port}/admin/entities/domain-events/status"
+    async with page.http.post(url, json={"status": "SendDisabled"}) as answer:
+        assert answer.status == 200
+    try:
+        html = await page.until_shown("is SendDisabled")
+        assert "Set its status to Active." in html
+        assert "<code>python -m relay check</code>" in html
+    finally:
+        async with page.http.post(url, json={"status": "Active"}) as answer:
+            assert answer.status == 200
 
 
 async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_duplicate(page: Page) -> None:

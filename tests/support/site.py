@@ -56,7 +56,8 @@ flowchart LR
         "shop\n====\n\n.. automodule:: shop\n   :no-members:\n\n"
         ".. autoclass:: shop.Order\n\n.. autofunction:: shop.pack\n"
     ),
-    "shop.py": '''"""A shop: `pack` packs an `Order`, and `unpack()` is code."""
+    "shop.py": '''"""A shop: `pack` packs an `Order`, and `unpack()` is code.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +76,18 @@ def pack(order: Order) -> bytes:
 ''',
     "ordering.py": '''"""Orders."""
 
+from dataclasses import dataclass
 
+
+@dataclass
 class Order:
-    """An order."""
+    """An order.
+
+    Attributes:
+        item: What it contains.
+    """
+
+    item: str = ""
 
     def cancel(self) -> None:
         """Cancel it."""

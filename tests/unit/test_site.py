@@ -54,6 +54,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("docs/decisions/0001-parcels.md", "order -->", "orders -->", "draw it with `make docs DOCS=--draw`"),
         ("docs/decisions/0001-parcels.md", "    accTitle: An order becomes a parcel\n", "", "no `accTitle:`"),
         ("README.md", "## Documentation", "## Pages", "README.md has no table of pages under '## Documentation'"),
+        ("shop.py", "code.\n", "code.\n\n    pack(order)\n\nIt is small.\n", "An example would be shown as prose"),
+        ("ordering.py", "        item: What it contains.\n", "", "shop.Order does not say what item is"),
         ("ordering.py", '"""Cancel it."""', "...", "shop.Order.cancel is public and has no docstring"),
         (
             "docs/site/reference/shop.rst",
@@ -64,7 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=[
         *("page", "anchor", "file", "order", "order of a folder", "a diagram's picture", "a diagram's title"),
-        *("no table", "docstring", "reference"),
+        *("no table", "example", "field", "docstring", "reference"),
     ],
 )
 def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, after: str, says: str) -> None:
@@ -77,6 +79,17 @@ def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, a
 
     assert says in printed
     assert code != 0
+
+
+def test_a_build_that_failed_fails_again(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree")
+    with (tree / "docs/orders.md").open("a", encoding="utf-8") as page:
+        page.write("\n```mermaid\nflowchart LR\n```\n")
+
+    first, second = (build_site(tree, tmp_path / "site", builder="dummy") for _ in range(2))
+
+    assert first[0] != 0
+    assert second == first
 
 
 def test_a_link_to_a_file_that_is_no_page_leads_to_the_repository(site: Path) -> None:
