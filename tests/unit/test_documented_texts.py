@@ -142,6 +142,7 @@ def test_a_text_that_is_printed_no_more_is_noticed() -> None:
     line = (
         "warning  COSMOS_CONTAINER 'data' has time to live off: the ttl of events is ignored, so they are never {}"
     )
-    assert (printed().unsaid(line.format("deleted")), printed().unsaid(line.format("zapped"))) == ([], ["zapped"])
+    assert printed().unsaid(line.format("deleted")) == []
+    assert "zapped" in printed().unsaid(line.format("zapped"))
     assert not is_said("setting(s) to put right")
     assert is_said("setting(s) must be corrected")
