@@ -242,6 +242,21 @@ var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
+// Those of the app that python -m relay needs as well: an operator's release or replay sends events as the app does.
+var sharedSettings = {
+  COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
+  COSMOS_DATABASE: cosmosDatabase
+  COSMOS_CONTAINER: cosmosContainer
+  COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
+  COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
+  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS_TOPIC: serviceBusTopic
+  RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+}
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Service Bus has private endpoints on Premium only. A serverless account has one region.
@@ -341,59 +356,30 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
   ]
 }
 
-module serviceBus 'modules/servicebus.bicep' = if (empty(existingServiceBusNamespace)) {
-  name: 'servicebus'
+module messaging 'modules/messaging.bicep' = {
+  name: 'messaging'
   params: {
-    name: serviceBusName
+    namespaceName: serviceBusName
+    group: serviceBusGroup
+    newNamespace: empty(existingServiceBusNamespace)
     location: location
     tags: allTags
+    resourceToken: resourceToken
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
     publicAccess: !privateNetworking
-  }
-}
-
-module topic 'modules/topic.bicep' = {
-  name: 'topic-${resourceToken}'
-  scope: resourceGroup(serviceBusGroup)
-  params: {
-    namespaceName: serviceBusName
-    sku: allowedSku
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
+    subscriptions: subscriptions
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
-  dependsOn: [
-    serviceBus
-  ]
 }
-
-// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
-// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
-@batchSize(1)
-module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
-  name: 'subscription-${entry.name}'
-  scope: resourceGroup(serviceBusGroup)
-  params: {
-    namespaceName: serviceBusName
-    topicName: serviceBusTopic
-    name: entry.name
-    action: entry.?action ?? ''
-    maxDeliveryCount: entry.?maxDeliveryCount ?? 10
-    lockDuration: entry.?lockDuration ?? 'PT1M'
-    messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive
-    receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
-  }
-  dependsOn: [
-    topic
-  ]
-}]
 
 module network 'modules/network.bicep' = if (privateNetworking) {
   name: 'network'
@@ -405,53 +391,40 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
-module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-cosmos'
+module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
+  name: 'endpoints'
   params: {
-    name: 'pep-cosmos-${resourceToken}'
+    resourceToken: resourceToken
     location: location
     tags: allTags
-    targetId: cosmosContainers.outputs.accountId
-    groupId: 'Sql'
-    zoneName: 'privatelink.documents.azure.com'
     networkName: networkName
     networkId: network!.outputs.id
     subnetId: network!.outputs.endpointSubnetId
+    targets: [
+      {
+        name: 'cosmos'
+        id: cosmosContainers.outputs.accountId
+        groupId: 'Sql'
+        zoneName: 'privatelink.documents.azure.com'
+      }
+      {
+        name: 'servicebus'
+        id: messaging.outputs.namespaceId
+        groupId: 'namespace'
+        zoneName: 'privatelink.servicebus.windows.net'
+      }
+      {
+        name: 'storage'
+        id: storage.outputs.id
+        groupId: 'blob'
+        zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+      }
+    ]
   }
   // Both modules change the account, which allows one change at a time.
   dependsOn: [
     cosmosAccess
   ]
-}
-
-module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-servicebus'
-  params: {
-    name: 'pep-servicebus-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: topic.outputs.namespaceId
-    groupId: 'namespace'
-    zoneName: 'privatelink.servicebus.windows.net'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
-  }
-}
-
-module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-storage'
-  params: {
-    name: 'pep-storage-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: storage.outputs.id
-    groupId: 'blob'
-    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
-  }
 }
 
 module functionAppEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
@@ -482,25 +455,13 @@ module functionApp 'modules/functions.bicep' = {
     storageBlobEndpoint: storage.outputs.blobEndpoint
     deploymentContainer: deploymentContainer
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: union({
-      COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
-      COSMOS_DATABASE: cosmosDatabase
-      COSMOS_CONTAINER: cosmosContainer
-      COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
-      COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
-      SERVICEBUS_TOPIC: serviceBusTopic
-      RELAY_EVENT_TYPE: relayEventType
+    relaySettings: union(sharedSettings, {
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
       RELAY_SENDERS: relaySenders == 0 ? '' : string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
-      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-      RELAY_ON_POISON: relayOnPoison
-      RELAY_MESSAGE_FORMAT: relayMessageFormat
-      RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
     }, empty(sqlOutbox) ? {} : union({ SQL__credential: 'managedidentity', SQL__clientId: identity.outputs.clientId }, sqlOutbox))
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
@@ -512,10 +473,7 @@ module functionApp 'modules/functions.bicep' = {
   }
   dependsOn: [
     cosmosAccess
-    topicSubscriptions
-    cosmosEndpoint
-    serviceBusEndpoint
-    storageEndpoint
+    endpoints
   ]
 }
 
@@ -531,7 +489,7 @@ module diagnostics 'modules/diagnostics.bicep' = {
   }
   dependsOn: [
     cosmos
-    serviceBus
+    messaging
     storage
     functionApp
   ]
@@ -544,7 +502,7 @@ module alerts 'modules/alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: topic.outputs.namespaceId
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
     cosmosAccountId: cosmosContainers.outputs.accountId
     functionAppId: functionApp.outputs.id
@@ -564,7 +522,7 @@ module workbook 'modules/workbook.bicep' = {
     resourceToken: resourceToken
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: topic.outputs.namespaceId
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
     cosmosAccountId: cosmosContainers.outputs.accountId
     outboxContainer: cosmosContainer
@@ -576,33 +534,20 @@ module workbook 'modules/workbook.bicep' = {
 // out: the managed identity exists only on Azure, and operators authenticate with az login.
 
 @description('The settings for python -m relay --env-file and local.settings.json as one object: ARM may change the case of output names, but not of names within an output.')
-output settings object = {
-  COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
-  COSMOS_DATABASE: cosmosDatabase
-  COSMOS_CONTAINER: cosmosContainer
-  COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
-  COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-  SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
-  SERVICEBUS_TOPIC: serviceBusTopic
-  RELAY_EVENT_TYPE: relayEventType
-  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-  RELAY_ON_POISON: relayOnPoison
-  RELAY_MESSAGE_FORMAT: relayMessageFormat
-  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+output settings object = sharedSettings
 
-output COSMOS__accountEndpoint string = cosmosContainers.outputs.endpoint
-output COSMOS_DATABASE string = cosmosDatabase
-output COSMOS_CONTAINER string = cosmosContainer
-output COSMOS_LEASE_CONTAINER string = cosmosLeaseContainer
-output COSMOS_QUARANTINE_CONTAINER string = cosmosQuarantineContainer
-output SERVICEBUS__fullyQualifiedNamespace string = topic.outputs.fullyQualifiedNamespace
-output SERVICEBUS_TOPIC string = serviceBusTopic
-output RELAY_EVENT_TYPE string = relayEventType
-output RELAY_DUPLICATE_WINDOW_S string = string(duplicateDetectionSeconds)
-output RELAY_ON_POISON string = relayOnPoison
-output RELAY_MESSAGE_FORMAT string = relayMessageFormat
-output RELAY_CLOUDEVENTS_SOURCE string = relayCloudEventsSource
+output COSMOS__accountEndpoint string = sharedSettings.COSMOS__accountEndpoint
+output COSMOS_DATABASE string = sharedSettings.COSMOS_DATABASE
+output COSMOS_CONTAINER string = sharedSettings.COSMOS_CONTAINER
+output COSMOS_LEASE_CONTAINER string = sharedSettings.COSMOS_LEASE_CONTAINER
+output COSMOS_QUARANTINE_CONTAINER string = sharedSettings.COSMOS_QUARANTINE_CONTAINER
+output SERVICEBUS__fullyQualifiedNamespace string = sharedSettings.SERVICEBUS__fullyQualifiedNamespace
+output SERVICEBUS_TOPIC string = sharedSettings.SERVICEBUS_TOPIC
+output RELAY_EVENT_TYPE string = sharedSettings.RELAY_EVENT_TYPE
+output RELAY_DUPLICATE_WINDOW_S string = sharedSettings.RELAY_DUPLICATE_WINDOW_S
+output RELAY_ON_POISON string = sharedSettings.RELAY_ON_POISON
+output RELAY_MESSAGE_FORMAT string = sharedSettings.RELAY_MESSAGE_FORMAT
+output RELAY_CLOUDEVENTS_SOURCE string = sharedSettings.RELAY_CLOUDEVENTS_SOURCE
 output SERVICE_RELAY_NAME string = functionApp.outputs.name
 output AZURE_LOCATION string = location
 output AZURE_RESOURCE_GROUP string = resourceGroup().name

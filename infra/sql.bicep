@@ -267,6 +267,21 @@ var serverId = !newServer ? existingServer!.outputs.id : (onPostgres ? postgres!
 var postgresUrl = '${host}:5432/${database}?sslmode=verify-full&sslrootcert=system'
 var azureSqlServer = 'Server=tcp:${host},1433;Database=${database};Encrypt=yes'
 
+// Those of the worker that python -m relay needs as well: an operator's release or replay sends events as the worker does.
+var sharedSettings = {
+  SQL_FEED: feed
+  SQL_MAX_BYTES: '67108864'
+  SQL_SHARDS: string(shards)
+  SQL_CLAIM_S: string(claimSeconds)
+  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS_TOPIC: serviceBusTopic
+  RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+}
+
 module identity 'modules/identity.bicep' = {
   name: 'identity'
   params: {
@@ -340,59 +355,30 @@ module azureSql 'modules/azure-sql.bicep' = if (newServer && !onPostgres) {
   }
 }
 
-module serviceBus 'modules/servicebus.bicep' = if (empty(existingServiceBusNamespace)) {
-  name: 'servicebus'
+module messaging 'modules/messaging.bicep' = {
+  name: 'messaging'
   params: {
-    name: serviceBusName
+    namespaceName: serviceBusName
+    group: serviceBusGroup
+    newNamespace: empty(existingServiceBusNamespace)
     location: location
     tags: allTags
+    resourceToken: resourceToken
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
     publicAccess: !privateNetworking
-  }
-}
-
-module topic 'modules/topic.bicep' = {
-  name: 'topic-${resourceToken}'
-  scope: resourceGroup(serviceBusGroup)
-  params: {
-    namespaceName: serviceBusName
-    sku: allowedSku
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
+    subscriptions: subscriptions
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
-  dependsOn: [
-    serviceBus
-  ]
 }
-
-// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
-// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
-@batchSize(1)
-module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
-  name: 'subscription-${entry.name}'
-  scope: resourceGroup(serviceBusGroup)
-  params: {
-    namespaceName: serviceBusName
-    topicName: serviceBusTopic
-    name: entry.name
-    action: entry.?action ?? ''
-    maxDeliveryCount: entry.?maxDeliveryCount ?? 10
-    lockDuration: entry.?lockDuration ?? 'PT1M'
-    messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive
-    receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
-  }
-  dependsOn: [
-    topic
-  ]
-}]
 
 module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
   name: 'registry-access'
@@ -413,33 +399,29 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
-module databaseEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-database'
+module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
+  name: 'endpoints'
   params: {
-    name: 'pep-database-${resourceToken}'
+    resourceToken: resourceToken
     location: location
     tags: allTags
-    targetId: serverId
-    groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
-    zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
     networkName: networkName
     networkId: network!.outputs.id
     subnetId: network!.outputs.endpointSubnetId
-  }
-}
-
-module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-servicebus'
-  params: {
-    name: 'pep-servicebus-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: topic.outputs.namespaceId
-    groupId: 'namespace'
-    zoneName: 'privatelink.servicebus.windows.net'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
+    targets: [
+      {
+        name: 'database'
+        id: serverId
+        groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
+        zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
+      }
+      {
+        name: 'servicebus'
+        id: messaging.outputs.namespaceId
+        groupId: 'namespace'
+        zoneName: 'privatelink.servicebus.windows.net'
+      }
+    ]
   }
 }
 
@@ -457,26 +439,15 @@ module worker 'modules/worker.bicep' = {
     image: image
     registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: {
+    relaySettings: union(sharedSettings, {
       SQL: onPostgres ? 'postgresql://${identityName}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryMSI;UID=${identity.outputs.clientId}'
-      SQL_FEED: feed
-      SQL_MAX_BYTES: '67108864'
-      SQL_SHARDS: string(shards)
-      SQL_CLAIM_S: string(claimSeconds)
-      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
-      SERVICEBUS_TOPIC: serviceBusTopic
-      RELAY_EVENT_TYPE: relayEventType
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
       RELAY_SENDERS: relaySenders == 0 ? '' : string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
-      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-      RELAY_ON_POISON: relayOnPoison
-      RELAY_MESSAGE_FORMAT: relayMessageFormat
-      RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-    }
+    })
     minReplicas: minReplicas
     maxReplicas: allowedMaxReplicas
     cpu: cpu
@@ -487,9 +458,7 @@ module worker 'modules/worker.bicep' = {
     subnetId: privateNetworking ? network!.outputs.integrationSubnetId : ''
   }
   dependsOn: [
-    topicSubscriptions
-    databaseEndpoint
-    serviceBusEndpoint
+    endpoints
   ]
 }
 
@@ -506,7 +475,7 @@ module diagnostics 'modules/sql-diagnostics.bicep' = {
   dependsOn: [
     postgres
     azureSql
-    serviceBus
+    messaging
     worker
   ]
 }
@@ -518,7 +487,7 @@ module alerts 'modules/sql-alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: topic.outputs.namespaceId
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
     workerId: worker.outputs.id
     shards: shards
@@ -530,20 +499,9 @@ module alerts 'modules/sql-alerts.bicep' = {
 }
 
 @description('The settings for python -m relay --env-file, for the administrator of the database: no password, as az login provides a token. Other operators put their own name into SQL.')
-output settings object = {
+output settings object = union(sharedSettings, {
   SQL: onPostgres ? 'postgresql://${uriComponent(administratorName)}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryDefault'
-  SQL_FEED: feed
-  SQL_MAX_BYTES: '67108864'
-  SQL_SHARDS: string(shards)
-  SQL_CLAIM_S: string(claimSeconds)
-  SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
-  SERVICEBUS_TOPIC: serviceBusTopic
-  RELAY_EVENT_TYPE: relayEventType
-  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-  RELAY_ON_POISON: relayOnPoison
-  RELAY_MESSAGE_FORMAT: relayMessageFormat
-  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+})
 
 @description('The identity to create a role for in the database (docs/sql.md#on-azure-container-apps).')
 output RELAY_IDENTITY string = identityName

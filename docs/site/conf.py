@@ -12,7 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
 
-from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402  # found by the path above
+# Found by the path above.
+from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402
+from docs.site.public_names import MODULES  # noqa: E402
 
 project = "Outbox Relay"
 root_doc = README
@@ -52,14 +54,7 @@ repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
     filter(None, (os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")))
 )
 
-reference_modules = [
-    "outbox",
-    "outbox.attrs",
-    "outbox.pydantic",
-    "inbox",
-    "changefeed",
-    "outbox_emulators.testing",
-]
+reference_modules = list(MODULES)
 reference_pages = [
     f"docs/site/reference/{page}"
     for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")
@@ -75,6 +70,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
     ("py:class", r".*\.(E|E_co|T|T_co)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+    ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -89,6 +85,9 @@ linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
 
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs/site/scorer.js")
 html_favicon = "../../relay/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False

@@ -141,6 +141,14 @@ def names_missing_entity(error: Exception) -> bool:
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
 
 
+def cannot_list(topic: str, gap: Gap) -> OperationError:
+    """The error of a command that is given no subscription, and cannot list those of the topic."""
+    said = f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed"
+    if gap.why is Why.UNREACHABLE:
+        return ServiceError(f"{said} ({gap.said})")
+    return UsageError(f"{said} with these rights ({gap.said})")
+
+
 def receiving_refused(error: Exception, topic: str, subscription: str) -> OperationError:
     """The error of a command that may not, or cannot, receive from a subscription."""
     name = f"the subscription '{subscription}' of the topic '{topic}'"

@@ -16,7 +16,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
-from tests.support.browser import CHROMIUM, launch
+from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -263,7 +263,7 @@ async def counts(page: Page) -> dict[str, int]:
 async def test_the_page_offers_all_of_it_to_a_browser(page: Page) -> None:
     playwright = pytest.importorskip("playwright.async_api")
     if CHROMIUM is None:
-        pytest.skip("there is no chromium on PATH")
+        pytest.skip(NO_CHROMIUM)
     async with playwright.async_playwright() as started:
         browser = await launch(started)
         shown = await browser.new_page()

@@ -63,6 +63,7 @@ _COMMANDS = {
         *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
         *("unit/relay/test_cli", "integration/test_operators_scan"),
     ),
+    "cosmos/ages": ("integration/test_lease_ages",),
     "cosmos/check": ("unit/relay/test_cosmos_check",),
     "cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
     "cli/holdups": ("unit/relay/test_holdups",),

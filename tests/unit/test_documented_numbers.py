@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from argparse import ArgumentParser
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,9 +13,11 @@ import bench.costs.model
 import changefeed.feed
 import inbox.stores.port
 import local.console.topic
+import local.stack.command
 import outbox.errors
 import outbox.relayable
 import outbox.unit_of_work
+import relay.cli.main
 import relay.cli.quarantine
 import relay.cli.records
 import relay.cli.sender
@@ -34,6 +39,8 @@ import relay.sql.worker
 import relay.telemetry.attempt
 import relay.telemetry.gauges
 import relay.telemetry.instruments
+from inbox.options import Options
+from local.stack.ports import PORTS
 from tests.unit.test_documented_names import page
 
 WORDS = {2: "two", 3: "three", 5: "five", 8: "eighth", 10: "ten", 50: "fifty"}
@@ -101,6 +108,36 @@ def test_a_page_has_the_number_of_the_code(path: str, words: str, number: Any) -
     claims = {words.replace("{}", each).lower() for each in spellings(number)}
 
     assert any(claim in text for claim in claims), f"{path} has none of {sorted(claims)}"
+
+
+def defaults_on(path: str) -> dict[str, str]:
+    """The options in the tables of a page, each with its default as it is written there."""
+    found: dict[str, str] = {}
+    for names, values in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", page(path), re.MULTILINE):
+        options = re.findall(r"`(?:--)?([\w-]+)[^`]*`", names)
+        given = [each.strip(" `") for each in values.split(", ")]
+        found |= dict(zip(options, given, strict=False)) if len(options) == len(given) else {}
+    return found
+
+
+def test_the_defaults_of_a_receiver_are_on_its_page() -> None:
+    documented = defaults_on("docs/receiving-events.md")
+
+    for each in fields(Options):
+        assert documented[each.name] == f"{each.default:g}"
+
+
+def test_the_defaults_of_up_and_of_the_console_are_on_their_pages() -> None:
+    up = ArgumentParser()
+    local.stack.command.add_arguments(up)
+    started, opened = up.parse_args([]), relay.cli.main.parser().parse_args(["console"])
+    of_up = {"source": started.source, "env-file": started.env_file, "logs": started.logs}
+    ports = {port.option.removeprefix("--"): port.default for port in PORTS}
+    of_the_console = {"host": opened.host, "port": opened.port, "from": opened.begin}
+
+    for path, defaults in (("docs/local-stack.md", of_up | ports), ("docs/console.md", of_the_console)):
+        documented = defaults_on(path)
+        assert {name: documented[name] for name in defaults} == {k: str(v) for k, v in defaults.items()}
 
 
 def test_the_largest_sequences_are_those_of_the_pages() -> None:

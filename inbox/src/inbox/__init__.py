@@ -1,4 +1,4 @@
-"""Receive the sessions of Azure Service Bus: many at once, each in order, every effect once.
+"""Receive the sessions of Azure Service Bus: many at once, each in order, every effect once::
 
     async def handle(message: Message) -> None:
         async with store.once(message) as arrival:
@@ -18,7 +18,7 @@ Receiving (`receiver`, `connection`, `options`)
 
 Dead letters (`dead_letters`)
     `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
-    those that there are, and returns a `DeadLetterReport` (`handled`, `remainder` of `Remainder`s); `stop()`.
+    those that there are, and returns a `DeadLetterReport`: `handled`, and `remainder`, of `Remainder`; `stop()`.
 
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
@@ -28,8 +28,9 @@ Handling (`messages`, `errors`)
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
-    `Gap`s; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`, `MemoryStore()`.
-    `OutsideBlock`: a statement would have become a part of another handler's block; it was not executed.
+    a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`,
+    `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another handler's block; it was not
+    executed.
 """
 
 from __future__ import annotations
