@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+
+from docs.site.serving import Freshness, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".local/docs"
@@ -31,25 +32,16 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     if code:
         # The next build would not read the pages again that have not changed since, and not find their errors.
         shutil.rmtree(output / "doctrees", ignore_errors=True)
+    if code == 1:
         print("The site has errors: the lines above name each, and its place.", file=sys.stderr)
     return code
 
 
-class Pages(SimpleHTTPRequestHandler):
-    """Files of a folder, without a line for each request."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-
-def serve(folder: Path, port: int) -> None:
-    """Serve a folder on the loopback address until Ctrl-C. Port 0 takes any free port."""
-    with ThreadingHTTPServer(("127.0.0.1", port), partial(Pages, directory=str(folder))) as server:
-        print(f"http://127.0.0.1:{server.server_port}/  Press Ctrl-C to stop.", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
+def build_again(output: Path) -> None:
+    """Build in a new process, which imports the packages as they are now."""
+    command = [sys.executable, "-m", "docs.site", "--build", "--output", str(output)]
+    print("The sources have changed: building the site again", flush=True)
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     if options.build:
         print(f"The site is in {site}")
     else:
-        serve(site, options.port)
+        serve(site, options.port, Freshness(ROOT, partial(build_again, options.output)))
     return 0
 
 

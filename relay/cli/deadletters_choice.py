@@ -16,7 +16,7 @@ from relay.cli.arguments import Parser
 from relay.cli.terminal import Terminal, table
 from relay.cli.topic import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
 from relay.clients import ADMIN_VARIABLE, administration_address, servicebus_client
-from relay.deadletters.letter import DeadLetter, iso
+from relay.deadletters.letter import NO_REASON, DeadLetter, iso
 from relay.deadletters.queue import HELD, DeadLetterQueue
 from relay.errors import UsageError
 from relay.findings import Gap
@@ -94,7 +94,7 @@ class Choice:
         if self.names:
             return letter.name in self.names
         return (
-            self.reason in (None, letter.reason)
+            self.reason in (None, letter.reason or NO_REASON)
             and self.partition_key in (None, letter.partition_key)
             and (not self.ids or letter.id in self.ids)
         )
@@ -181,7 +181,7 @@ def rows(letters: Sequence[DeadLetter]) -> list[str]:
             each.name,
             iso(each.enqueued_at),
             str(each.delivery_count),
-            each.reason or "-",
+            each.reason or NO_REASON,
             each.partition_key or "-",
             each.id or "-",
             each.description or "",

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from azure.core.exceptions import AzureError
-from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
@@ -32,6 +32,7 @@ from relay.clients import (
 from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.console.resourcemanager import VARIABLE, resource_manager
+from relay.deadletters import letter, sdk
 from relay.errors import ServiceError, first_line
 from relay.findings import Finding, Level
 from relay.outbox import cut_text, id_name, key_name
@@ -144,15 +145,16 @@ class ServiceBusTopic:
             )
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []
-        # Without a number, or with 0, the SDK continues behind the message that it has seen last.
         number = 1
         while len(found) < PEEKED:
             # A page may have fewer messages than asked for; one without any is the end.
-            page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
+            page = [
+                letter.read(subscription, each) for each in await sdk.peek(receiver, number, PEEKED - len(found))
+            ]
             if not page:
                 break
-            found += [_read(subscription, message) for message in page]
-            number = (page[-1].sequence_number or number) + 1
+            found += map(_shown, page)
+            number = page[-1].sequence_number + 1
         return found
 
     @contextmanager
@@ -163,16 +165,23 @@ class ServiceBusTopic:
             raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
 
 
-def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLetter, Delivery]:
-    """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
-    enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
-    identifier, reason = id_name(str(message.message_id)), optional(message.dead_letter_reason, REASON)
-    session, subject = message.session_id, optional(message.subject, REASON)
-    key = None if session is None else key_name(session)
-    said = cut_text(message.dead_letter_error_description or "", DETAIL)
+def _shown(found: letter.DeadLetter) -> tuple[DeadLetter, Delivery]:
+    """A dead letter as the page shows it, and its delivery. Nothing says when it was dead-lettered."""
+    enqueued_at = found.enqueued_at.timestamp()
+    identifier, reason = id_name(str(found.id)), optional(found.reason, REASON)
+    key = None if found.session_id is None else key_name(found.session_id)
+    said = cut_text(found.description or "", DETAIL)
     return (
-        DeadLetter(identifier, key, subject, reason or "(no reason)", said, enqueued_at),
+        DeadLetter(
+            identifier, key, optional(found.subject, REASON), reason or letter.NO_REASON, said, enqueued_at
+        ),
         Delivery(
-            identifier, subscription, Arrival.DEAD_LETTERED, enqueued_at, None, message.delivery_count, reason
+            identifier,
+            found.subscription,
+            Arrival.DEAD_LETTERED,
+            enqueued_at,
+            None,
+            found.delivery_count,
+            reason,
         ),
     )

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from docs.site.__main__ import Pages
 from tests.support.console_page import WAIT_MS
-from tests.support.site import build_site, write_tree
+from tests.support.site import Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 pytestmark = [
@@ -35,7 +34,7 @@ _TOO_WIDE = """() => [...document.querySelectorAll("article *")].filter(each => 
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     output: Path = tmp_path_factory.mktemp("site")
     assert build_site(write_tree(tmp_path_factory.mktemp("tree")), output) == (0, "")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(output / "html"))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(output / "html"))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

@@ -8,12 +8,14 @@ import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.console.model import Arrival
 from relay.console.servicebus import PEEKED, ServiceBusTopic
 from relay.errors import ServiceError
 from relay.settings import Settings
+from tests.support.dead_letters import Topic, event
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 
@@ -79,6 +81,18 @@ async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds
             ("b", Arrival.DEAD_LETTERED, "gone"),
             ("c", Arrival.DEAD_LETTERED, "schema"),
         ]
+
+
+async def test_dead_letters_that_the_sdk_cannot_decode_are_read(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    dead = Topic(servicebus)
+    dead.publish(event("k", 1, letter=char("é")), event("k", 2))
+    dead.dead_letter(SUBSCRIPTION, "k", count=2, reason="schema")
+
+    (group,) = await topic.dead_letters(SUBSCRIPTION)
+
+    assert [(each.message_id, each.partition_key) for each in group.examples] == [("k-1", "k"), ("k-2", "k")]
 
 
 async def test_no_more_dead_letters_are_peeked_than_the_bound(

@@ -56,12 +56,14 @@ async def test_the_dead_letters_of_every_subscription_are_listed_without_their_b
         (("--partition-key", "l"), ["all/3", "names/1"]),
         (("--reason", "schema", "--partition-key", "l"), ["all/3"]),
         (("--id", "k-1", "--id", "k-2"), ["all/1", "all/2"]),
+        (("--reason", "(no reason)"), ["all/4"]),
     ],
 )
 async def test_the_list_is_narrowed_by_subscription_reason_key_and_id(
     environment: dict[str, str], topic: Topic, options: tuple[str, ...], expected: list[str]
 ) -> None:
-    topic.publish(event("k", 1), event("k", 2), event("l", 1, "ContactNameUpdatedEvent"))
+    topic.publish(event("k", 1), event("k", 2), event("l", 1, "ContactNameUpdatedEvent"), event("m", 1))
+    topic.dead_letter("all", "m", reason=None)
     topic.dead_letter("all", "k", reason="schema")
     topic.dead_letter("all", "k", reason="unreadable")
     topic.dead_letter("all", "l", reason="schema")

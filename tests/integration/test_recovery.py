@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from changefeed import CursorError, Feed, connect
 from local.database.server import POSTGRES
 from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
@@ -27,7 +28,7 @@ from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.pages import ROOT, section
 from tests.support.postgresql import PostgresServer
-from tests.support.sql_deployment import SqlDeployment, working
+from tests.support.sql_deployment import TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
 
 PAGE = ROOT / "docs/recovery.md"
@@ -142,6 +143,38 @@ async def test_a_restored_database_repeats_what_waited_and_lacks_what_came_after
     rows = [[each] for each in known]
     restored.connection.cursor().executemany("insert into known values (%s) on conflict do nothing", rows)
     assert restored.connection.execute(compare).fetchall() == [(each,) for each in LOST]
+    restored.close()
+
+
+async def test_a_reader_that_is_ahead_of_a_restored_feed_is_refused_and_goes_back_to_miss_nothing(
+    sql: SqlDeployment, restored_url: str, tmp_path: Path
+) -> None:
+    dump, restore = blocks_under("Restore PostgreSQL")[0].strip().splitlines()
+    urls = {"SQL": sql.url, "RESTORED": restored_url}
+    sql.create(notify=False)
+    sql.named(*BEFORE)
+    *_, at_the_restore_point = sql.read()
+    sql.named(*WAITING)
+    await run(dump, tmp_path, **urls)
+    *_, ahead = sql.read()
+
+    await run(restore, tmp_path, **urls)
+    restored = SqlDeployment(restored_url)
+    session = connect(restored_url)
+    feed = Feed(session, TABLE)
+    with pytest.raises(CursorError):
+        feed.read(0, ahead)
+    restored.named("new")
+    # The relay reads, and so gives positions: those of what waited have its time, some may be before `ahead`.
+    restored.read()
+    after = {
+        cursor: [entry.row["id"] for entry in feed.read(0, cursor).entries if entry.row]
+        for cursor in (ahead, at_the_restore_point)
+    }
+    session.close()
+
+    assert after[at_the_restore_point] == [*WAITING, "new"]
+    assert after[ahead][-1] == "new"
     restored.close()
 
 

@@ -43,7 +43,7 @@ class Topic:
         key: str,
         *,
         count: int = 1,
-        reason: str = "schema",
+        reason: str | None = "schema",
         description: str = "by a test",
     ) -> None:
         """Dead-letter the first messages of a session."""
@@ -84,7 +84,9 @@ class Topic:
         return [each.message.message_id for each in self.outlet(subscription).dead_letters.peek(0, 10_000)]
 
 
-def dead_letter(outlet: Any, key: str, count: int = 1, reason: str = "schema", description: str = "") -> None:
+def dead_letter(
+    outlet: Any, key: str, count: int = 1, reason: str | None = "schema", description: str = ""
+) -> None:
     """Dead-letter the first messages of a session of a queue or subscription."""
     holder = _Holder()
     session = outlet.messages.accept(key, holder)

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.__main__ import Pages
-from tests.support.site import ROOT, build_site, write_tree
+from tests.support.site import ROOT, Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 pytestmark = pytest.mark.timeout(150)
@@ -128,7 +127,7 @@ def test_a_diagram_is_a_picture_that_says_what_it_shows(site: Path) -> None:
 
 def test_a_dead_link_to_another_site_is_found_where_it_is_asked_for(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(tree))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tree))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         with (tree / "docs/orders.md").open("a", encoding="utf-8") as page:
@@ -163,8 +162,18 @@ def test_a_public_name_in_a_docstring_or_an_annotation_is_a_link(site: Path) -> 
     assert '<span class="pre">unpack()</span></code> is code' in page
 
 
-def test_the_site_is_served_on_a_free_port_until_ctrl_c(site: Path) -> None:
-    script = f"from docs.site.__main__ import serve, Path; serve(Path({str(site)!r}), 0)"
+def test_the_site_is_served_on_a_free_port_until_ctrl_c_and_built_again_when_a_page_has_changed(
+    site: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.touch()
+    # Stands for the build: it writes what it finds.
+    script = f"""
+from pathlib import Path
+from docs.site.serving import Freshness, serve
+site, tree = Path({str(site)!r}), Path({str(tmp_path)!r})
+serve(site, 0, Freshness(tree, lambda: (site / "new.html").write_text((tree / "page.md").read_text())))
+"""
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
@@ -172,6 +181,9 @@ def test_the_site_is_served_on_a_free_port_until_ctrl_c(site: Path) -> None:
         address = server.stdout.readline().split()[0]
         with urllib.request.urlopen(address, timeout=20) as answer:
             assert b"<title>" in answer.read()
+        page.write_text("changed", encoding="utf-8")
+        with urllib.request.urlopen(address + "new.html", timeout=20) as answer:
+            assert answer.read() == b"changed"
         server.send_signal(signal.SIGINT)
         _, errors = server.communicate(timeout=20)
 

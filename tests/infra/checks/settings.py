@@ -167,3 +167,15 @@ def only_the_relays_logs_are_exported(deployment: Deployment) -> None:
     package = Settings.__module__.partition(".")[0]
     for name in ("PYTHON_AZURE_MONITOR_LOGGER_NAME", "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"):
         assert app_settings(deployment)[name] == package
+
+
+@check
+def the_page_on_telemetry_names_what_the_app_exports(project: Project) -> None:
+    page = (project.root / "docs/telemetry.md").read_text(encoding="utf-8")
+    for deployment in project.both:
+        settings = app_settings(deployment)
+        of_the_worker = {name: value for name, value in settings.items() if name.startswith("PYTHON_")}
+        loggers = {value for name, value in of_the_worker.items() if name.endswith("LOGGER_NAME")}
+
+        assert set(re.findall(r"`(PYTHON_\w+)`", page)) == set(of_the_worker)
+        assert re.findall(r"deployed app exports the logger `(\w+)` alone", page) == [*loggers]
