@@ -92,9 +92,11 @@ html_favicon = "../../relay/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-html_baseurl = os.environ.get("DOCS_ADDRESS", "")
 html_theme_options = (
-    {"source_repository": repository_url, "source_branch": "main", "source_directory": ""}
+    {
+        "source_view_link": f"{repository_url}/blob/HEAD/{{filename}}",
+        "source_edit_link": f"{repository_url}/edit/main/{{filename}}",
+    }
     if repository_url
     else {}
 )

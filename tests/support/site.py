@@ -133,16 +133,16 @@ def build_site(
     options = [
         *("-D", "reference_modules=shop"),
         *("-D", "reference_pages=docs/site/reference/shop"),
-        *("-D", f"repository_url={repository}"),
         *more,
     ]
     script = "import sys; from docs.site.__main__ import build, Path as P; " + (
         f"sys.exit(build(P({str(tree)!r}), P({str(output)!r}), *{options!r}, builder={builder!r}))"
     )
+    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env={**elsewhere, "PYTHONPATH": str(tree), "DOCS_REPOSITORY": repository},
         capture_output=True,
         text=True,
         timeout=120,
