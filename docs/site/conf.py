@@ -63,11 +63,10 @@ reference_pages = [
 # Docstrings quote code as Markdown does: a name of the reference becomes a link, anything else stays code.
 default_role = "py:obj"
 nitpicky = True
-# Every name in an annotation is public, except those of other distributions, of type variables, and of what a user
-# passes on without looking inside.
+# Every name of these packages in an annotation is public, except type variables and what a user passes on without
+# looking inside.
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
-    ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
     ("py:class", r".*\.(E|E_co|T|T_co)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
     ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
@@ -35,10 +36,17 @@ def check_docstrings(app: Sphinx, document: nodes.document) -> None:
         _log.warning("%r is not one name: no letter may follow a closing backtick", text, location=code)
 
 
+def ignore_other_packages(app: Sphinx, config: Config) -> None:
+    """Only names of the packages of the reference can be in it."""
+    packages = {name.partition(".")[0] for name in config.reference_modules}
+    config.nitpick_ignore_regex.append(("py:.*", rf"(?!({'|'.join(sorted(packages))})\b).*"))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.add_config_value("reference_modules", [], "env")
     app.add_config_value("reference_pages", [], "env")
+    app.connect("config-inited", ignore_other_packages)
     app.connect("env-check-consistency", check_reference)
     app.connect("doctree-read", check_docstrings)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -68,6 +68,10 @@ from ordering import Order
 __all__ = ["Order", "pack"]
 
 
+class Box:
+    """Not public."""
+
+
 def pack(order: Order) -> bytes:
     """Pack an order.
 

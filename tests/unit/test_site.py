@@ -56,6 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("README.md", "## Documentation", "## Pages", "README.md has no table of pages under '## Documentation'"),
         ("shop.py", "code.\n", "code.\n\n    pack(order)\n\nIt is small.\n", "An example would be shown as prose"),
         ("ordering.py", "        item: What it contains.\n", "", "shop.Order does not say what item is"),
+        ("shop.py", "-> bytes:", "-> Box:", "reference target not found: shop.Box"),
         ("ordering.py", '"""Cancel it."""', "...", "shop.Order.cancel is public and has no docstring"),
         (
             "docs/site/reference/shop.rst",
@@ -66,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=[
         *("page", "anchor", "file", "order", "order of a folder", "a diagram's picture", "a diagram's title"),
-        *("no table", "example", "field", "docstring", "reference"),
+        *("no table", "example", "field", "annotation", "docstring", "reference"),
     ],
 )
 def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, after: str, says: str) -> None:
