@@ -20,6 +20,7 @@ UP ?=
 LOCK ?=
 
 COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
+	tests/integration/test_lease_ages.py \
 	tests/integration/test_operators_deadletters.py tests/integration/test_operators_resubmit.py \
 	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 
@@ -98,11 +99,13 @@ lint: setup ## ruff: style and format
 types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 	@$(PY) -m mypy
 
-lock: ## Resolve requirements.lock, with hashes, from requirements.txt and requirements-console.txt: LOCK=--upgrade
+COMPILE = .local/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK)
+
+lock: ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
 	@test -x .local/lock/bin/uv || { "$(PYTHON)" -m venv .local/lock && .local/lock/bin/python -m pip install -q -r requirements-lock.txt; }
-	@.local/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK) \
-		--output-file requirements.lock requirements.txt requirements-console.txt
+	@$(COMPILE) --output-file requirements.lock requirements.txt requirements-console.txt
+	@$(COMPILE) --output-file emulators/requirements.lock --extra all --constraint requirements.lock emulators/pyproject.toml
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh

@@ -12,7 +12,7 @@ from unittest import mock
 
 from local.stack.environment import TOPIC
 from relay.assembly import CosmosRelay, assemble
-from relay.servicebus import encoding, publisher
+from relay.servicebus import encoding
 from relay.servicebus.messages import Message
 from relay.servicebus.pipelined.outgoing import IN_FLIGHT
 from relay.servicebus.transfers import LinkLimits, Transfer
@@ -71,7 +71,7 @@ class AcceptingSenders:
 def accepting_senders(senders: AcceptingSenders | None = None) -> Iterator[AcceptingSenders]:
     """Senders of relays that are assembled within the block accept everything at once."""
     senders = senders or AcceptingSenders()
-    with mock.patch.object(publisher, "senders", return_value=senders):
+    with mock.patch("relay.servicebus.senders.senders", return_value=senders):
         yield senders
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from changefeed import shell
 from changefeed.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(shell.run(lambda: main(sys.argv[1:])))

@@ -120,38 +120,38 @@ class Consumer:
 
 
 class AsyncConsumer:
-    """The claims of one consumer, through an async session; see Consumer."""
+    """The claims of one consumer, through an async session; see `Consumer`."""
 
     def __init__(self, session: AsyncSession, table: str, name: str, stored: Stored | None = None) -> None:
         self._session = session
         self._claims = Claims(session.dialect, table, name, stored)
 
     async def claims(self, shards: Sequence[int]) -> list[Claim]:
-        """As Consumer.claims."""
+        """As `Consumer.claims`."""
         return await run_async(self._session, self._claims.all(shards))
 
     async def existing(self) -> dict[int, Claim]:
-        """As Consumer.existing."""
+        """As `Consumer.existing`."""
         return await run_async(self._session, self._claims.existing())
 
     async def take(self, claim: Claim, owner: str) -> Claim:
-        """As Consumer.take."""
+        """As `Consumer.take`."""
         return await run_async(self._session, self._claims.take(claim, owner))
 
     async def renew(self, claim: Claim) -> None:
-        """As Consumer.renew."""
+        """As `Consumer.renew`."""
         await run_async(self._session, self._claims.renew(claim))
 
     async def store(self, claim: Claim, cursor: bytes) -> None:
-        """As Consumer.store."""
+        """As `Consumer.store`."""
         await run_async(self._session, self._claims.store(claim, cursor))
 
     async def release(self, claim: Claim, to: str | None = None) -> None:
-        """As Consumer.release."""
+        """As `Consumer.release`."""
         await run_async(self._session, self._claims.release(claim, to))
 
     async def ask(self, claim: Claim, asker: str) -> None:
-        """As Consumer.ask."""
+        """As `Consumer.ask`."""
         await run_async(self._session, self._claims.ask(claim, asker))
 
 
@@ -165,7 +165,7 @@ class Claims:
         self._consumer = consumer
 
     def all(self, shards: Sequence[int]) -> Operation[list[Claim]]:
-        """As Consumer.claims."""
+        """As `Consumer.claims`."""
         found = yield from self.existing()
         missing = [shard_id for shard_id in shards if shard_id not in found]
         refusal: DatabaseError | None = None
@@ -186,7 +186,7 @@ class Claims:
         return [found[shard_id] for shard_id in shards]
 
     def existing(self) -> Operation[dict[int, Claim]]:
-        """As Consumer.existing."""
+        """As `Consumer.existing`."""
         result = yield Statement(
             f"select shard_id, last_ulid, owner, epoch, renewals, wanted_by from {self._table} where consumer = ?",
             (self._consumer,),
@@ -194,7 +194,7 @@ class Claims:
         return {row[0]: Claim(row[0], bytes(row[1]), *row[2:]) for row in result.rows}
 
     def take(self, claim: Claim, owner: str) -> Operation[Claim]:
-        """As Consumer.take."""
+        """As `Consumer.take`."""
         yield from self._change(
             "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null",
             (owner,),
@@ -205,11 +205,11 @@ class Claims:
         return Claim(claim.shard_id, claim.cursor, owner, claim.epoch + 1, claim.renewals + 1, None)
 
     def renew(self, claim: Claim) -> Operation[None]:
-        """As Consumer.renew."""
+        """As `Consumer.renew`."""
         yield from self._change("renewals = renewals + 1", (), claim)
 
     def store(self, claim: Claim, cursor: bytes) -> Operation[None]:
-        """As Consumer.store."""
+        """As `Consumer.store`."""
         expected = self._stored.expected(claim)
         # If the answer is lost, the next call finds either cursor.
         self._stored.attempted(claim, cursor)
@@ -249,13 +249,13 @@ class Claims:
         )
 
     def release(self, claim: Claim, to: str | None) -> Operation[None]:
-        """As Consumer.release."""
+        """As `Consumer.release`."""
         yield from self._change(
             "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null", (to,), claim
         )
 
     def ask(self, claim: Claim, asker: str) -> Operation[None]:
-        """As Consumer.ask."""
+        """As `Consumer.ask`."""
         yield from self._change("wanted_by = ?", (asker,), claim)
 
     def _change(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NoReturn
 
-from changefeed import commands
+from changefeed import commands, shell
 from changefeed.connections import connect
 from changefeed.errors import ArgumentError, ChangefeedError, DatabaseError, FeedBusyError
 from changefeed.version import __version__
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     except ChangefeedError as error:
         code = 1 if isinstance(error, (DatabaseError, FeedBusyError)) else 2
         outcome = commands.Outcome({"error": _redacted(str(error), url)}, (), code)
-        print(f"error: {outcome.values['error']}", file=sys.stderr)
+        print(f"error: {shell.as_typed(outcome.values['error'])}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     if parsed.json:
@@ -68,7 +68,7 @@ def _jsonable(value: Any) -> str:
     return value.isoformat() if isinstance(value, (datetime, date)) else str(value)
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(shell.Parser):
     """Without connection strings in its errors, and with an example if a number is none."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import changefeed
 from changefeed import ulid
 from changefeed.errors import ArgumentError
+from changefeed.shell import as_typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
 
 def _kept(keep: str | None) -> str:
     if keep is None:
-        decide = "python -m changefeed keep schema.Table 30d"
+        decide = as_typed("python -m changefeed keep schema.Table 30d")
         return f"nobody has decided how long positions are kept, so all are ({decide})"
     return "all positions are kept" if keep == "forever" else f"positions are kept for {keep}"
 

@@ -127,7 +127,7 @@ class Feed:
 
 
 class AsyncFeed:
-    """The feed of one table, read through an async session; see Feed."""
+    """The feed of one table, read through an async session; see `Feed`."""
 
     def __init__(self, session: AsyncSession, table: str) -> None:
         self._session = session
@@ -137,16 +137,16 @@ class AsyncFeed:
     async def read(
         self, shard_id: int, cursor: bytes = START, page_size: int = 100, *, max_bytes: int | None = None
     ) -> Page:
-        """One page, as Feed.read."""
+        """One page, as `Feed.read`."""
         reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes)
         return await run_async(self._session, reading)
 
     async def carry_out_retention(self) -> int:
-        """Delete what the feed's policy allows, as Feed.carry_out_retention."""
+        """Delete what the feed's policy allows, as `Feed.carry_out_retention`."""
         return await run_async(self._session, self._session.dialect.retain(self._table))
 
     async def wait(self, shard_id: int, cursor: bytes, timeout_s: float) -> bool:
-        """Wait for events behind the cursor, as Feed.wait."""
+        """Wait for events behind the cursor, as `Feed.wait`."""
         ends = time.monotonic() + timeout_s
         if self._pauses.notified is None:
             channel = await run_async(self._session, self._session.dialect.channel(self._table))

@@ -200,7 +200,7 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """As Session, for asyncio."""
+    """As `Session`, for asyncio."""
 
     @property
     def dialect(self) -> Dialect:

@@ -73,7 +73,12 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All feeds by name, and all sweep groups by number."""
+    """The state of a database's feeds.
+
+    Attributes:
+        feeds: All feeds by name.
+        sweep_groups: All sweep groups by number.
+    """
 
     feeds: Sequence[FeedStatus]
     sweep_groups: Sequence[SweepGroupStatus]

@@ -11,7 +11,7 @@ param location string = resourceGroup().location
 @description('Additional tags for every resource.')
 param tags object = {}
 
-@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay@sha256:…. With the digest, every replica runs the same image; with the tag alone, what the tag names when it starts.')
 param image string
 
 @description('Name of the container registry of this resource group that has the image; empty for a public image.')
@@ -31,12 +31,18 @@ param allowedIpRanges array = []
 
 // What it reads
 
-@description('Name of the account in this resource group that has the outbox; empty for an outbox in SQL.')
+@description('Name of the account that has the outbox; empty for an outbox in SQL.')
 param cosmosAccountName string = ''
+
+@description('Resource group of cosmosAccountName.')
+param cosmosResourceGroup string = resourceGroup().name
 param cosmosDatabase string = 'outbox'
 
-@description('Name of the Service Bus namespace in this resource group.')
+@description('Name of the Service Bus namespace.')
 param serviceBusName string
+
+@description('Resource group of serviceBusName.')
+param serviceBusResourceGroup string = resourceGroup().name
 param serviceBusTopic string = 'domain-events'
 
 @description('Let the console read how many messages each subscription has, and peek dead letters: it gets Azure Service Bus Data Receiver on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
@@ -50,7 +56,7 @@ var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', 
 var allTags = union({ application: 'outbox-relay' }, tags)
 var onCosmos = !empty(cosmosAccountName)
 var cosmosSettings = onCosmos ? {
-  COSMOS__accountEndpoint: access.outputs.cosmosEndpoint
+  COSMOS__accountEndpoint: outbox!.outputs.endpoint
   COSMOS__credential: 'managedidentity'
   COSMOS__clientId: identity.outputs.clientId
   COSMOS_DATABASE: cosmosDatabase
@@ -69,13 +75,23 @@ module identity 'modules/identity.bicep' = {
   }
 }
 
-module access 'modules/console-access.bicep' = {
-  name: 'console-access'
+module outbox 'modules/console-outbox.bicep' = if (onCosmos) {
+  name: 'outbox-${name}'
+  scope: resourceGroup(cosmosResourceGroup)
   params: {
-    cosmosAccountName: cosmosAccountName
-    cosmosDatabase: cosmosDatabase
-    serviceBusName: serviceBusName
-    serviceBusTopic: serviceBusTopic
+    accountName: cosmosAccountName
+    database: cosmosDatabase
+    consoleIdentityId: identityId
+    consolePrincipalId: identity.outputs.principalId
+  }
+}
+
+module topic 'modules/console-topic.bicep' = {
+  name: 'topic-${name}'
+  scope: resourceGroup(serviceBusResourceGroup)
+  params: {
+    namespaceName: serviceBusName
+    topicName: serviceBusTopic
     showSubscriptions: showSubscriptions
     consoleIdentityId: identityId
     consolePrincipalId: identity.outputs.principalId
@@ -105,11 +121,11 @@ module console 'modules/console.bicep' = {
     groupObjectIds: groupObjectIds
     allowedIpRanges: allowedIpRanges
     consoleSettings: union({
-      SERVICEBUS__fullyQualifiedNamespace: access.outputs.serviceBusNamespace
+      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
       SERVICEBUS__credential: 'managedidentity'
       SERVICEBUS__clientId: identity.outputs.clientId
       SERVICEBUS_TOPIC: serviceBusTopic
-      CONSOLE_TOPIC_URL: access.outputs.topicUrl
+      CONSOLE_TOPIC_URL: topic.outputs.url
     }, cosmosSettings, settings)
   }
 }

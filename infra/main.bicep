@@ -41,6 +41,16 @@ param cosmosCapacityMode string = 'Serverless'
 @description('Maximum request units per second of the outbox container with Autoscale, in multiples of 1000.')
 param cosmosMaxThroughput int = 4000
 
+@minValue(1000)
+@description('Maximum request units per second of the lease container with Autoscale, in multiples of 1000. A page of changes takes about 11: 1000 are enough for 90 pages a second, which ten busy physical partitions read (docs/capacity.md). Takes effect when the container is created.')
+param cosmosLeaseMaxThroughput int = 1000
+
+@description('Name of an existing Cosmos DB account to use instead of a new one, such as a restored one, or that of another deployment. The database and the containers that it lacks are created in it; the account stays as it is. cosmosCapacityMode must be its own.')
+param existingCosmosAccount string = ''
+
+@description('Resource group of existingCosmosAccount.')
+param existingCosmosResourceGroup string = resourceGroup().name
+
 @description('A second region for Cosmos DB to fail over to; empty for none. Not available with Serverless.')
 param cosmosSecondaryLocation string = ''
 
@@ -84,6 +94,12 @@ param serviceBusSku string = 'Standard'
 @description('Messaging units of a Premium namespace.')
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
+
+@description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
+param existingServiceBusNamespace string = ''
+
+@description('Resource group of existingServiceBusNamespace.')
+param existingServiceBusResourceGroup string = resourceGroup().name
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries. Service Bus keeps every id for that time and compares each message with them, which takes space and throughput of the topic.')
 param duplicateDetectionWindow string = 'P1D'
@@ -198,6 +214,15 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Drop the spans that the Functions host exports for its own successful requests to Cosmos DB and to its storage account, before the workspace stores and bills them. A poll of the change feed is one: 0.8 million a day with four physical partitions. An existing workspace is left as it is.')
+param dropHostSpans bool = true
+
+@description('Name of an existing Log Analytics workspace for logs, metrics and Application Insights instead of a new one. It stays as it is. Alerts on queries count everything in it, also what other relays report.')
+param existingWorkspace string = ''
+
+@description('Resource group of existingWorkspace.')
+param existingWorkspaceResourceGroup string = resourceGroup().name
+
 @description('Export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, in preview), so that the alert silent detects writes to the outbox that are not published.')
 param summarizeWrites bool = false
 
@@ -207,13 +232,31 @@ var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-rela
 var identityName = 'id-relay-${resourceToken}'
 var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
 var storageName = 'strelay${resourceToken}'
-var cosmosName = 'cosmos-relay-${resourceToken}'
-var serviceBusName = 'sbns-relay-${resourceToken}'
+var cosmosName = empty(existingCosmosAccount) ? 'cosmos-relay-${resourceToken}' : existingCosmosAccount
+var cosmosGroup = empty(existingCosmosAccount) ? resourceGroup().name : existingCosmosResourceGroup
+var serviceBusName = empty(existingServiceBusNamespace) ? 'sbns-relay-${resourceToken}' : existingServiceBusNamespace
+var serviceBusGroup = empty(existingServiceBusNamespace) ? resourceGroup().name : existingServiceBusResourceGroup
+var existingWorkspaceId = empty(existingWorkspace) ? '' : resourceId(existingWorkspaceResourceGroup, 'Microsoft.OperationalInsights/workspaces', existingWorkspace)
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
 var deploymentContainer = 'app-package'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
+// Those of the app that python -m relay needs as well: an operator's release or replay sends events as the app does.
+var sharedSettings = {
+  COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
+  COSMOS_DATABASE: cosmosDatabase
+  COSMOS_CONTAINER: cosmosContainer
+  COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
+  COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
+  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS_TOPIC: serviceBusTopic
+  RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+}
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Service Bus has private endpoints on Premium only. A serverless account has one region.
@@ -236,8 +279,10 @@ module monitoring 'modules/monitoring.bicep' = {
     applicationInsightsName: 'appi-relay-${resourceToken}'
     location: location
     tags: allTags
+    existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    dropHostSpans: dropHostSpans
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
@@ -257,29 +302,43 @@ module storage 'modules/storage.bicep' = {
   }
 }
 
-module cosmos 'modules/cosmos.bicep' = {
+module cosmos 'modules/cosmos.bicep' = if (empty(existingCosmosAccount)) {
   name: 'cosmos'
   params: {
     name: cosmosName
     location: location
     tags: allTags
+    capacityMode: cosmosCapacityMode
+    secondaryLocation: allowedSecondaryLocation
+    zoneRedundant: zoneRedundant
+    backupTier: cosmosBackupTier
+    publicAccess: !privateNetworking
+  }
+}
+
+module cosmosContainers 'modules/cosmos-containers.bicep' = {
+  name: 'cosmos-containers-${resourceToken}'
+  scope: resourceGroup(cosmosGroup)
+  params: {
+    accountName: cosmosName
     database: cosmosDatabase
     dataContainer: cosmosContainer
     leaseContainer: cosmosLeaseContainer
     quarantineContainer: cosmosQuarantineContainer
     capacityMode: cosmosCapacityMode
     maxThroughput: cosmosMaxThroughput
-    secondaryLocation: allowedSecondaryLocation
-    zoneRedundant: zoneRedundant
-    backupTier: cosmosBackupTier
-    publicAccess: !privateNetworking
+    leaseMaxThroughput: cosmosLeaseMaxThroughput
     partitionKeyVersion: cosmosPartitionKeyVersion
     lockContainers: lockContainers
   }
+  dependsOn: [
+    cosmos
+  ]
 }
 
 module cosmosAccess 'modules/cosmos-access.bicep' = {
-  name: 'cosmos-access'
+  name: 'cosmos-access-${resourceToken}'
+  scope: resourceGroup(cosmosGroup)
   params: {
     accountName: cosmosName
     database: cosmosDatabase
@@ -293,50 +352,34 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
     operatorPrincipalIds: operatorPrincipalIds
   }
   dependsOn: [
-    cosmos
+    cosmosContainers
   ]
 }
 
-module serviceBus 'modules/servicebus.bicep' = {
-  name: 'servicebus'
+module messaging 'modules/messaging.bicep' = {
+  name: 'messaging'
   params: {
-    name: serviceBusName
+    namespaceName: serviceBusName
+    group: serviceBusGroup
+    newNamespace: empty(existingServiceBusNamespace)
     location: location
     tags: allTags
+    resourceToken: resourceToken
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
+    publicAccess: !privateNetworking
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
-    publicAccess: !privateNetworking
+    subscriptions: subscriptions
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
 }
-
-// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
-// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
-@batchSize(1)
-module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
-  name: 'subscription-${entry.name}'
-  params: {
-    namespaceName: serviceBusName
-    topicName: serviceBusTopic
-    name: entry.name
-    action: entry.?action ?? ''
-    maxDeliveryCount: entry.?maxDeliveryCount ?? 10
-    lockDuration: entry.?lockDuration ?? 'PT1M'
-    messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive
-    receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
-  }
-  dependsOn: [
-    serviceBus
-  ]
-}]
 
 module network 'modules/network.bicep' = if (privateNetworking) {
   name: 'network'
@@ -348,53 +391,40 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
-module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-cosmos'
+module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
+  name: 'endpoints'
   params: {
-    name: 'pep-cosmos-${resourceToken}'
+    resourceToken: resourceToken
     location: location
     tags: allTags
-    targetId: cosmos.outputs.id
-    groupId: 'Sql'
-    zoneName: 'privatelink.documents.azure.com'
     networkName: networkName
     networkId: network!.outputs.id
     subnetId: network!.outputs.endpointSubnetId
+    targets: [
+      {
+        name: 'cosmos'
+        id: cosmosContainers.outputs.accountId
+        groupId: 'Sql'
+        zoneName: 'privatelink.documents.azure.com'
+      }
+      {
+        name: 'servicebus'
+        id: messaging.outputs.namespaceId
+        groupId: 'namespace'
+        zoneName: 'privatelink.servicebus.windows.net'
+      }
+      {
+        name: 'storage'
+        id: storage.outputs.id
+        groupId: 'blob'
+        zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+      }
+    ]
   }
   // Both modules change the account, which allows one change at a time.
   dependsOn: [
     cosmosAccess
   ]
-}
-
-module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-servicebus'
-  params: {
-    name: 'pep-servicebus-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: serviceBus.outputs.id
-    groupId: 'namespace'
-    zoneName: 'privatelink.servicebus.windows.net'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
-  }
-}
-
-module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-storage'
-  params: {
-    name: 'pep-storage-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: storage.outputs.id
-    groupId: 'blob'
-    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
-  }
 }
 
 module functionAppEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
@@ -425,25 +455,13 @@ module functionApp 'modules/functions.bicep' = {
     storageBlobEndpoint: storage.outputs.blobEndpoint
     deploymentContainer: deploymentContainer
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: union({
-      COSMOS__accountEndpoint: cosmos.outputs.endpoint
-      COSMOS_DATABASE: cosmosDatabase
-      COSMOS_CONTAINER: cosmosContainer
-      COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
-      COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-      SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
-      SERVICEBUS_TOPIC: serviceBusTopic
-      RELAY_EVENT_TYPE: relayEventType
+    relaySettings: union(sharedSettings, {
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
       RELAY_SENDERS: relaySenders == 0 ? '' : string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
-      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-      RELAY_ON_POISON: relayOnPoison
-      RELAY_MESSAGE_FORMAT: relayMessageFormat
-      RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
     }, empty(sqlOutbox) ? {} : union({ SQL__credential: 'managedidentity', SQL__clientId: identity.outputs.clientId }, sqlOutbox))
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
@@ -455,10 +473,7 @@ module functionApp 'modules/functions.bicep' = {
   }
   dependsOn: [
     cosmosAccess
-    topicSubscriptions
-    cosmosEndpoint
-    serviceBusEndpoint
-    storageEndpoint
+    endpoints
   ]
 }
 
@@ -466,15 +481,15 @@ module diagnostics 'modules/diagnostics.bicep' = {
   name: 'diagnostics'
   params: {
     workspaceId: monitoring.outputs.workspaceId
-    cosmosAccountName: cosmosName
-    serviceBusNamespaceName: serviceBusName
+    cosmosAccountName: empty(existingCosmosAccount) ? cosmosName : ''
+    serviceBusNamespaceName: empty(existingServiceBusNamespace) ? serviceBusName : ''
     storageAccountName: storageName
     functionAppName: functionAppName
     summarizeWrites: summarizeWrites
   }
   dependsOn: [
     cosmos
-    serviceBus
+    messaging
     storage
     functionApp
   ]
@@ -487,9 +502,9 @@ module alerts 'modules/alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
-    cosmosAccountId: cosmos.outputs.id
+    cosmosAccountId: cosmosContainers.outputs.accountId
     functionAppId: functionApp.outputs.id
     outboxContainer: cosmosContainer
     topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
@@ -507,9 +522,9 @@ module workbook 'modules/workbook.bicep' = {
     resourceToken: resourceToken
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
-    cosmosAccountId: cosmos.outputs.id
+    cosmosAccountId: cosmosContainers.outputs.accountId
     outboxContainer: cosmosContainer
     runbook: runbook
   }
@@ -519,33 +534,20 @@ module workbook 'modules/workbook.bicep' = {
 // out: the managed identity exists only on Azure, and operators authenticate with az login.
 
 @description('The settings for python -m relay --env-file and local.settings.json as one object: ARM may change the case of output names, but not of names within an output.')
-output settings object = {
-  COSMOS__accountEndpoint: cosmos.outputs.endpoint
-  COSMOS_DATABASE: cosmosDatabase
-  COSMOS_CONTAINER: cosmosContainer
-  COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
-  COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
-  SERVICEBUS_TOPIC: serviceBusTopic
-  RELAY_EVENT_TYPE: relayEventType
-  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-  RELAY_ON_POISON: relayOnPoison
-  RELAY_MESSAGE_FORMAT: relayMessageFormat
-  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+output settings object = sharedSettings
 
-output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
-output COSMOS_DATABASE string = cosmosDatabase
-output COSMOS_CONTAINER string = cosmosContainer
-output COSMOS_LEASE_CONTAINER string = cosmosLeaseContainer
-output COSMOS_QUARANTINE_CONTAINER string = cosmosQuarantineContainer
-output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
-output SERVICEBUS_TOPIC string = serviceBusTopic
-output RELAY_EVENT_TYPE string = relayEventType
-output RELAY_DUPLICATE_WINDOW_S string = string(duplicateDetectionSeconds)
-output RELAY_ON_POISON string = relayOnPoison
-output RELAY_MESSAGE_FORMAT string = relayMessageFormat
-output RELAY_CLOUDEVENTS_SOURCE string = relayCloudEventsSource
+output COSMOS__accountEndpoint string = sharedSettings.COSMOS__accountEndpoint
+output COSMOS_DATABASE string = sharedSettings.COSMOS_DATABASE
+output COSMOS_CONTAINER string = sharedSettings.COSMOS_CONTAINER
+output COSMOS_LEASE_CONTAINER string = sharedSettings.COSMOS_LEASE_CONTAINER
+output COSMOS_QUARANTINE_CONTAINER string = sharedSettings.COSMOS_QUARANTINE_CONTAINER
+output SERVICEBUS__fullyQualifiedNamespace string = sharedSettings.SERVICEBUS__fullyQualifiedNamespace
+output SERVICEBUS_TOPIC string = sharedSettings.SERVICEBUS_TOPIC
+output RELAY_EVENT_TYPE string = sharedSettings.RELAY_EVENT_TYPE
+output RELAY_DUPLICATE_WINDOW_S string = sharedSettings.RELAY_DUPLICATE_WINDOW_S
+output RELAY_ON_POISON string = sharedSettings.RELAY_ON_POISON
+output RELAY_MESSAGE_FORMAT string = sharedSettings.RELAY_MESSAGE_FORMAT
+output RELAY_CLOUDEVENTS_SOURCE string = sharedSettings.RELAY_CLOUDEVENTS_SOURCE
 output SERVICE_RELAY_NAME string = functionApp.outputs.name
 output AZURE_LOCATION string = location
 output AZURE_RESOURCE_GROUP string = resourceGroup().name

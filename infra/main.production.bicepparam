@@ -36,6 +36,8 @@ param writerPrincipalIds = []
 param operatorPrincipalIds = []
 param operatorPrincipalType = 'Group'
 param operatorEmails = []
+// The address where operators read it.
+param runbook = 'docs/runbook.md'
 param logRetentionInDays = 90
 param dailyLogQuotaInGigabytes = 20
 // In preview: set it to false if the deployment of diagnostic settings fails because of it.

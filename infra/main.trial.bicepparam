@@ -8,3 +8,22 @@ param cosmosBackupTier = 'Continuous7Days'
 param duplicateDetectionWindow = 'P1D'
 // Without locks the whole resource group can be deleted.
 param lockContainers = false
+
+param subscriptions = [
+  {
+    name: 'all'
+    receiverPrincipalIds: []
+  }
+  {
+    name: 'names'
+    action: 'ContactNameUpdatedEvent'
+    receiverPrincipalIds: []
+  }
+]
+
+param writerPrincipalIds = []
+// Object ids of users: az ad signed-in-user show --query id -o tsv. For groups, change the type below to Group.
+param operatorPrincipalIds = []
+param operatorPrincipalType = 'User'
+param operatorEmails = []
+param runbook = 'docs/runbook.md'

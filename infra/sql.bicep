@@ -36,6 +36,13 @@ param clientIpAddresses array = []
 ])
 @description('PostgreSQL: Azure Database for PostgreSQL flexible server. AzureSQL: a logical server with one database.')
 param engine string = 'PostgreSQL'
+
+@description('Name of an existing server to use instead of a new one, such as a restored one, or that of another deployment. It stays as it is: its database, its firewall and its administrator are yours.')
+param existingDatabaseServer string = ''
+
+@description('Resource group of existingDatabaseServer.')
+param existingDatabaseResourceGroup string = resourceGroup().name
+
 @description('Name of the database. It cannot be changed later.')
 param database string = 'outbox'
 
@@ -100,7 +107,7 @@ param claimSeconds int = 10
 
 // The worker
 
-@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay:1.0.0.')
+@description('The image, built from Dockerfile, such as myregistry.azurecr.io/outbox-relay@sha256:…. With the digest, every replica runs the same image; with the tag alone, what the tag names when it starts.')
 param image string
 
 @description('Name of the container registry of this resource group that has the image; empty for a public image.')
@@ -139,6 +146,12 @@ param serviceBusSku string = 'Standard'
 @description('Messaging units of a Premium namespace.')
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
+
+@description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
+param existingServiceBusNamespace string = ''
+
+@description('Resource group of existingServiceBusNamespace.')
+param existingServiceBusResourceGroup string = resourceGroup().name
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries.')
 param duplicateDetectionWindow string = 'P1D'
@@ -218,12 +231,20 @@ param logRetentionInDays int = 30
 @description('Daily quota of logs and metrics in gigabytes; -1 for no limit. Telemetry beyond it is dropped until the next day, and alerts on it do not fire.')
 param dailyLogQuotaInGigabytes int = 5
 
+@description('Name of an existing Log Analytics workspace for logs, metrics and Application Insights instead of a new one. It stays as it is. Alerts on queries count everything in it, also what other relays report.')
+param existingWorkspace string = ''
+
+@description('Resource group of existingWorkspace.')
+param existingWorkspaceResourceGroup string = resourceGroup().name
+
 // Names are computed here, not taken from module outputs, so that what-if can evaluate every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
 var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-relay' }, tags)
 var identityName = 'id-relay-${resourceToken}'
 var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
-var serviceBusName = 'sbns-relay-${resourceToken}'
+var serviceBusName = empty(existingServiceBusNamespace) ? 'sbns-relay-${resourceToken}' : existingServiceBusNamespace
+var serviceBusGroup = empty(existingServiceBusNamespace) ? resourceGroup().name : existingServiceBusResourceGroup
+var existingWorkspaceId = empty(existingWorkspace) ? '' : resourceId(existingWorkspaceResourceGroup, 'Microsoft.OperationalInsights/workspaces', existingWorkspace)
 var postgresName = 'psql-relay-${resourceToken}'
 var azureSqlName = 'sql-relay-${resourceToken}'
 var workerName = 'ca-relay-${resourceToken}'
@@ -232,6 +253,7 @@ var networkName = 'vnet-relay-${resourceToken}'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 var onPostgres = engine == 'PostgreSQL'
+var newServer = empty(existingDatabaseServer)
 
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
@@ -240,9 +262,25 @@ var atMost = shards > minReplicas ? shards : minReplicas
 var allowedMaxReplicas = (maxReplicas < minReplicas || maxReplicas > atMost) ? fail('maxReplicas must be at least minReplicas, and at most the number of shards where that is more: a replica without a shard is idle') : maxReplicas
 
 // A URL of PostgreSQL has the name of the role, which is the identity's; the token takes the place of the password.
-var host = onPostgres ? postgres!.outputs.host : azureSql!.outputs.host
+var host = !newServer ? existingServer!.outputs.host : (onPostgres ? postgres!.outputs.host : azureSql!.outputs.host)
+var serverId = !newServer ? existingServer!.outputs.id : (onPostgres ? postgres!.outputs.id : azureSql!.outputs.id)
 var postgresUrl = '${host}:5432/${database}?sslmode=verify-full&sslrootcert=system'
 var azureSqlServer = 'Server=tcp:${host},1433;Database=${database};Encrypt=yes'
+
+// Those of the worker that python -m relay needs as well: an operator's release or replay sends events as the worker does.
+var sharedSettings = {
+  SQL_FEED: feed
+  SQL_MAX_BYTES: '67108864'
+  SQL_SHARDS: string(shards)
+  SQL_CLAIM_S: string(claimSeconds)
+  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS_TOPIC: serviceBusTopic
+  RELAY_EVENT_TYPE: relayEventType
+  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
+  RELAY_ON_POISON: relayOnPoison
+  RELAY_MESSAGE_FORMAT: relayMessageFormat
+  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
+}
 
 module identity 'modules/identity.bicep' = {
   name: 'identity'
@@ -260,14 +298,17 @@ module monitoring 'modules/monitoring.bicep' = {
     applicationInsightsName: 'appi-relay-${resourceToken}'
     location: location
     tags: allTags
+    existingWorkspaceId: existingWorkspaceId
     retentionInDays: logRetentionInDays
     dailyQuotaInGigabytes: dailyLogQuotaInGigabytes
+    // There is no Functions host.
+    dropHostSpans: false
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
   }
 }
 
-module postgres 'modules/postgresql.bicep' = if (onPostgres) {
+module postgres 'modules/postgresql.bicep' = if (newServer && onPostgres) {
   name: 'postgresql'
   params: {
     name: postgresName
@@ -288,7 +329,16 @@ module postgres 'modules/postgresql.bicep' = if (onPostgres) {
   }
 }
 
-module azureSql 'modules/azure-sql.bicep' = if (!onPostgres) {
+module existingServer 'modules/existing-database.bicep' = if (!newServer) {
+  name: 'existing-database-${resourceToken}'
+  scope: resourceGroup(existingDatabaseResourceGroup)
+  params: {
+    name: existingDatabaseServer
+    onPostgres: onPostgres
+  }
+}
+
+module azureSql 'modules/azure-sql.bicep' = if (newServer && !onPostgres) {
   name: 'azure-sql'
   params: {
     name: azureSqlName
@@ -305,46 +355,30 @@ module azureSql 'modules/azure-sql.bicep' = if (!onPostgres) {
   }
 }
 
-module serviceBus 'modules/servicebus.bicep' = {
-  name: 'servicebus'
+module messaging 'modules/messaging.bicep' = {
+  name: 'messaging'
   params: {
-    name: serviceBusName
+    namespaceName: serviceBusName
+    group: serviceBusGroup
+    newNamespace: empty(existingServiceBusNamespace)
     location: location
     tags: allTags
+    resourceToken: resourceToken
     sku: allowedSku
     messagingUnits: serviceBusMessagingUnits
+    publicAccess: !privateNetworking
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
-    publicAccess: !privateNetworking
+    subscriptions: subscriptions
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
 }
-
-// Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
-// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
-@batchSize(1)
-module topicSubscriptions 'modules/subscription.bicep' = [for entry in subscriptions: {
-  name: 'subscription-${entry.name}'
-  params: {
-    namespaceName: serviceBusName
-    topicName: serviceBusTopic
-    name: entry.name
-    action: entry.?action ?? ''
-    maxDeliveryCount: entry.?maxDeliveryCount ?? 10
-    lockDuration: entry.?lockDuration ?? 'PT1M'
-    messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive
-    receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
-  }
-  dependsOn: [
-    serviceBus
-  ]
-}]
 
 module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
   name: 'registry-access'
@@ -365,33 +399,29 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
-module databaseEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-database'
+module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
+  name: 'endpoints'
   params: {
-    name: 'pep-database-${resourceToken}'
+    resourceToken: resourceToken
     location: location
     tags: allTags
-    targetId: onPostgres ? postgres!.outputs.id : azureSql!.outputs.id
-    groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
-    zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
     networkName: networkName
     networkId: network!.outputs.id
     subnetId: network!.outputs.endpointSubnetId
-  }
-}
-
-module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'endpoint-servicebus'
-  params: {
-    name: 'pep-servicebus-${resourceToken}'
-    location: location
-    tags: allTags
-    targetId: serviceBus.outputs.id
-    groupId: 'namespace'
-    zoneName: 'privatelink.servicebus.windows.net'
-    networkName: networkName
-    networkId: network!.outputs.id
-    subnetId: network!.outputs.endpointSubnetId
+    targets: [
+      {
+        name: 'database'
+        id: serverId
+        groupId: onPostgres ? 'postgresqlServer' : 'sqlServer'
+        zoneName: onPostgres ? 'privatelink.postgres.database.azure.com' : 'privatelink${environment().suffixes.sqlServerHostname}'
+      }
+      {
+        name: 'servicebus'
+        id: messaging.outputs.namespaceId
+        groupId: 'namespace'
+        zoneName: 'privatelink.servicebus.windows.net'
+      }
+    ]
   }
 }
 
@@ -409,26 +439,15 @@ module worker 'modules/worker.bicep' = {
     image: image
     registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: {
+    relaySettings: union(sharedSettings, {
       SQL: onPostgres ? 'postgresql://${identityName}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryMSI;UID=${identity.outputs.clientId}'
-      SQL_FEED: feed
-      SQL_MAX_BYTES: '67108864'
-      SQL_SHARDS: string(shards)
-      SQL_CLAIM_S: string(claimSeconds)
-      SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
-      SERVICEBUS_TOPIC: serviceBusTopic
-      RELAY_EVENT_TYPE: relayEventType
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
       RELAY_SENDERS: relaySenders == 0 ? '' : string(relaySenders)
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
-      RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-      RELAY_ON_POISON: relayOnPoison
-      RELAY_MESSAGE_FORMAT: relayMessageFormat
-      RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-    }
+    })
     minReplicas: minReplicas
     maxReplicas: allowedMaxReplicas
     cpu: cpu
@@ -439,9 +458,7 @@ module worker 'modules/worker.bicep' = {
     subnetId: privateNetworking ? network!.outputs.integrationSubnetId : ''
   }
   dependsOn: [
-    topicSubscriptions
-    databaseEndpoint
-    serviceBusEndpoint
+    endpoints
   ]
 }
 
@@ -449,16 +466,16 @@ module diagnostics 'modules/sql-diagnostics.bicep' = {
   name: 'diagnostics'
   params: {
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceName: serviceBusName
+    serviceBusNamespaceName: empty(existingServiceBusNamespace) ? serviceBusName : ''
     environmentName: workerEnvironmentName
-    postgresServerName: onPostgres ? postgresName : ''
-    azureSqlServerName: onPostgres ? '' : azureSqlName
+    postgresServerName: newServer && onPostgres ? postgresName : ''
+    azureSqlServerName: newServer && !onPostgres ? azureSqlName : ''
     database: database
   }
   dependsOn: [
     postgres
     azureSql
-    serviceBus
+    messaging
     worker
   ]
 }
@@ -470,7 +487,7 @@ module alerts 'modules/sql-alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: serviceBus.outputs.id
+    serviceBusNamespaceId: messaging.outputs.namespaceId
     topicName: serviceBusTopic
     workerId: worker.outputs.id
     shards: shards
@@ -482,20 +499,9 @@ module alerts 'modules/sql-alerts.bicep' = {
 }
 
 @description('The settings for python -m relay --env-file, for the administrator of the database: no password, as az login provides a token. Other operators put their own name into SQL.')
-output settings object = {
+output settings object = union(sharedSettings, {
   SQL: onPostgres ? 'postgresql://${uriComponent(administratorName)}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryDefault'
-  SQL_FEED: feed
-  SQL_MAX_BYTES: '67108864'
-  SQL_SHARDS: string(shards)
-  SQL_CLAIM_S: string(claimSeconds)
-  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
-  SERVICEBUS_TOPIC: serviceBusTopic
-  RELAY_EVENT_TYPE: relayEventType
-  RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
-  RELAY_ON_POISON: relayOnPoison
-  RELAY_MESSAGE_FORMAT: relayMessageFormat
-  RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+})
 
 @description('The identity to create a role for in the database (docs/sql.md#on-azure-container-apps).')
 output RELAY_IDENTITY string = identityName

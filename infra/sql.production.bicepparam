@@ -27,7 +27,9 @@ param administratorName = 'outbox-administrators'
 param administratorType = 'Group'
 
 param registryName = 'myregistry'
-param image = 'myregistry.azurecr.io/outbox-relay:1'
+// With its digest, so that each replica runs the same image, whenever it starts:
+// az acr repository show --name myregistry --image outbox-relay:1 --query digest --output tsv
+param image = 'myregistry.azurecr.io/outbox-relay@sha256:0000000000000000000000000000000000000000000000000000000000000000'
 param logRetentionInDays = 90
 param dailyLogQuotaInGigabytes = 20
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from relay.cli import shell
+
+
+def _lacking(error: ModuleNotFoundError) -> str:
+    """What to do about a package that is not installed. Raises the error if it is none."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("local", "relay", "changefeed", "samples"):
+        raise error
+    return (
+        f"local: the package {package!r} is missing from {sys.executable}. Run `make setup` and use "
+        ".venv/bin/python. docs/local-stack.md has the commands without make."
+    )
+
+
 try:
     from outbox_emulators import command_line
 except ModuleNotFoundError as error:
-    print(
-        f"local: the package {error.name!r} is missing from {sys.executable}. Run `make setup` and use "
-        ".venv/bin/python. docs/local-stack.md has the commands without make.",
-        file=sys.stderr,
-    )
+    print(_lacking(error), file=sys.stderr)
     sys.exit(2)
 
 _COMMANDS = {
     "up": ("local.stack.command", "start the whole stack: cosmos, servicebus and functions"),
     "wait": ("local.stack.waiting", "wait until the stack is ready"),
+    "status": ("local.stack.status", "print the addresses of the running stack again"),
     "down": ("local.stack.stopping", "stop the stack"),
     "send": ("local.sending.command", "commit an event to the running stack"),
     "watch": ("local.watching.command", "follow the events of the running stack"),
@@ -32,10 +43,14 @@ _COMMANDS = {
 
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
-    return command_line.main(
-        "python -m local", "The local stack, for development and tests only.", _COMMANDS, argv
-    )
+    about = "The local stack, for development and tests only."
+    try:
+        return command_line.main("python -m local", about, _COMMANDS, argv)
+    except ModuleNotFoundError as error:
+        # A later set of packages has it, such as that of an SQL source.
+        print(_lacking(error), file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(shell.run(lambda: main(sys.argv[1:])))

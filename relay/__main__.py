@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
+
+from relay.cli import shell
 
 try:
     from relay.cli.main import main
@@ -14,15 +17,15 @@ except ImportError as error:
         raise
     _root = Path(__file__).resolve().parents[1]
     _why = f"the package {_missing!r} is missing from {sys.executable}"
-    _remedy = f"Run {sys.executable} -m pip install -r {_root / 'requirements.txt'}"
+    _remedy = f"Run {shell.python()} -m pip install -r {quote(str(_root / 'requirements.txt'))}"
     if _old:
         _why = f"{sys.executable} is older than Python 3.11"
         _remedy = "Use a newer one"
     _prepared = _root / ".venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if _prepared.exists():
-        _remedy += f", or use {_prepared} -m relay"
+        _remedy += f", or use {quote(str(_prepared))} -m relay"
     print(f"relay: {_why}. {_remedy}.", file=sys.stderr)
     sys.exit(2)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(shell.run(lambda: main(sys.argv[1:])))

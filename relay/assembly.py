@@ -5,7 +5,6 @@ A process waits for its imports before its first event, so what only an SQL outb
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,9 +24,10 @@ from relay.telemetry.gauges import LeaseAges
 
 if TYPE_CHECKING:
     from relay.cosmos.ages import LeaseWatch
-    from relay.findings import Finding, Scan
+    from relay.findings import Finding
     from relay.outbox import Canary, Outbox
     from relay.quarantine.items import Items
+    from relay.scans import Scan
     from relay.sql.source import SqlBatch
     from relay.sql.worker import Worker
 
@@ -147,32 +147,28 @@ async def install(settings: Settings, *, keep: str, create_table: bool, roles: b
     )
 
 
-async def check_outboxes(settings: Settings) -> list[Finding]:
-    """The findings of `check` for each configured outbox, with the rights of the caller; changes nothing."""
-    checks = []
-    if settings.cosmos is not None:
+async def check_outbox(settings: Settings) -> list[Finding]:
+    """The findings of `check` about the only outbox, with the rights of the caller; changes nothing."""
+    feed = _only_feed(settings)
+    if feed is None:
         from relay.cosmos.check import check
 
-        checks.append(check(settings))
-    if settings.sql is not None:
-        from relay.sql.check import check as check_sql
+        return await check(settings)
+    from relay.sql.check import check as check_sql
 
-        checks.append(check_sql(settings.sql))
-    return [finding for findings in await asyncio.gather(*checks) for finding in findings]
+    return await check_sql(feed)
 
 
-async def scan_outboxes(settings: Settings) -> list[Scan]:
-    """Errors of the documents that the relay has not passed, in each configured outbox."""
-    scans: list[Scan] = []
-    if settings.cosmos is not None:
-        from relay.cosmos.check import scan
+async def scan_outbox(settings: Settings) -> Scan:
+    """The documents that the relay has not passed and will not publish, in the only outbox."""
+    feed = _only_feed(settings)
+    if feed is None:
+        from relay.cosmos.scan import scan
 
-        scans.append(await scan(settings))
-    if settings.sql is not None:
-        from relay.sql.backlog import scan as scan_sql
+        return await scan(settings)
+    from relay.sql.backlog import scan as scan_sql
 
-        scans.append(await scan_sql(settings.sql, settings.event_type))
-    return scans
+    return await scan_sql(feed, settings.event_type, settings.on_poison)
 
 
 def _feed_of(settings: Settings) -> SqlFeed:

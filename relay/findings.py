@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Level(StrEnum):
@@ -52,19 +50,6 @@ class Finding:
     def error(cls, what: str, remedy: str, *, unavailable: bool = False) -> Finding:
         """It must be fixed."""
         return cls(Level.ERROR, what, remedy, unavailable)
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The findings among the documents that the relay has not passed.
-
-    Attributes:
-        findings: Those that `check` reports.
-        data: Its members of the output of `--json`.
-    """
-
-    findings: list[Finding]
-    data: Mapping[str, Any]
 
 
 class Why(StrEnum):

@@ -6,21 +6,32 @@ adapters, and `tests/contracts/test_outboxes.py` says what each must do. Nothing
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relay.events import Document, Event, Rejected
+from relay.events import Document, Event, Received, Rejected
+from relay.findings import Finding
 from relay.place import PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
+
+# Maximum number of characters of an event's texts. A key of Cosmos DB has at most 2 048 bytes; longer ids and keys
+# than 128 UTF-16 units are never published. An SQL column has no bound, and nor has `data`.
+_KEY = 2048
+_ID = 256
+_ACTION = 256
+_SHORT = 64
+_LARGEST = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An event as the outbox has it.
+    """An event as the outbox has it, its texts no longer than can be shown.
 
     Attributes:
-        id, partition_key, action, sequence, traceparent: As the message contract names them.
+        id, partition_key: As the message contract names them, by `id_name` and `key_name`.
+        action, sequence, traceparent: Likewise; a number that no database counts to is none.
         committed_at: When the database stored it, in seconds since 1970.
         created_at: When its writer made it, in ISO 8601, as written.
         partition: The `Position.name` that it belongs to.
@@ -56,13 +67,13 @@ class Committed:
         key, data = document.get("partitionKey"), document.get("data")
         members = data if isinstance(data, dict) else {}
         return cls(
-            id=str(document.get("id")),
-            partition_key=key if isinstance(key, str) else NO_PARTITION_KEY,
-            action=_text(members.get("action")),
+            id=id_name(str(document.get("id"))),
+            partition_key=key_name(key) if isinstance(key, str) else NO_PARTITION_KEY,
+            action=_text(members.get("action"), _ACTION),
             committed_at=committed_at,
-            created_at=_text(members.get("createdAt")),
-            sequence=sequence if type(sequence := document.get("sequence")) is int else None,
-            traceparent=_text(document.get("traceparent")),
+            created_at=_text(members.get("createdAt"), _SHORT),
+            sequence=_number(document.get("sequence")),
+            traceparent=_text(document.get("traceparent"), _SHORT),
             partition=partition,
             place=place,
             expires_at=expires_at,
@@ -84,6 +95,19 @@ class Position:
     owner: str | None
     position: str | None
     place: PlaceInFeed | None
+
+
+@dataclass(frozen=True, slots=True)
+class NextPage:
+    """The documents behind the relay's position in one partition, as the relay receives them.
+
+    Attributes:
+        partition: The `Position.name`.
+        received: The page, validated; with documents of other types, which are only counted.
+    """
+
+    partition: str
+    received: Received
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +209,12 @@ class Outbox(Protocol):
     async def positions(self) -> Sequence[Position]:
         """The relay's position in each partition."""
 
+    async def obstacles(self) -> Sequence[Finding]:
+        """What keeps the relay from reading the outbox at all, such as the lock of a host that was killed."""
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        """The relay's next page of each partition, of at most `limit` documents, or none; gives no positions."""
+
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The name of the position under which a key is now; None if there is none, or it is unknown."""
 
@@ -236,5 +266,31 @@ CLEAN_UP_S = 10.0
 """Maximum seconds of the clean-up after each event of a smoke test, so that Ctrl-C ends the command."""
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def id_name(identifier: str) -> str:
+    """An id, or what stands for one that is too long to be shown."""
+    return _name(identifier, _ID)
+
+
+def key_name(partition_key: str) -> str:
+    """A partition key, likewise."""
+    return _name(partition_key, _KEY)
+
+
+def cut_text(text: str, most: int) -> str:
+    """A text of at most this many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _name(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{cut_text(text, most - len(digest))}{digest}"
+
+
+def _text(value: object, most: int) -> str | None:
+    return cut_text(value, most) if isinstance(value, str) else None
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and -_LARGEST <= value < _LARGEST else None

@@ -156,6 +156,8 @@ class State(StrEnum):
     QUARANTINE = "quarantine"
     PARKED = "parked"
     DEAD_LETTERS = "dead-letters"
+    UNDELIVERED = "undelivered"
+    UNOWNED = "unowned"
     UNREAD = "unread"
 
 
@@ -180,7 +182,18 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Correct the consumer; then `python -m relay deadletters resubmit`, or `discard`.",
+        "Correct the consumer; then `python -m relay deadletters resubmit --subscription NAME --reason REASON`, "
+        "or `discard`.",
+    ),
+    State.UNDELIVERED: Row(
+        "the host cannot hand a document over to the relay; nothing behind it is published",
+        False,
+        "Find it with `python -m relay check --scan`, and have it written flatter, or delete it.",
+    ),
+    State.UNOWNED: Row(
+        "nobody reads a partition or shard",
+        False,
+        "See whether the app or the worker runs, and what its log says; `python -m relay check`.",
     ),
     State.UNREAD: Row(
         "the console cannot read a service, so it is not known what waits",

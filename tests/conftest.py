@@ -1,4 +1,7 @@
-"""For all tests: a node id of their own, which names its group where pytest-xdist runs it, and a PostgreSQL."""
+"""For all tests: a node id of their own, which names its group where pytest-xdist runs it, and a PostgreSQL.
+
+Of what was skipped, each reason is shown once.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,15 @@ from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
+from tests.support.skips import pytest_terminal_summary
 
-__all__ = ["changefeed_database", "outbox_database", "postgres_database", "postgres_server"]
+__all__ = [
+    "changefeed_database",
+    "outbox_database",
+    "postgres_database",
+    "postgres_server",
+    "pytest_terminal_summary",
+]
 
 
 # On a busy machine an example takes as long as it takes.

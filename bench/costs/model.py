@@ -28,7 +28,7 @@ SMALL_CONTAINERS = 2
 MEMORY_GB = 2
 SPANS, SPAN_BYTES, IDLE_BYTES = 5, 1100, 7.2e6
 """Spans a second at most, bytes of one; bytes of an idle instance a day."""
-LOG_RULES, METRIC_RULES = 7, 6
+LOG_RULES, METRIC_RULES = 9, 6
 PRIVATE_ENDPOINTS = 4
 DAY_S = 86_400
 

@@ -68,19 +68,19 @@ class Changes:
 
 
 class AsyncChanges:
-    """The numbered changes of all feeds, read through an async session; see Changes."""
+    """The numbered changes of all feeds, read through an async session; see `Changes`."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._pauses_s: dict[tuple[int, int], float] = {}
 
     async def read(self, feed_id: int, shard: int, cursor: int = 0, page_size: int = 100) -> ChangePage:
-        """The changes behind the cursor, as Changes.read."""
+        """The changes behind the cursor, as `Changes.read`."""
         reading = statements_for(self._session).read_changes(feed_id, shard, cursor, page_size)
         return await run_async(self._session, _page(reading, cursor))
 
     async def wait(self, feed_id: int, shard: int, cursor: int, timeout_s: float) -> bool:
-        """Wait for numbered changes behind the cursor, as Changes.wait."""
+        """Wait for numbered changes behind the cursor, as `Changes.wait`."""
         ends = time.monotonic() + timeout_s
         if (feed_id, shard) not in self._pauses_s:
             channel = await run_async(self._session, statements_for(self._session).change_channel(feed_id, shard))

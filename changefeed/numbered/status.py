@@ -30,7 +30,12 @@ class ChangeShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class SweepGroupStatus:
-    """A sweep group: its number, and its shards by feed and number."""
+    """A sweep group.
+
+    Attributes:
+        sweep_group: Its number.
+        shards: Its shards by feed and number.
+    """
 
     sweep_group: int
     shards: Sequence[ChangeShardStatus]

@@ -7,12 +7,14 @@ docstring or is not in the reference.
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+
+from docs.site.serving import Freshness, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".local/docs"
@@ -28,25 +30,18 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     settings = ["-c", str(Path(__file__).parent), "-d", str(output / "doctrees")]
     code: int = build_main(["-W", "-q", *settings, *options, "-b", builder, str(source), str(output / builder)])
     if code:
+        # The next build would not read the pages again that have not changed since, and not find their errors.
+        shutil.rmtree(output / "doctrees", ignore_errors=True)
+    if code == 1:
         print("The site has errors: the lines above name each, and its place.", file=sys.stderr)
     return code
 
 
-class _Pages(SimpleHTTPRequestHandler):
-    """Files of a folder, without a line for each request."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-
-def serve(folder: Path, port: int) -> None:
-    """Serve a folder on the loopback address until Ctrl-C. Port 0 takes any free port."""
-    with ThreadingHTTPServer(("127.0.0.1", port), partial(_Pages, directory=str(folder))) as server:
-        print(f"http://127.0.0.1:{server.server_port}/  Press Ctrl-C to stop.", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
+def build_again(output: Path) -> None:
+    """Build in a new process, which imports the packages as they are now."""
+    command = [sys.executable, "-m", "docs.site", "--build", "--output", str(output)]
+    print("The sources have changed: building the site again", flush=True)
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--external", action="store_true", help="only check the links to other sites, over the network"
     )
+    made.add_argument("--draw", action="store_true", help="only draw the diagrams, with npm and Chromium")
     made.add_argument("--port", type=int, default=0, help="the port to serve on (default: any free port)")
     made.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to build")
     return made
@@ -64,6 +60,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Build, and serve unless told otherwise; returns the exit code."""
     options = parser().parse_args(argv)
+    if options.draw:
+        from docs.site.drawing import draw_all
+
+        return draw_all(ROOT)
     code = build(ROOT, options.output, builder="linkcheck" if options.external else "html")
     if code or options.external:
         return code
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     if options.build:
         print(f"The site is in {site}")
     else:
-        serve(site, options.port)
+        serve(site, options.port, Freshness(ROOT, partial(build_again, options.output)))
     return 0
 
 

@@ -12,8 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
 
+# Found by the path above.
+from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402
+from docs.site.public_names import MODULES  # noqa: E402
+
 project = "Outbox Relay"
-root_doc = "README"
+root_doc = README
 language = "en"
 highlight_language = "text"
 
@@ -23,6 +27,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "docs.site.order",
     "docs.site.links",
+    "docs.site.diagrams",
     "docs.site.reference",
     "docs.site.pytest_plugin",
 ]
@@ -32,13 +37,7 @@ include_patterns = [
     *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md", "emulators/docs/*.md"),
     "docs/site/reference/*.rst",
 ]
-exclude_patterns = [
-    ".*",
-    "**/node_modules",
-    # PyPI shows them. What they say is on the libraries' pages.
-    "outbox/README.md",
-    "inbox/README.md",
-]
+exclude_patterns = [".*", "**/node_modules", *NOT_ON_THE_SITE]
 
 # GitHub's anchors: a link that works there works on the site.
 myst_heading_anchors = 6
@@ -46,7 +45,7 @@ myst_enable_extensions = ["html_image"]
 suppress_warnings = [
     # The examples shorten JSON and output with `…`, which no lexer knows.
     "misc.highlighting_failure",
-    # order.py names the remedy as well.
+    # chapters.py names the remedy as well.
     "toc.not_included",
 ]
 
@@ -55,14 +54,7 @@ repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
     filter(None, (os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")))
 )
 
-reference_modules = [
-    "outbox",
-    "outbox.attrs",
-    "outbox.pydantic",
-    "inbox",
-    "changefeed",
-    "outbox_emulators.testing",
-]
+reference_modules = list(MODULES)
 reference_pages = [
     f"docs/site/reference/{page}"
     for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")
@@ -78,6 +70,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
     ("py:class", r".*\.(E|E_co|T|T_co)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+    ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -86,8 +79,15 @@ autoclass_content = "both"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
+# Addresses of this machine are no links to other sites. GitHub adds the anchors of a page by script.
+linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)[:/]"]
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
+
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs/site/scorer.js")
 html_favicon = "../../relay/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False

@@ -28,7 +28,7 @@ var defaults = {
   // Lag is less than a second normally, and tens of seconds after a cold start. Five minutes are a backlog that consumers notice.
   lagSeconds: 300
   // An event waits for less than a second. The outbox keeps it until its ttl ends; the leases of an instance that was lost are taken
-  // over after 71 seconds, so five minutes are a lease that does not go on, or a backlog that consumers notice.
+  // over within 71 seconds, so five minutes are a lease that does not go on, or a backlog that consumers notice.
   unpublishedSeconds: 300
   // Leaves a working day to act before Cosmos DB deletes the event.
   headroomHours: 24

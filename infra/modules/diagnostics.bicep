@@ -1,7 +1,11 @@
 metadata description = 'Diagnostic settings: the logs and metrics that each resource sends to the workspace.'
 
 param workspaceId string
+
+@description('Empty for an account whose diagnostic settings are not this deployment\'s.')
 param cosmosAccountName string
+
+@description('Empty for a namespace whose diagnostic settings are not this deployment\'s.')
 param serviceBusNamespaceName string
 param storageAccountName string
 param functionAppName string
@@ -17,11 +21,11 @@ var allMetrics = [
   }
 ]
 
-resource cosmos 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
+resource cosmos 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = if (!empty(cosmosAccountName)) {
   name: cosmosAccountName
 }
 
-resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = if (!empty(serviceBusNamespaceName)) {
   name: serviceBusNamespaceName
 }
 
@@ -42,7 +46,7 @@ resource functionApp 'Microsoft.Web/sites@2025-03-01' existing = {
 // whether the outbox is written to, which the alert silent uses.
 var summaries = summarizeWrites ? [{ category: 'DataPlaneRequests5M', enabled: true }] : []
 
-resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(cosmosAccountName)) {
   name: settingName
   scope: cosmos
   properties: {
@@ -62,7 +66,7 @@ resource fromCosmos 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' =
   }
 }
 
-resource fromServiceBus 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+resource fromServiceBus 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(serviceBusNamespaceName)) {
   name: settingName
   scope: serviceBus
   properties: {

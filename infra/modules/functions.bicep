@@ -37,6 +37,9 @@ var network = empty(integrationSubnetId) ? {} : { virtualNetworkSubnetId: integr
 // https://learn.microsoft.com/azure/azure-functions/flex-consumption-site-updates
 var updates = rollingUpdates ? { siteUpdateStrategy: { type: 'RollingUpdate' } } : {}
 
+// Otherwise every library's logs are exported, including the exporter's own, so that each export causes more rows.
+var loggerName = 'relay'
+
 // Flex Consumption uses functionAppConfig instead of FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION.
 // https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan-deprecations
 var hostSettings = {
@@ -45,9 +48,11 @@ var hostSettings = {
   AzureWebJobsStorage__clientId: identityClientId
   APPLICATIONINSIGHTS_CONNECTION_STRING: applicationInsightsConnectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
+  // The platform chooses the worker. One from before azure-functions-runtime (4.34) reads the first two, a later one the last two.
+  PYTHON_ENABLE_OPENTELEMETRY: 'true'
+  PYTHON_AZURE_MONITOR_LOGGER_NAME: loggerName
   PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY: 'true'
-  // Otherwise every library's logs are exported, including the exporter's own, so that each export causes more rows.
-  PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME: 'relay'
+  PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME: loggerName
 }
 var identitySettings = {
   COSMOS__credential: 'managedidentity'

@@ -4,10 +4,16 @@ param workspaceName string
 param applicationInsightsName string
 param location string
 param tags object
+
+@description('Resource id of an existing workspace to use instead of a new one; empty for a new one.')
+param existingWorkspaceId string
 param retentionInDays int
 
 @description('Daily quota of the workspace in gigabytes; -1 for no limit.')
 param dailyQuotaInGigabytes int
+
+@description('Drop spans of the Functions host\'s own successful requests before they are stored.')
+param dropHostSpans bool
 
 @description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
@@ -15,23 +21,38 @@ param relayPrincipalId string
 
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/monitor
 var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
+var workspaceId = empty(existingWorkspaceId) ? workspace.id : existingWorkspaceId
 
-resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
+var workspaceProperties = {
+  sku: {
+    name: 'PerGB2018'
+  }
+  retentionInDays: retentionInDays
+  workspaceCapping: {
+    dailyQuotaGb: dailyQuotaInGigabytes
+  }
+  features: {
+    disableLocalAuth: true
+    enableLogAccessUsingOnlyResourcePermissions: true
+  }
+}
+
+resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = if (empty(existingWorkspaceId)) {
   name: workspaceName
   location: location
   tags: tags
-  properties: {
-    sku: {
-      name: 'PerGB2018'
-    }
-    retentionInDays: retentionInDays
-    workspaceCapping: {
-      dailyQuotaGb: dailyQuotaInGigabytes
-    }
-    features: {
-      disableLocalAuth: true
-      enableLogAccessUsingOnlyResourcePermissions: true
-    }
+  properties: workspaceProperties
+}
+
+// A module, because the rule needs the workspace, and the workspace then the rule. An existing workspace may have its own rule.
+module transformations 'log-transformations.bicep' = if (dropHostSpans && empty(existingWorkspaceId)) {
+  name: 'log-transformations'
+  params: {
+    workspaceName: workspaceName
+    workspaceId: workspace.id
+    location: location
+    tags: tags
+    workspaceProperties: workspaceProperties
   }
 }
 
@@ -42,7 +63,7 @@ resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   kind: 'web'
   properties: {
     Application_Type: 'web'
-    WorkspaceResourceId: workspace.id
+    WorkspaceResourceId: workspaceId
     DisableLocalAuth: true
   }
 }
@@ -57,7 +78,7 @@ resource relayMayPublish 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
-output workspaceId string = workspace.id
+output workspaceId string = workspaceId
 output applicationInsightsId string = applicationInsights.id
 output applicationInsightsName string = applicationInsights.name
 // Contains the endpoint. With local authentication off, it grants no access.

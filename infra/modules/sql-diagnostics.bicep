@@ -1,13 +1,15 @@
 metadata description = 'Diagnostic settings of a relay with an SQL outbox: the logs and metrics that each resource sends to the workspace.'
 
 param workspaceId string
+
+@description('Empty for a namespace whose diagnostic settings are not this deployment\'s.')
 param serviceBusNamespaceName string
 param environmentName string
 
-@description('Name of the PostgreSQL server; empty with Azure SQL.')
+@description('Name of the PostgreSQL server; empty with Azure SQL, and for a server whose diagnostic settings are not this deployment\'s.')
 param postgresServerName string
 
-@description('Name of the logical server of Azure SQL; empty with PostgreSQL.')
+@description('Name of the logical server of Azure SQL; empty with PostgreSQL, and for such a server.')
 param azureSqlServerName string
 param database string
 
@@ -19,7 +21,7 @@ var allMetrics = [
   }
 ]
 
-resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = if (!empty(serviceBusNamespaceName)) {
   name: serviceBusNamespaceName
 }
 
@@ -40,7 +42,7 @@ resource azureSqlDatabase 'Microsoft.Sql/servers/databases@2025-01-01' existing 
   name: database
 }
 
-resource fromServiceBus 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+resource fromServiceBus 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(serviceBusNamespaceName)) {
   name: settingName
   scope: serviceBus
   properties: {

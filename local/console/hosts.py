@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from typing import Any
 
 import aiohttp
 
@@ -11,6 +13,8 @@ from local.stack.supervisor import Stack
 from relay.console.ports import Attempt
 
 _TIMEOUT_S = 2.0
+# A page that was withheld is read again every 13 seconds.
+_WITHHELD_S = 60.0
 
 
 class FunctionsHosts:
@@ -31,11 +35,24 @@ class FunctionsHosts:
             except (aiohttp.ClientError, TimeoutError):
                 continue
             for function in status["functions"]:
-                for lease, attempt in function["attempts"].items():
-                    found[lease] = Attempt(attempt["number"], attempt["error"])
+                found |= _attempts(function, time.time())
         return found
 
     async def close(self) -> None:
         """Close every connection."""
         if self._http is not None:
             await self._http.close()
+
+
+def _attempts(function: Mapping[str, Any], now: float) -> dict[str, Attempt]:
+    """What a host says of a function's leases."""
+    withheld = {
+        lease: Attempt(withheld=each["error"])
+        for lease, each in function["withheld"].items()
+        # Another host may have the lease since.
+        if now - each["at"] <= _WITHHELD_S
+    }
+    retried = {
+        lease: Attempt(attempt["number"], attempt["error"]) for lease, attempt in function["attempts"].items()
+    }
+    return withheld | retried

@@ -11,9 +11,11 @@ from typing import Any
 import aiohttp
 
 from local.stack.environment import TOPIC
+from relay.console.bounds import REASON, optional
 from relay.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
 from relay.console.ports import Topic
 from relay.errors import ServiceError
+from relay.findings import Finding
 
 _TIMEOUT_S = 5.0
 # Within this time, deliveries are not asked for again.
@@ -29,10 +31,10 @@ Messages = OrderedDict[tuple[str, str], Delivery]
 class EmulatorTopic:
     """See `relay.console.ports.Topic`. Dead letters are peeked as in Azure; the admin port has the rest."""
 
-    def __init__(self, admin_url: str, dead_letters: Topic) -> None:
-        """`dead_letters` reads the dead-letter queues, and is closed with this."""
+    def __init__(self, admin_url: str, of_azure: Topic) -> None:
+        """`of_azure` reads what is read as in Azure, the dead-letter queues and the status; closed with this."""
         self._admin_url = admin_url
-        self._dead_letters = dead_letters
+        self._of_azure = of_azure
         self._http: aiohttp.ClientSession | None = None
         self._changes: dict[str, int] = {}
         self._messages: dict[str, Messages] = {}
@@ -57,9 +59,13 @@ class EmulatorTopic:
             self._messages.setdefault(each.name, OrderedDict())
         return sorted(found, key=lambda each: each.name)
 
+    async def obstacles(self) -> Sequence[Finding]:
+        """See ports.Topic: as in Azure."""
+        return await self._of_azure.obstacles()
+
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """See ports.Topic."""
-        return await self._dead_letters.dead_letters(subscription)
+        return await self._of_azure.dead_letters(subscription)
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
         """See ports.Topic. Of each subscription, the emulator's latest 10 000 messages are known."""
@@ -78,7 +84,7 @@ class EmulatorTopic:
         """Close every connection."""
         if self._http is not None:
             await self._http.close()
-        await self._dead_letters.close()
+        await self._of_azure.close()
 
     async def _refresh(self, fresh_s: float = _FRESH_S) -> None:
         async with self._turn:
@@ -133,5 +139,5 @@ def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
         accepted_at=story["accepted_ms"] / 1000,
         at=None if ended_ms is None else ended_ms / 1000,
         deliveries=story["deliveries"],
-        reason=story["reason"],
+        reason=optional(story["reason"], REASON),
     )

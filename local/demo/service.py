@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import socket
 import sys
+from contextlib import AsyncExitStack, nullcontext
 
 import uvicorn
+from azure.core.exceptions import AzureError
 from fastapi import Request
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outbox_emulators.access import Access
 from outbox_emulators.process import announce, until_stopped
-from samples.contacts.api import app
+from samples.contacts.api.application import create_app
 from samples.contacts.settings import SettingMissing
-from samples.contacts.stores import check_settings
+from samples.contacts.stores import open_contacts
 
 _KEEP_ALIVE_S = 75
 
@@ -29,28 +32,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error."""
-    try:
-        check_settings()
-    except SettingMissing as missing:
-        print(missing, file=sys.stderr)
-        return 1
-    with socket.create_server(("127.0.0.1", arguments.port)) as listening:
-        # Longer than clients keep idle connections: otherwise the server could close one as a request arrives.
-        config = uvicorn.Config(
-            guarded(app), log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S
-        )
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        while not (server.started or serving.done()):
-            await asyncio.sleep(0.01)
-        if serving.done():
+    reasons: tuple[type[Exception], ...] = (SettingMissing, PortInUse, *_no_answer())
+    async with AsyncExitStack() as opened:
+        try:
+            contacts = await opened.enter_async_context(open_contacts())
+            listening = opened.enter_context(_listening(arguments.port))
+        except reasons as reason:
+            print(f"The contact service cannot start: {' '.join(str(reason).split())}", file=sys.stderr)
             return 1
-        announce({"part": "contacts", "port": listening.getsockname()[1]})
-        stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        server.should_exit = True
-        await serving
+        app = create_app(lambda: nullcontext(contacts))
+        return await _serve(app, listening, exit_with_stdin=arguments.exit_with_stdin)
+
+
+async def _serve(api: ASGIApp, listening: socket.socket, *, exit_with_stdin: bool) -> int:
+    # Longer than clients keep idle connections: otherwise the server could close one as a request arrives.
+    config = uvicorn.Config(guarded(api), log_level="warning", access_log=False, timeout_keep_alive=_KEEP_ALIVE_S)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    while not (server.started or serving.done()):
+        await asyncio.sleep(0.01)
+    if serving.done():
+        return 1
+    announce({"part": "contacts", "port": listening.getsockname()[1]})
+    stopping = asyncio.create_task(until_stopped(exit_with_stdin=exit_with_stdin))
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await serving
     return 0
+
+
+class PortInUse(Exception):
+    """Something else listens on the port."""
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise PortInUse(f"Port {port} is in use: choose another with --port, or 0 for any free one.") from error
+
+
+def _no_answer() -> tuple[type[Exception], ...]:
+    """What opening the store raises if the account or the database does not answer."""
+    if not os.environ.get("SQL"):
+        return (AzureError,)
+    # Only then is it installed.
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (SQLAlchemyError,)
 
 
 def guarded(api: ASGIApp) -> ASGIApp:

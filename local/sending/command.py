@@ -14,6 +14,7 @@ from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument
 from outbox_emulators.command_line import positive
+from outbox_emulators.shell import python
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "fields", metavar="NAME=VALUE", nargs="*", help="a field of the data; NAME:=JSON for other than a string"
     )
-    parser.add_argument("--data", metavar="JSON", help="the data as an object; single fields take precedence")
+    parser.add_argument(
+        "--data",
+        metavar="JSON|@FILE",
+        help="the data as a JSON object, or the file that has it, @- for standard input; single fields take "
+        "precedence",
+    )
     parser.add_argument("--count", type=positive, default=1, help="how many events, each in its own transaction")
     parser.add_argument("--type", default=EVENT_TYPE, help="type of the document; the relay ignores others")
     parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
@@ -62,4 +68,4 @@ def _next(arguments: argparse.Namespace, sequence: int, settings: Mapping[str, s
     if READY not in settings:
         return what
     page = f"{settings[READY].removesuffix('ready')}key?key={quote(arguments.key, safe='')}"
-    return f"{what} See where it is: {page}, or python -m local watch{option(arguments.env_file)}"
+    return f"{what} See where it is: {page}, or {python()} -m local watch{option(arguments.env_file)}"

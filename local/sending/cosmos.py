@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
 
@@ -28,7 +29,13 @@ _LAST = "SELECT VALUE MAX(c.sequence) FROM c"
 @asynccontextmanager
 async def open_cosmos(settings: Mapping[str, str]) -> AsyncIterator[CosmosWriter]:
     """A writer for the container that the settings name."""
-    async with CosmosClient.from_connection_string(settings["COSMOS"]) as client:
+    async with AsyncExitStack() as closing:
+        client = CosmosClient.from_connection_string(settings["COSMOS"])
+        closing.push_async_callback(client.close)
+        try:
+            await closing.enter_async_context(client)
+        except AzureError as error:
+            raise NotCommittedError(f"Cosmos DB does not answer: {error.message}") from error
         database = client.get_database_client(settings["COSMOS_DATABASE"])
         yield CosmosWriter(database.get_container_client(settings["COSMOS_CONTAINER"]))
 
@@ -63,6 +70,8 @@ class CosmosWriter:
                     return found
             except CosmosHttpResponseError as error:
                 raise NotCommittedError(f"Cosmos DB refused the event: {error.message}") from error
+            except AzureError as error:
+                raise NotCommittedError(f"Cosmos DB does not answer: {error.message}") from error
             else:
                 keep_session_token(self._container, results.get_response_headers())
                 return sequence

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from outbox.events import new_id, now
@@ -63,21 +65,18 @@ class Event:
         return document
 
 
-def parse_fields(words: Iterable[str], text: str | None = None) -> dict[str, Any]:
+def parse_fields(words: Iterable[str], data: str | None = None) -> dict[str, Any]:
     """The fields of an event's data.
 
     Args:
         words: `name=value` for a string, or `name:=value` for any JSON value.
-        text: A JSON object; the words take precedence over it.
+        data: A JSON object, or `@` and the name of a file that has it, `-` for standard input; the words take
+            precedence over it.
 
     Raises:
-        WordError: A word or the text is neither.
+        WordError: A word or the data is neither; the message has the file, and the position in it.
     """
-    fields: dict[str, Any] = {}
-    if text is not None:
-        fields = _parse(text, "--data")
-        if not isinstance(fields, dict):
-            raise WordError('--data must be a JSON object, such as \'{"name": "Jane"}\'')
+    fields = {} if data is None else _object(data)
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.removesuffix(":"):
@@ -89,8 +88,29 @@ def parse_fields(words: Iterable[str], text: str | None = None) -> dict[str, Any
     return fields
 
 
-def _parse(text: str, word: str) -> Any:
+def _object(data: str) -> dict[str, Any]:
+    name = f"--data {data}" if data.startswith("@") else "--data"
+    found = _parse(_read(data) if data.startswith("@") else data, name)
+    if not isinstance(found, dict):
+        raise WordError(f'{name} must be a JSON object, such as \'{{"name": "Jane"}}\'')
+    return found
+
+
+def _read(data: str) -> str:
+    """The text of `@FILE`, or of standard input for `@-`."""
+    try:
+        raw = sys.stdin.buffer.read() if data == "@-" else Path(data[1:]).read_bytes()
+        # Some editors, and PowerShell, begin a file with a byte order mark.
+        return raw.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise WordError(f"--data {data}: cannot be read: {why}") from error
+
+
+def _parse(text: str, name: str) -> Any:
     try:
         return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise WordError(f"{name}: not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise WordError(f"{word}: not JSON: {error}") from None
+        raise WordError(f"{name}: not JSON: {error}") from None

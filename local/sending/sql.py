@@ -14,6 +14,7 @@ from local.sending.event import Event
 from local.sending.writer import NotCommittedError
 
 _TABLE = "outbox.domain_event"
+_CONNECT_TIMEOUT_S = 10
 
 # One writer of a key at a time, so that the numbers follow the order of the commits.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -27,7 +28,13 @@ values (%(id)s, %(partitionKey)s, %(type)s, %(action)s, %(data)s, %(createdAt)s,
 @asynccontextmanager
 async def open_sql(settings: Mapping[str, str]) -> AsyncIterator[SqlWriter]:
     """A writer for the database that the settings name."""
-    async with await psycopg.AsyncConnection.connect(settings["SQL"], autocommit=True) as connection:
+    try:
+        connection = await psycopg.AsyncConnection.connect(
+            settings["SQL"], autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
+        )
+    except psycopg.OperationalError as error:
+        raise NotCommittedError(f"PostgreSQL does not answer: {' '.join(str(error).split())}") from error
+    async with connection:
         yield SqlWriter(connection, int(settings.get("SQL_SHARDS") or 1))
 
 

@@ -8,7 +8,7 @@ from local.sending.event import Event
 
 
 class NotCommittedError(Exception):
-    """The outbox refused the event; the message says why."""
+    """The outbox refused the event, or could not be reached; the message says why."""
 
 
 class Writer(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from local.stack.ports import PortsInUseError
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.process import Stopped, until_done
+from outbox_emulators.shell import python
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +70,7 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.detach:
             started = await until_done(detached.start(arguments))
-            stop = f"  Stop it: python -m local down{option(arguments.env_file)}"
+            stop = f"  Stop it: {python()} -m local down{option(arguments.env_file)}"
             _print_lines([*started.lines, _logs(arguments), stop])
         else:
             await until_done(_serve(arguments))
@@ -140,7 +142,9 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
             lines.append(f"  Functions host      http://127.0.0.1:{host.details['port']}/admin/status")
     lines.append(f"  Readiness probe     {page}ready")
     lines.append(f"  Console             {page}")
-    lines.append(f"  Settings for a shell: source {env_file}")
+    # Without a slash, a shell looks for it among its programs.
+    path = str(env_file) if env_file.parent != Path() else f"./{env_file}"
+    lines.append(f"  Settings for a shell: source {shlex.quote(path)}")
     return lines
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from outbox_emulators.shell import python
 
 DEFAULT_ENV_FILE = Path(".local/stack.env")
 
@@ -114,9 +117,15 @@ def already_runs(env_file: Path) -> str:
     stack = running(env_file)
     where = "" if stack is None else f": process {stack.pid}" + (f", {stack.ready_url}" if stack.ready_url else "")
     return (
-        f"A local stack runs already{where}. Stop it with `python -m local down{option(env_file)}`, or start "
-        "another one with `--port 0 --env-file .local/second.env --logs .local/second-logs`."
+        f"A local stack runs already{where}. Stop it with `{python()} -m local down{option(env_file)}`, or start "
+        f"another one with `{python()} -m local up --port 0 --env-file .local/second.env "
+        "--logs .local/second-logs`."
     )
+
+
+def how_to_start(env_file: Path) -> str:
+    """The beginning of a sentence with the command that starts the stack of this env file."""
+    return f"Start one with `{python()} -m local up --detach{option(env_file)}`"
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +135,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def option(env_file: Path) -> str:
     """The option that other commands need for this env file, with a space before it; empty for the default."""
-    return "" if env_file == DEFAULT_ENV_FILE else f" --env-file {env_file}"
+    return "" if env_file == DEFAULT_ENV_FILE else f" --env-file {shlex.quote(str(env_file))}"
 
 
 def _path(env_file: Path) -> Path:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
@@ -23,12 +24,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Create the missing database and containers: 0; 1 when the account refuses; 2 without a connection string."""
+    """Create the missing database and containers: 0; 1 when the account refuses or does not answer; 2 without a
+    connection string.
+    """
     if not arguments.connection_string:
         print("No account: set COSMOS or pass --connection-string.", file=sys.stderr)
         return 2
     try:
-        async with CosmosClient.from_connection_string(arguments.connection_string) as client:
+        client = CosmosClient.from_connection_string(arguments.connection_string)
+    except ValueError as error:
+        print(f"The connection string cannot be read: {error}", file=sys.stderr)
+        return 2
+    try:
+        async with client:
             database = await client.create_database_if_not_exists(DATABASE)
             for name, path, ttl in CONTAINERS:
                 await database.create_container_if_not_exists(name, PartitionKey(path), default_ttl=ttl)
@@ -36,4 +44,9 @@ async def run(arguments: argparse.Namespace) -> int:
     except CosmosHttpResponseError as error:
         print(f"The account refused the request: {error.message}", file=sys.stderr)
         return 1
+    except AzureError as error:
+        print(f"The account does not answer: {error.message}", file=sys.stderr)
+        return 1
+    finally:
+        await client.close()
     return 0

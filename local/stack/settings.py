@@ -18,10 +18,15 @@ class NoStackError(Exception):
 
 def of_running(env_file: Path) -> Mapping[str, str]:
     """The settings that a running stack has written. Raises NoStackError."""
-    remedy = "Start one with `python -m local up --detach`, or name its file with --env-file."
+    remedy = f"{lock.how_to_start(env_file)}, or name its file with --env-file."
     if not env_file.exists():
         raise NoStackError(f"No local stack runs: there is no {env_file}. {remedy}")
-    values = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
+    try:
+        values = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoStackError(f"{env_file} cannot be read: {error}. {remedy}") from error
+    if not ("COSMOS" in values or "SQL" in values):
+        raise NoStackError(f"{env_file} is not the file of a local stack: it has neither COSMOS nor SQL. {remedy}")
     # A demo's stack has no lock.
     if READY in values and lock.running(env_file) is None:
         raise NoStackError(f"The local stack of {env_file} does not run any more. {remedy}")

@@ -95,6 +95,15 @@ class Changes:
                 yield change
 
 
+def staleness(known: Mapping[str, Any]) -> str:
+    """A line that says whether further events are seen, of the stream's message `known`."""
+    if not known["stale"]:
+        return "The events are known again."
+    since = "yet" if known["at"] is None else f"since {datetime.fromtimestamp(known['at']):%H:%M:%S}"
+    why = "; ".join(" ".join(f"{each['what']}: {each['text']}".split()) for each in known["problems"])
+    return f"No further events are known {since}{f' ({why})' if why else ''}."
+
+
 def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     """Every known change of the event."""
     event: Mapping[str, Any] = tracked["event"] or {}

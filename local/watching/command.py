@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 
-from local.stack.lock import add_option
+from local.stack.lock import add_option, how_to_start
 from local.stack.settings import READY, NoStackError, of_running
-from local.watching.changes import ENDED, Change, Changes
+from local.watching.changes import ENDED, Change, Changes, staleness
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 
@@ -36,7 +36,10 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         settings = of_running(arguments.env_file)
         if READY not in settings:
-            raise NoStackError(f"The stack of {arguments.env_file} has no console to be watched: use `up`.")
+            raise NoStackError(
+                f"The stack of {arguments.env_file} has no console that could be watched, such as that of `demo`. "
+                f"{how_to_start(arguments.env_file)}."
+            )
     except NoStackError as error:
         print(error, file=sys.stderr)
         return 2
@@ -57,7 +60,10 @@ async def run(arguments: argparse.Namespace) -> int:
 async def _watch(url: str, arguments: argparse.Namespace) -> None:
     changes = Changes()
     done: set[str] = set()
-    async for tracked in _events(url):
+    async for event, tracked in _events(url):
+        if event == "known":
+            print(staleness(tracked), file=sys.stderr, flush=True)
+            continue
         new = [change for change in changes.of(tracked) if arguments.key in (None, change.partition_key)]
         for change in new:
             print(change.as_json() if arguments.json else change.as_line(), flush=True)
@@ -70,12 +76,16 @@ def _ends(change: Change) -> bool:
     return change.what in ENDED
 
 
-async def _events(url: str) -> AsyncIterator[Any]:
-    """Each message of a stream of server-sent events, until it ends, which raises EOFError."""
+async def _events(url: str) -> AsyncIterator[tuple[str, Any]]:
+    """The name and the data of each message of a stream of server-sent events, until it ends: EOFError."""
+    event = ""
     timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S, sock_read=_SILENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:
         response.raise_for_status()
         async for line in response.content:
-            if line.startswith(b"data: "):
-                yield json.loads(line.removeprefix(b"data: "))
+            if line.startswith(b"event: "):
+                event = line.removeprefix(b"event: ").decode().strip()
+            elif line.startswith(b"data: "):
+                yield event, json.loads(line.removeprefix(b"data: "))
+                event = ""
     raise EOFError("it ended the stream")

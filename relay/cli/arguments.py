@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.errors import UsageError
 from relay.settings import Settings
@@ -24,7 +25,7 @@ Run = Callable[[argparse.Namespace, Mapping[str, str], Terminal], Awaitable[Resu
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(shell.Parser):
     """A parser whose errors about values have an example."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -111,6 +112,13 @@ def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
     if wanted is None:
         return settings
     return replace(settings, sql=None) if wanted == "cosmos" else replace(settings, cosmos=None)
+
+
+def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
+    """The settings with each outbox alone, and the `--source` that chooses it; None if there is only one."""
+    if settings.cosmos is None or settings.sql is None:
+        return [(None, settings)]
+    return [(source, with_one_outbox(settings, source)) for source in ("cosmos", "sql")]
 
 
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -6,16 +6,20 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import Commands
-from relay.cli.suggestions import with_completed
+from relay.cli.arguments import Commands, each_outbox
+from relay.cli.holdups import holdups
+from relay.cli.suggestions import with_completed, with_options
 from relay.cli.terminal import ExitCode, Result, Terminal
-from relay.cli.topic import Requirements, check_servicebus, read_servicebus
+from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
-from relay.findings import Finding, Level, Scan
+from relay.findings import Finding, Level
+from relay.scans import Scan
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 
@@ -37,12 +41,17 @@ The command changes nothing and sends no message. Each finding has a level:
 
 What is set is checked: COSMOS, SQL or both.
 
---scan reads the change feed from the positions of the leases to its end, and finds documents that the Functions
-host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this takes time
-and request units. Of an SQL outbox it reads what the relay has not passed, and finds events that the relay would
-quarantine.
+Partition keys that are parked, or blocked by an event that can never be published, are named with the event and
+with the command that lets them go on.
+
+--scan reads what the relay has not passed to its end, and finds events that can never become messages: the relay
+would quarantine them, or they would park or block their keys. In Cosmos DB it also finds documents that the
+Functions host cannot deliver: a lease stops at such a document, and no invocation fails. On a large backlog this
+takes time and request units.
 
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
+
+_STYLES = {Level.WARNING: "yellow", Level.UNKNOWN: "magenta", Level.ERROR: "red"}
 
 
 def add_to(commands: Commands) -> None:
@@ -59,25 +68,27 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--scan",
         action="store_true",
-        help="find the documents that the Functions host cannot deliver, and the events of an SQL outbox that "
-        "would be quarantined",
+        help="find the events that can never become messages, and the documents that the Functions host cannot "
+        "deliver",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
     parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Check the settings and, if they are valid, the resources that they name."""
     try:
         settings = Settings.from_environment(environment)
     except SettingsError as error:
-        return _result(ExitCode.USAGE, settings_findings(error))
+        return _result(ExitCode.USAGE, settings_findings(error), terminal)
     required = Requirements(arguments.min_window, arguments.min_ttl)
     found = await findings(settings, environment, required, arguments.servicebus_admin)
-    scans = await assembly.scan_outboxes(settings) if arguments.scan else []
-    found += [finding for scan in scans for finding in scan.findings]
+    scans = []
+    for source, one in each_outbox(settings) if arguments.scan else ():
+        scans += [await assembly.scan_outbox(one)]
+        found += _of_source(source, scans[-1].findings)
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return with_completed(_result(code, found, scans), arguments)
+    return with_completed(_result(code, found, terminal, scans), arguments)
 
 
 async def findings(
@@ -88,15 +99,39 @@ async def findings(
 ) -> list[Finding]:
     """The findings of `check` with these settings, without a scan; `administration` is the option."""
     address = administration_address(administration, environment)
+    outboxes = each_outbox(settings)
     # All at once: each service may take its time to answer, or not to.
-    outboxes, servicebus = await asyncio.gather(
-        assembly.check_outboxes(settings), read_servicebus(settings, address)
+    servicebus, checked = await asyncio.gather(
+        read_servicebus(settings, address),
+        asyncio.gather(*(assembly.check_outbox(one) for _, one in outboxes)),
     )
+    held = [
+        _of_source(source, await _holdups(one, found, servicebus))
+        for (source, one), found in zip(outboxes, checked, strict=True)
+    ]
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         _senders(settings),
-        *outboxes,
+        *chain.from_iterable(checked),
         *check_servicebus(servicebus, settings, required),
+        *chain.from_iterable(held),
+    ]
+
+
+async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
+    """Of one outbox, unless what was `checked` of it says already why they cannot be read."""
+    if any(finding.unavailable for finding in checked):
+        return []
+    found = await holdups(settings, servicebus.largest_message)
+    explained = any(finding.level in (Level.ERROR, Level.UNKNOWN) for finding in checked)
+    return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
+
+
+def _of_source(source: str | None, found: Sequence[Finding]) -> list[Finding]:
+    """The findings, whose commands name the outbox if the settings have two."""
+    return [
+        finding if finding.remedy is None else replace(finding, remedy=with_options(finding.remedy, source=source))
+        for finding in found
     ]
 
 
@@ -127,11 +162,18 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
     return ExitCode.FINDINGS if any(finding.level in counted for finding in found) else ExitCode.OK
 
 
-def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) -> Result:
+def _line(finding: Finding, terminal: Terminal) -> str:
+    level, what = f"{finding.level:<8}", finding.what
+    if finding.level is Level.OK:
+        return terminal.painted(f"{level} {what}", "faint")
+    return f"{terminal.painted(level, _STYLES[finding.level])} {what}"
+
+
+def _result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Sequence[Scan] = ()) -> Result:
     counts = Counter(finding.level for finding in found)
     lines = []
     for finding in found:
-        lines.append(f"{finding.level:<8} {finding.what}")
+        lines.append(_line(finding, terminal))
         if finding.remedy is not None:
             lines.append(f"{'':<8} -> {finding.remedy}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
@@ -142,5 +184,6 @@ def _result(code: ExitCode, found: list[Finding], scans: Sequence[Scan] = ()) ->
         ],
     }
     for scan in scans:
-        data |= scan.data
+        # Two outboxes have members of one name: what is wrong with the events of both.
+        data |= {name: data[name] + value if name in data else value for name, value in scan.data.items()}
     return Result(code, data, lines)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from relay.cli import check
+from relay.cli import check, shell
 from relay.cli.arguments import Commands, port_number, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
@@ -56,7 +57,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     if find_spec("jinja2") is None:
         raise UsageError(
             f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
-            f"Run {sys.executable} -m pip install -r {_REQUIREMENTS}."
+            f"Run {shell.python()} -m pip install -r {shlex.quote(str(_REQUIREMENTS))}."
         )
     # Here, as no other command needs what serves a page.
     from relay.console.application import application

@@ -14,9 +14,9 @@ from azure.servicebus.aio import ServiceBusClient
 
 from relay.cli.arguments import Parser
 from relay.cli.terminal import Terminal, table
-from relay.cli.topic import ServiceBusFacts, read_servicebus, receiving_refused
+from relay.cli.topic import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
 from relay.clients import ADMIN_VARIABLE, administration_address, servicebus_client
-from relay.deadletters.letter import DeadLetter, iso
+from relay.deadletters.letter import NO_REASON, DeadLetter, iso
 from relay.deadletters.queue import HELD, DeadLetterQueue
 from relay.errors import UsageError
 from relay.findings import Gap
@@ -94,7 +94,7 @@ class Choice:
         if self.names:
             return letter.name in self.names
         return (
-            self.reason in (None, letter.reason)
+            self.reason in (None, letter.reason or NO_REASON)
             and self.partition_key in (None, letter.partition_key)
             and (not self.ids or letter.id in self.ids)
         )
@@ -122,15 +122,13 @@ async def subscriptions_of(
 
     Raises:
         UsageError: None is wanted, and those of the topic cannot be listed.
+        ServiceError: None is wanted, and Service Bus does not answer.
     """
     if given := {*arguments.subscription, *(each.partition("/")[0] for each in names)}:
         return sorted(given)
     found = (await read_topic(settings, arguments, environment)).subscriptions
     if isinstance(found, Gap):
-        raise UsageError(
-            f"give --subscription NAME: the subscriptions of '{settings.servicebus_topic}' cannot be listed with "
-            f"these rights ({found.said})"
-        )
+        raise cannot_list(settings.servicebus_topic, found)
     return sorted(each.name for each in found)
 
 
@@ -183,7 +181,7 @@ def rows(letters: Sequence[DeadLetter]) -> list[str]:
             each.name,
             iso(each.enqueued_at),
             str(each.delivery_count),
-            each.reason or "-",
+            each.reason or NO_REASON,
             each.partition_key or "-",
             each.id or "-",
             each.description or "",

@@ -10,6 +10,7 @@ from typing import Any
 
 from relay import assembly, commands, holds
 from relay.errors import UsageError
+from relay.holds import Holds
 from relay.quarantine.items import (
     BatchFailed,
     Create,
@@ -104,6 +105,10 @@ class Records:
         """The items of parked keys by key, the longest parked first; only `partition_key` if it is given."""
         items = await self._items.of_type(holds.PARKED_TYPE, partition_key)
         return {item["partitionKey"]: item for item in sorted(items, key=itemgetter("since"))}
+
+    async def holds(self) -> Holds:
+        """Parked keys and orders, as the relay reads them."""
+        return await self._items.holds()
 
     async def unpark(self, partition_key: str) -> bool:
         """Unpark a key that has no record left.

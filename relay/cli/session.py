@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
 from azure.servicebus.exceptions import SessionLockLostError
 
-from relay.cli.topic import read_servicebus, receiving_refused
+from relay.cli.topic import cannot_list, read_servicebus, receiving_refused
 from relay.clients import servicebus_client
 from relay.errors import ServiceError, UsageError
 from relay.findings import Gap
@@ -30,16 +30,14 @@ async def choose(settings: Settings, wanted: str | None, administration: str | N
 
     Raises:
         UsageError: None is wanted, and the topic has several or none, or they cannot be listed.
+        ServiceError: Service Bus cannot be reached.
     """
     if wanted is not None:
         return wanted
     found = (await read_servicebus(settings, administration)).subscriptions
     topic = settings.servicebus_topic
     if isinstance(found, Gap):
-        raise UsageError(
-            f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed with these rights "
-            f"({found.said})"
-        )
+        raise cannot_list(topic, found)
     if len(found) != 1:
         names = ", ".join(repr(subscription.name) for subscription in found) or "none"
         raise UsageError(f"give --subscription NAME: the subscriptions of '{topic}' are {names}")

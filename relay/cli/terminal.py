@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,10 @@ WIDEST = 44
 """The columns of a terminal that a cell of a table takes at most: a UUID (36) fits."""
 
 
+STYLES = {"faint": "2", "red": "1;31", "yellow": "1;33", "magenta": "1;35"}
+"""Codes of the styles of text, by their names."""
+
+
 class ExitCode(IntEnum):
     """Scripts depend on these values."""
 
@@ -41,7 +46,8 @@ exit codes:
   1    there are findings, or part of the work was not done; the output has the details
   2    wrong usage or wrong settings; nothing was done
   3    the outbox or Service Bus could not be reached, or refused the request
-  130  interrupted (Ctrl-C)"""
+  130  interrupted (Ctrl-C)
+  141  standard output was closed before all of it was written, as by head"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,10 @@ class Terminal:
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
     _progress: Progress | None = None
 
+    def painted(self, text: str, style: str) -> str:
+        """The text in one of `STYLES`, if results go to a terminal that shows them."""
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if shows_colours(self.out) else text
+
     def note(self, text: str) -> None:
         self._end_progress()
         print(text, file=self.err, flush=True)
@@ -169,6 +179,15 @@ class Terminal:
         if self._progress is not None:
             self._progress.end()
             self._progress = None
+
+
+def shows_colours(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the stream is a terminal with colours, unless NO_COLOR or FORCE_COLOR decides (https://no-color.org)."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and environment.get("TERM") != "dumb"
 
 
 def stop_signal() -> asyncio.Event:

@@ -36,6 +36,7 @@ from relay.clients import (
 from relay.errors import OperationError, ServiceError, UsageError, first_line
 from relay.findings import Finding, Gap, Level, Why
 from relay.servicebus.refusals import amqp_condition, classify
+from relay.servicebus.status import status_finding
 from relay.settings import Settings
 from relay.times import format_duration, parse_duration
 
@@ -62,6 +63,13 @@ class ServiceBusFacts:
     topic: TopicProperties | Gap
     subscriptions: list[SubscriptionProperties] | Gap
     sending: int | Gap
+
+    @property
+    def largest_message(self) -> int | None:
+        """Maximum bytes of a message; None if unknown, as on Premium, where a message may exceed a batch."""
+        if isinstance(self.sending, Gap) or self.sending > _STANDARD_BATCH_BYTES:
+            return None
+        return self.sending
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,14 @@ def names_missing_entity(error: Exception) -> bool:
     """
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
+
+
+def cannot_list(topic: str, gap: Gap) -> OperationError:
+    """The error of a command that is given no subscription, and cannot list those of the topic."""
+    said = f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed"
+    if gap.why is Why.UNREACHABLE:
+        return ServiceError(f"{said} ({gap.said})")
+    return UsageError(f"{said} with these rights ({gap.said})")
 
 
 def receiving_refused(error: Exception, topic: str, subscription: str) -> OperationError:
@@ -233,12 +249,7 @@ def _not_reported(subject: str, question: str) -> Finding:
 
 
 def _status(subject: str, status: Any, otherwise: Level) -> Finding:
-    if status is None:
-        return _not_reported(subject, "its status")
-    name = getattr(status, "value", status)
-    if name == "Active":
-        return Finding(Level.OK, f"{subject} is active")
-    return Finding(otherwise, f"{subject} is {name}", "Set its status to Active.")
+    return _not_reported(subject, "its status") if status is None else status_finding(subject, status, otherwise)
 
 
 def _duration(value: timedelta | str | None) -> timedelta | None:

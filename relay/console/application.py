@@ -14,15 +14,15 @@ from relay.console.model import Checked, Problem, Snapshot, Timeline
 from relay.console.pages import ConsoleSettings, Extension, Pages
 from relay.console.ports import Check, View
 from relay.console.server import Access, guarded, set_headers
-from relay.console.stream import Streams, encoded
+from relay.console.stream import CURRENT_WITHIN_S, Streams, encoded
 from relay.console.texts import Commands
+from relay.console.timelines import Timelines
 from relay.errors import RelayError, first_line
 from relay.findings import Level
 
 PAGES = web.AppKey("PAGES", Pages)
 
 _EVENTS_OF_KEY = 100
-_STATE_WAIT_S = 5.0
 _MOST_EVENTS_OF_KEY = 1000
 
 # The order in which findings are shown.
@@ -56,7 +56,11 @@ def application(
     streams = Streams(view)
     app.on_shutdown.append(streams.close)
     app.on_response_prepare.append(set_headers)
-    console = _Console(view, app[PAGES], streams, Checks(check) if check else None, chosen.show_data)
+    timelines = Timelines(
+        view, lambda key: _read_timeline(view, key, _EVENTS_OF_KEY, chosen.show_data), app[PAGES].timeline
+    )
+    checks = Checks(check) if check else None
+    console = _Console(view, app[PAGES], streams, timelines, States(), checks, chosen.show_data)
     app.router.add_routes(
         [
             web.get("/", console.index),
@@ -83,6 +87,8 @@ class _Console:
     view: View
     pages: Pages
     streams: Streams
+    timelines: Timelines
+    states: States
     checks: Checks | None
     show_data: bool
 
@@ -93,7 +99,8 @@ class _Console:
         partition_key = request.query.get("key", "")
         if not partition_key:
             raise web.HTTPFound("/")
-        return self._page(partition_key, await self._timeline_html(partition_key))
+        timeline = await self._timeline(partition_key, _EVENTS_OF_KEY)
+        return self._page(partition_key, self.pages.timeline(timeline))
 
     async def check(self, request: web.Request) -> web.Response:
         """The findings: alone for htmx, in the whole page without it."""
@@ -106,12 +113,14 @@ class _Console:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         partition_key = request.query.get("key", "")
-        timeline = (lambda: self._timeline_html(partition_key)) if partition_key else None
-        return await self.streams.serve(request, self.streams.sections(self.pages, timeline))
+        if not partition_key:
+            return await self.streams.serve(request, self.streams.sections(self.pages, None))
+        with self.timelines.open(partition_key) as timeline:
+            return await self.streams.serve(request, self.streams.sections(self.pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
         """The latest snapshot. A view looks only while somebody waits, so this waits until it has."""
-        return _json(await self.view.current(_STATE_WAIT_S))
+        return _json(self.states.encoded(await self.view.current(CURRENT_WITHIN_S)))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
@@ -121,7 +130,7 @@ class _Console:
         is_number = limit.isascii() and limit.isdecimal() and len(limit) <= digits
         if not (is_number and 0 < int(limit) <= _MOST_EVENTS_OF_KEY):
             raise web.HTTPBadRequest(text=f"limit: a whole number from 1 to {_MOST_EVENTS_OF_KEY}\n")
-        return _json(await self._timeline(partition_key, int(limit)))
+        return _json(encoded(await self._timeline(partition_key, int(limit))))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         return await self.streams.serve(request, self.streams.events())
@@ -130,14 +139,28 @@ class _Console:
         check = self.checks.last if self.checks else None
         return _html(self.pages.page(self.view.latest, partition_key, timeline, self.checks is not None, check))
 
-    async def _timeline_html(self, partition_key: str) -> str:
-        return self.pages.fragment("timeline.html", timeline=await self._timeline(partition_key, _EVENTS_OF_KEY))
-
     async def _timeline(self, partition_key: str, limit: int) -> Timeline:
-        try:
-            return await self.view.timeline(partition_key, limit, data=self.show_data)
-        except RelayError as error:
-            return Timeline(partition_key, (), problems=[Problem("The outbox", first_line(error))])
+        return await _read_timeline(self.view, partition_key, limit, self.show_data)
+
+
+async def _read_timeline(view: View, partition_key: str, limit: int, data: bool) -> Timeline:
+    try:
+        return await view.timeline(partition_key, limit, data=data)
+    except RelayError as error:
+        return Timeline(partition_key, (), problems=[Problem("The outbox", first_line(error))])
+
+
+class States:
+    """The latest snapshot as JSON, which is made once for all who ask for it."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._encoded = b""
+
+    def encoded(self, snapshot: Snapshot) -> bytes:
+        if snapshot is not self._snapshot:
+            self._snapshot, self._encoded = snapshot, encoded(snapshot)
+        return self._encoded
 
 
 class Checks:
@@ -171,8 +194,8 @@ class Checks:
         return Checked(time.time(), sorted(findings, key=lambda each: _LEVELS.index(each.level)))
 
 
-def _json(value: Snapshot | Timeline) -> web.Response:
-    return web.Response(body=encoded(value), content_type="application/json")
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _html(text: str) -> web.Response:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from relay.console.model import QuarantineRecord
 from relay.console.moments import started_at
 from relay.events import EventName
-from relay.outbox import Committed
+from relay.outbox import Committed, id_name, key_name
 from relay.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
 
@@ -158,7 +158,8 @@ class Quarantined:
 # Hashes, as half a million of names would take ten times as much. A record whose document is stored in parts, or
 # has no string for an id, is found by its place in the feed.
 def _name(summary: RecordSummary) -> int:
-    return hash((summary.partition_key, summary.document_id or summary.committed))
+    known = summary.document_id
+    return hash((key_name(summary.partition_key), id_name(known) if known else summary.committed))
 
 
 def _names_of(event: Waiting) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.console.freshness import Freshness, Part
@@ -16,6 +16,7 @@ from relay.console.model import (
 )
 from relay.console.ports import Attempt, Parts, Sources
 from relay.events import Reason
+from relay.findings import Finding
 from relay.quarantine.items import Filter
 
 _DEAD_LETTERS = "dead letters of "
@@ -26,6 +27,9 @@ _RECORDS = 1000
 # Records, and dead letters with their bodies, are read when their number has changed, and after this many seconds.
 _AGAIN_S = 30.0
 
+# Seconds between looks at what stops the whole relay.
+_OBSTACLES_S = 10.0
+
 
 class Counts:
     """The counts as they were read last.
@@ -34,7 +38,8 @@ class Counts:
         records: Records in quarantine; `groups` are those of each reason, the most frequent first.
         parked: Parked keys.
         subscriptions: By name.
-        attempts: The current attempt of each partition that is retried.
+        attempts: The current attempt of each partition that is retried or withheld.
+        obstacles: What keeps the whole relay from working.
     """
 
     def __init__(self, sources: Sources, parts: Parts, freshness: Freshness, clock: Callable[[], float]) -> None:
@@ -47,7 +52,12 @@ class Counts:
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
+        self.obstacles: Sequence[Finding] = ()
+        self._obstacles_at = float("-inf")
         self._grouped = _Reading()
+        # The records of each key, while they are few enough to be read.
+        self._of_keys: Mapping[str, Sequence[str]] | None = {}
+        self._parked: Collection[str] = ()
         self._dead_letters: dict[str, Sequence[DeadLetterGroup]] = {}
         self._peeked: dict[str, _Reading] = {}
 
@@ -55,9 +65,18 @@ class Counts:
     def dead_letters(self) -> list[DeadLetterGroup]:
         return [group for groups in self._dead_letters.values() for group in groups]
 
+    def state_of(self, partition_key: str) -> Hashable:
+        """What differs if other records of a key are in quarantine, or if it is parked or no longer."""
+        if self._of_keys is None:
+            # Of very many, nobody looks for those of one key whenever there is another.
+            return int(self._grouped.at // _AGAIN_S), partition_key in self._parked
+        return tuple(self._of_keys.get(partition_key, ())), partition_key in self._parked
+
     async def read(self) -> None:
         await self._read_quarantine()
         await self._read_topic()
+        if self._clock() - self._obstacles_at >= _OBSTACLES_S:
+            await self._read_obstacles()
         if self._sources.hosts is not None:
             at, whole = self._clock(), False
             async with self._parts.reading("hosts"):
@@ -65,12 +84,20 @@ class Counts:
                 whole = True
             self._freshness.note(Part.HOSTS, at, whole)
 
+    async def _read_obstacles(self) -> None:
+        at, whole = self._clock(), False
+        async with self._parts.reading("obstacles"):
+            of_topic = await self._sources.topic.obstacles()
+            self.obstacles = [*of_topic, *await self._sources.outbox.obstacles()]
+            self._obstacles_at, whole = at, True
+        self._freshness.note(Part.OBSTACLES, at, whole)
+
     async def _read_quarantine(self) -> None:
         at, counted, grouped = self._clock(), False, False
         async with self._parts.reading("quarantine by reason"):
             total = await self._sources.items.count(Filter())
-            self.parked = len((await self._sources.items.holds()).parked)
-            self.records, counted = total, True
+            self._parked = (await self._sources.items.holds()).parked
+            self.parked, self.records, counted = len(self._parked), total, True
             if self._grouped.is_due(total, at):
                 self.groups = await self._read_groups(total)
                 self._grouped = _Reading(total, at)
@@ -81,10 +108,15 @@ class Counts:
     async def _read_groups(self, total: int) -> list[QuarantineGroup]:
         if total <= _RECORDS:
             found = await self._sources.items.summaries(Filter(), _RECORDS)
+            of_keys: dict[str, list[str]] = {}
+            for each in found:
+                of_keys.setdefault(each.partition_key, []).append(each.id)
+            self._of_keys = of_keys
             return [
                 QuarantineGroup(reason, len(records), tuple(map(QuarantineRecord.of, records[:EXAMPLES])))
                 for reason, records in by_reason(found)
             ]
+        self._of_keys = None
         groups = []
         for reason in Reason:
             chosen = Filter(reason=reason)

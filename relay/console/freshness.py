@@ -23,12 +23,15 @@ class Part(StrEnum):
     SUBSCRIPTIONS = "subscriptions"
     DEAD_LETTERS = "dead letters"
     HOSTS = "hosts"
+    OBSTACLES = "obstacles"
 
 
 STALE_AFTER_S: Mapping[Part, float] = {
-    # Records and messages are read again when their number changes, and every thirty seconds.
-    part: 60.0 if part in (Part.REASONS, Part.DEAD_LETTERS) else 10.0
-    for part in Part
+    # Records and messages are read when their number changes, and every thirty seconds; obstacles every ten.
+    **dict.fromkeys(Part, 10.0),
+    Part.REASONS: 60.0,
+    Part.DEAD_LETTERS: 60.0,
+    Part.OBSTACLES: 30.0,
 }
 """Seconds after which a part that was not read again is stale."""
 
@@ -49,6 +52,7 @@ FIGURES: Mapping[str, Part] = {
     "quarantine": Part.REASONS,
     "subscriptions": Part.SUBSCRIPTIONS,
     "dead_letters": Part.DEAD_LETTERS,
+    "obstacles": Part.OBSTACLES,
 }
 """The part that each figure is read with, by its name in `model.Flow` or `model.Snapshot`."""
 

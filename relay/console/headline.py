@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay.console.model import Partition, Snapshot
-from relay.console.texts import clock, count, plural, span, visible
+from relay.console.texts import clock, count, plural, prose, short, span, visible
 from relay.findings import Level
 from relay.reasons import State
 
@@ -14,6 +14,12 @@ USUAL_LAG_S = 5.0
 """Events wait for as long as a poll of the outbox and a send take."""
 
 SHORT_HEADROOM_S = 3600.0
+
+# Hosts look for leases that nobody has every 13 s.
+_BETWEEN_OWNERS_S = 30.0
+
+# Maximum number of partitions that are named.
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,11 @@ def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
             f"{first} is deleted by its time to live in {span(flow.headroom_s)}{then}.",
             State.TTL_HEADROOM,
         )
+    for obstacle in snapshot.obstacles:
+        yield Headline(obstacle.level, f"{prose(obstacle.what, 300)}.")
+    if withheld := [each for each in snapshot.partitions if each.withheld is not None]:
+        text = "stopped at a document that the host cannot hand over: see the error below."
+        yield Headline(Level.ERROR, f"{_who(withheld)} {text}", State.UNDELIVERED)
     if retried := [each for each in snapshot.partitions if each.retry is not None]:
         yield Headline(Level.ERROR, f"{_who(retried)} being retried: see the error below.", State.FAILING)
 
@@ -89,13 +100,23 @@ def _unread(snapshot: Snapshot) -> Iterator[Headline]:
 
 def _late(snapshot: Snapshot) -> Iterator[Headline]:
     flow = snapshot.flow
+    if unowned := [each for each in snapshot.partitions if is_unowned(each)]:
+        names = ", ".join(short(each.name, 40) for each in unowned[:_NAMED])
+        more = f" and {count(len(unowned) - _NAMED)} more" if len(unowned) > _NAMED else ""
+        one = "partition" if len(unowned) == 1 else "the partitions"
+        yield Headline(Level.ERROR, f"Nobody reads {one} {names}{more}.", State.UNOWNED)
     if flow.lag_s is not None and flow.lag_s > USUAL_LAG_S:
         wait = "waits, for" if flow.waiting == 1 else "wait, the oldest for"
         yield Headline(Level.WARNING, f"{_events(flow.waiting or 0)} {wait} {span(flow.lag_s)}.", State.LAG)
 
 
+def is_unowned(partition: Partition) -> bool:
+    """Whether nobody takes a partition in which events wait. Between two owners nobody has it for a moment."""
+    return partition.owner is None and partition.behind > 0 and partition.oldest_s > _BETWEEN_OWNERS_S
+
+
 def _who(partitions: list[Partition]) -> str:
-    name, others = visible(partitions[0].name), len(partitions) - 1
+    name, others = short(partitions[0].name, 40), len(partitions) - 1
     return f"Partition {name} and {count(others)} more are" if others else f"Partition {name} is"
 
 

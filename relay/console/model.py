@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from relay.console.bounds import DETAIL, REASON
 from relay.events import Reason
 from relay.findings import Finding
-from relay.outbox import Committed
+from relay.outbox import Committed, cut_text, id_name, key_name
 from relay.quarantine.items import RecordSummary
 
 EXAMPLES = 10
@@ -49,6 +50,7 @@ class Partition:
         retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
             that cannot be seen from here.
         error: Why the last attempt failed.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay; likewise.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Partition:
     moved_at: float | None = None
     retry: int | None = None
     error: str | None = None
+    withheld: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,14 @@ class QuarantineRecord:
     @classmethod
     def of(cls, row: RecordSummary) -> QuarantineRecord:
         """A record as the console shows it."""
-        return cls(row.id, row.partition_key, row.document_id, row.reason, row.detail, row.quarantined_at)
+        return cls(
+            key_name(row.id),
+            key_name(row.partition_key),
+            None if row.document_id is None else id_name(row.document_id),
+            cut_text(row.reason, REASON),
+            cut_text(row.detail, DETAIL),
+            cut_text(row.quarantined_at, REASON),
+        )
 
     @property
     def stage(self) -> Stage:
@@ -174,6 +184,7 @@ class Snapshot:
     Attributes:
         number: Grows whenever anything in the snapshot has changed but the times `at`.
         recent: The latest events, newest first, at most fifty.
+        obstacles: What keeps the whole relay from working, each with its remedy.
         known: When each figure was known, by its name here or in `flow`.
     """
 
@@ -186,6 +197,7 @@ class Snapshot:
     dead_letters: Sequence[DeadLetterGroup] = ()
     recent: Sequence[Tracked] = ()
     problems: Sequence[Problem] = ()
+    obstacles: Sequence[Finding] = ()
     known: Mapping[str, Known] = field(default_factory=dict)
 
     def known_of(self, figure: str) -> Known:

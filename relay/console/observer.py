@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Self
 
 from relay.assembly import open_outbox, open_store
+from relay.console.bounds import ERROR, both_ends
 from relay.console.counts import Counts
+from relay.console.following import Followed
 from relay.console.freshness import Freshness, Part
 from relay.console.model import Flow, Known, Partition, Snapshot, Timeline
-from relay.console.ports import Parts, Sources
+from relay.console.ports import Attempt, Parts, Sources
 from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.timeline import read_timeline
@@ -36,6 +38,9 @@ _CLOCK_S = 1.0
 # Seconds for which observing continues without a viewer: a page that is reloaded finds it running.
 _LINGER_S = 10.0
 
+# Seconds within which a snapshot is not replaced for its times alone.
+_SAME_S = 0.2
+
 _CURRENT = Known(stale=False)
 
 
@@ -55,7 +60,8 @@ class Observer:
         self._clock = clock
         self._parts = Parts()
         self._freshness = Freshness(clock)
-        self._progress = Progress(sources, self._parts, self._freshness, clock)
+        self._followed = Followed()
+        self._progress = Progress(sources, self._parts, self._freshness, self._followed, clock)
         self._counts = Counts(sources, self._parts, self._freshness, clock)
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
@@ -110,7 +116,15 @@ class Observer:
             for (key, _), each in self._progress.latest
             if key == partition_key and each.published_at is not None
         }
-        return await read_timeline(self._sources, partition_key, limit, published_at, data=data)
+        found = await read_timeline(self._sources, partition_key, limit, published_at, data=data)
+        self._followed.show(found)
+        return found
+
+    @contextmanager
+    def follow(self, partition_key: str, /) -> Iterator[Callable[[], Hashable]]:
+        """See ports.View. An event of another key changes nothing here."""
+        with self._followed.follow(partition_key):
+            yield lambda: (self._followed.changes(partition_key), self._counts.state_of(partition_key))
 
     async def look(self) -> Snapshot:
         await self.look_at_flow()
@@ -163,7 +177,9 @@ class Observer:
         """Make a snapshot; returns whether anything in it is new but its times."""
         snapshot = self._snapshot()
         if _without_times(snapshot) == _without_times(self._latest):
-            self._latest = replace(snapshot, number=self._latest.number)
+            # Who asks at about the same time gets the same one, which is encoded once.
+            if snapshot.at - self._latest.at >= _SAME_S:
+                self._latest = replace(snapshot, number=self._latest.number)
             return False
         self._latest = replace(snapshot, number=self._latest.number + 1)
         self._news.set()
@@ -197,19 +213,26 @@ class Observer:
             tuple(counts.dead_letters),
             self._progress.recent,
             (*self._parts.problems, *self._progress.limits()),
+            tuple(counts.obstacles),
             self._freshness.figures(),
         )
 
     def _partitions(self) -> Sequence[Partition]:
         """The partitions with the hosts' attempts, as far as these are known."""
         attempts = {} if self._freshness.known(Part.HOSTS).stale else self._counts.attempts
-        retried = {name: attempt for name, attempt in attempts.items() if attempt.number > 1}
-        return tuple(
-            replace(each, retry=retried[each.name].number, error=retried[each.name].error)
-            if each.name in retried
-            else each
-            for each in self._progress.figures.partitions
-        )
+        return tuple(_attempted(each, attempts.get(each.name)) for each in self._progress.figures.partitions)
+
+
+def _attempted(partition: Partition, attempt: Attempt | None) -> Partition:
+    """A partition with what a host says of it."""
+    if attempt is None or (attempt.number <= 1 and attempt.withheld is None):
+        return partition
+    retry = attempt.number if attempt.number > 1 else None
+    return replace(partition, retry=retry, error=_shown(attempt.error), withheld=_shown(attempt.withheld))
+
+
+def _shown(error: str | None) -> str | None:
+    return None if error is None else both_ends(error, ERROR)
 
 
 def _without_times(snapshot: Snapshot) -> Snapshot:

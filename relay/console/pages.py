@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from relay.console import texts
 from relay.console.freshness import FIGURES
-from relay.console.headline import headline, stale_since
-from relay.console.model import Checked, Partition, Snapshot
+from relay.console.headline import headline, is_unowned, stale_since
+from relay.console.model import Checked, Partition, Snapshot, Timeline
 from relay.console.moments import took_s
 from relay.console.timeline import steps
 from relay.errors import SettingsError
@@ -36,7 +36,7 @@ _MOST_GROUPS = 20
 
 _NUMBERS = ("count", "milliseconds", "rate", "span")
 _TIMES = ("clock", "date", "iso", "written")
-_FILTERS = (*_NUMBERS, *_TIMES, "key_path", "short", "visible")
+_FILTERS = (*_NUMBERS, *_TIMES, "key_path", "lines", "marked", "prose", "set_aside_commands", "short", "visible")
 
 _TRACE_ID = "{trace_id}"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -121,6 +121,7 @@ class Pages:
             "steps": steps,
             "took_s": took_s,
             "commands": commands,
+            "is_unowned": is_unowned,
             "reasons": QUARANTINE,
             "states": STATES,
             "blocks": {slot: _blocks(slot, extensions) for slot in SLOTS},
@@ -134,6 +135,10 @@ class Pages:
     def fragment(self, template: str, **values: Any) -> str:
         """One template with these variables."""
         return self._environment.get_template(template).render(values)
+
+    def timeline(self, timeline: Timeline) -> str:
+        """The HTML of a key's timeline."""
+        return self.fragment("timeline.html", timeline=timeline)
 
     def totals(self, snapshot: Snapshot) -> str:
         """The totals in a sentence, for who hears the page."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.console.bounds import ERROR, both_ends
 from relay.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline
 from relay.errors import RelayError
 from relay.findings import Finding
@@ -26,14 +27,24 @@ _WITHIN_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A host's report on the current attempt of a partition: its number from 1, and the last one's error."""
+    """A host's report on the current attempt of a partition.
 
-    number: int
-    error: str | None
+    Attributes:
+        number: Of the attempt, from 1.
+        error: Why the last one failed.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay.
+    """
+
+    number: int = 1
+    error: str | None = None
+    withheld: str | None = None
 
 
 class Topic(Protocol):
-    """The topic's subscriptions. Every method raises ServiceError if it cannot be read."""
+    """The topic and its subscriptions. Every method raises ServiceError if it cannot be read."""
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """What keeps the topic from accepting events, such as that it is disabled."""
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """All of them, by name."""
@@ -52,7 +63,7 @@ class Hosts(Protocol):
     """The relay's processes, if they can be queried."""
 
     async def attempts(self) -> Mapping[str, Attempt]:
-        """The current attempt of each partition that is being retried, by the partition's name."""
+        """The current attempt of each partition that is being retried, or withheld, by the partition's name."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -86,6 +97,9 @@ class View(Protocol):
     async def current(self, timeout_s: float, /) -> Snapshot:
         """The latest snapshot, as soon as nothing in it is stale, and at the latest after this time."""
 
+    def follow(self, partition_key: str, /) -> AbstractContextManager[Callable[[], Hashable]]:
+        """While entered, what it yields returns another value whenever the key's timeline may have changed."""
+
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """The last events of a key, with their data if `data`."""
 
@@ -112,7 +126,7 @@ class Parts:
             async with asyncio.timeout(_WITHIN_S):
                 yield
         except RelayError as error:
-            text = str(error)
+            text = both_ends(str(error), ERROR)
         except TimeoutError:
             text = f"it was not read within {_WITHIN_S:g} s: the service answers slowly, or not at all"
         except Exception as error:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from relay.console.backlog import Backlog, Quarantined, Waiting
+from relay.console.bounds import OWNER, optional
+from relay.console.following import Followed
 from relay.console.freshness import Freshness, Part
 from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
 from relay.console.moments import estimated_at
@@ -68,11 +70,19 @@ class Progress:
         latest: The latest events; `recent` are those of the last look that could read the topic as well.
     """
 
-    def __init__(self, sources: Sources, parts: Parts, freshness: Freshness, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        parts: Parts,
+        freshness: Freshness,
+        followed: Followed,
+        clock: Callable[[], float],
+    ) -> None:
         self._outbox, self._topic = sources.outbox, sources.topic
         self._quarantine = Quarantined(sources.items)
         self._parts = parts
         self._freshness = freshness
+        self._followed = followed
         self._clock = clock
         self.committed: tuple[int, float] | None = None
         self.figures = Figures()
@@ -141,10 +151,13 @@ class Progress:
         return read and not self._passed
 
     async def _read_deliveries(self) -> bool:
-        found = await self._deliveries([name for name, _ in self.latest])
+        """Read where the latest messages and those of open timelines are; returns whether it could."""
+        names = {name for name, _ in self.latest}
+        found = await self._deliveries([*names, *(name for name in self._followed.names() if name not in names)])
         if found is None:
             return False
         self._deliver(found)
+        self._followed.compare(found)
         return True
 
     def limits(self) -> Iterator[Problem]:
@@ -182,8 +195,8 @@ class Progress:
         oldest = self._backlog.oldest(name)
         return Partition(
             name,
-            position.owner,
-            position.position,
+            optional(position.owner, OWNER),
+            optional(position.position, OWNER),
             behind=len(self._backlog.within(name)),
             oldest_s=0.0 if oldest is None else _age_s(oldest, now),
             moved_at=self._moved_at.get(name),
@@ -204,6 +217,7 @@ class Progress:
         name = event.partition_key, event.id
         if hash(name) in self._remembered:
             return
+        self._followed.touch(event.partition_key)
         committed_at = estimated_at(event.committed_at, event.created_at, self._read_up_to, now)
         if self._backlog.add(event, committed_at):
             self._committed += 1
@@ -237,6 +251,7 @@ class Progress:
             if position.place is not None:
                 for event in self._backlog.take(position.name, position.place):
                     event.passed_at = now
+                    self._followed.touch(event.name[0])
                     self._passed.append(event)
                     self._remembered[hash(event.name)] = None
                     if len(self._remembered) > _REMEMBERED:
@@ -246,6 +261,7 @@ class Progress:
         """Count the events that were passed; quarantine has been read to its end since."""
         found = await self._deliveries([event.name for event in self._passed[-_SAMPLE:]]) or {}
         for event in self._passed:
+            self._followed.touch(event.name[0])
             at = accepted_at(found.get(event.name, ()))
             if at is not None:
                 event.passed_at = at

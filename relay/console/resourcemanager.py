@@ -1,4 +1,4 @@
-"""How many messages each subscription has, as Azure Resource Manager reports it.
+"""The status of the topic, and the messages of each subscription, as Azure Resource Manager reports them.
 
 Service Bus's own management endpoint asks for the right to manage, with which a topic can be deleted. Resource
 Manager asks for the right to read, which the role Azure Service Bus Data Receiver includes:
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -46,7 +48,7 @@ def topic_address(value: str) -> str:
 
 
 class ResourceManager:
-    """Reads the subscriptions of one topic."""
+    """Reads one topic and its subscriptions."""
 
     def __init__(self, topic: str, credential: AsyncTokenCredential) -> None:
         """`topic` is the topic's address in Resource Manager. Nothing is connected yet."""
@@ -62,37 +64,55 @@ class ResourceManager:
         Raises:
             ServiceError: They could not be read; with the remedy.
         """
-        import aiohttp
-        from azure.core.exceptions import AzureError
+        async with self._explaining(f"the subscriptions of {VARIABLE} cannot be counted"):
+            return [_read(each) for each in await self._listed()]
 
-        try:
-            async with asyncio.timeout(_WITHIN_S):
-                return [_read(each) for each in await self._listed()]
-        except (aiohttp.ClientError, AzureError, OSError, ValueError, LookupError, TypeError) as error:
-            raise ServiceError(
-                f"the subscriptions of {VARIABLE} cannot be counted: {first_line(error) or type(error).__name__} "
-                f"Check {VARIABLE}, and that this identity has the role Azure Service Bus Data Receiver on the "
-                "topic."
-            ) from error
+    async def status(self) -> str:
+        """The topic's status, such as `Active`. One request.
+
+        Raises:
+            ServiceError: It could not be read; with the remedy.
+        """
+        async with self._explaining(f"the status of {VARIABLE} cannot be read"):
+            topic = await self._get(f"{self._topic}?api-version={_VERSION}")
+            return str(topic["properties"]["status"])
 
     async def _listed(self) -> list[Any]:
-        import aiohttp
-
-        if self._session is None:
-            self._session = aiohttp.ClientSession(raise_for_status=True)
-        token = await self._credential.get_token(f"{self._origin}.default")
-        headers = {"Authorization": f"Bearer {token.token}"}
         address: str | None = f"{self._topic}/subscriptions?api-version={_VERSION}"
         found: list[Any] = []
         while address:
             # The token is for this service alone.
             if not address.startswith(self._origin):
                 raise ValueError(f"the next page is elsewhere, at {address}.")
-            async with self._session.get(address, headers=headers, allow_redirects=False) as response:
-                page = await response.json()
+            page = await self._get(address)
             found += page["value"]
             address = page.get("nextLink")
         return found
+
+    async def _get(self, address: str) -> Any:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(raise_for_status=True)
+        token = await self._credential.get_token(f"{self._origin}.default")
+        headers = {"Authorization": f"Bearer {token.token}"}
+        async with self._session.get(address, headers=headers, allow_redirects=False) as response:
+            return await response.json()
+
+    @asynccontextmanager
+    async def _explaining(self, what: str) -> AsyncIterator[None]:
+        import aiohttp
+        from azure.core.exceptions import AzureError
+
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                yield
+        except (aiohttp.ClientError, AzureError, OSError, ValueError, LookupError, TypeError) as error:
+            raise ServiceError(
+                f"{what}: {first_line(error) or type(error).__name__} "
+                f"Check {VARIABLE}, and that this identity has the role Azure Service Bus Data Receiver on the "
+                "topic."
+            ) from error
 
     async def close(self) -> None:
         if self._session is not None:

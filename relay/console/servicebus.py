@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from azure.core.exceptions import AzureError
-from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
@@ -29,13 +29,24 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
+from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.console.resourcemanager import VARIABLE, resource_manager
+from relay.deadletters import letter, sdk
 from relay.errors import ServiceError, first_line
+from relay.findings import Finding, Level
+from relay.outbox import cut_text, id_name, key_name
+from relay.servicebus.status import status_finding
 from relay.settings import Settings
 
 # Maximum number of dead letters that are read.
 PEEKED = 200
+
+
+_MANAGE = (
+    f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
+    f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices."
+)
 
 
 class ServiceBusTopic:
@@ -70,17 +81,21 @@ class ServiceBusTopic:
 
     async def _managed(self) -> list[Subscription]:
         """From the management endpoint. Two requests for each page of subscriptions."""
-        with self._explaining(
-            "its subscriptions cannot be counted",
-            f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
-            f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices.",
-        ):
-            if self._administration is None:
-                self._administration = servicebus_administration_client(self._administered)
+        with self._explaining("its subscriptions cannot be counted", _MANAGE):
             return [
                 Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
-                async for each in self._administration.list_subscriptions_runtime_properties(self._topic)
+                async for each in self._managing().list_subscriptions_runtime_properties(self._topic)
             ]
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """See ports.Topic. One request."""
+        if self._resource_manager:
+            status: object = await self._resource_manager.status()
+        else:
+            with self._explaining("its status cannot be read", _MANAGE):
+                status = (await self._managing().get_topic(self._topic)).status
+        finding = status_finding(f"the topic '{self._topic}'", status, Level.ERROR)
+        return [] if finding.level is Level.OK else [finding]
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """See ports.Topic. The oldest 200 are peeked, which neither locks nor removes any."""
@@ -115,6 +130,11 @@ class ServiceBusTopic:
             if each is not None:
                 await each.close()
 
+    def _managing(self) -> ServiceBusAdministrationClient:
+        if self._administration is None:
+            self._administration = servicebus_administration_client(self._administered)
+        return self._administration
+
     async def _peek(self, subscription: str) -> Sequence[tuple[DeadLetter, Delivery]]:
         receiver = self._receivers.get(subscription)
         if receiver is None:
@@ -125,15 +145,16 @@ class ServiceBusTopic:
             )
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []
-        # Without a number, or with 0, the SDK continues behind the message that it has seen last.
         number = 1
         while len(found) < PEEKED:
             # A page may have fewer messages than asked for; one without any is the end.
-            page = await receiver.peek_messages(PEEKED - len(found), sequence_number=number)
+            page = [
+                letter.read(subscription, each) for each in await sdk.peek(receiver, number, PEEKED - len(found))
+            ]
             if not page:
                 break
-            found += [_read(subscription, message) for message in page]
-            number = (page[-1].sequence_number or number) + 1
+            found += map(_shown, page)
+            number = page[-1].sequence_number + 1
         return found
 
     @contextmanager
@@ -144,14 +165,23 @@ class ServiceBusTopic:
             raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
 
 
-def _read(subscription: str, message: ServiceBusReceivedMessage) -> tuple[DeadLetter, Delivery]:
-    """A message without its body, and its delivery. Nothing says when it was dead-lettered."""
-    enqueued_at = None if message.enqueued_time_utc is None else message.enqueued_time_utc.timestamp()
-    identifier, reason = str(message.message_id), message.dead_letter_reason
-    said = message.dead_letter_error_description or ""
+def _shown(found: letter.DeadLetter) -> tuple[DeadLetter, Delivery]:
+    """A dead letter as the page shows it, and its delivery. Nothing says when it was dead-lettered."""
+    enqueued_at = found.enqueued_at.timestamp()
+    identifier, reason = id_name(str(found.id)), optional(found.reason, REASON)
+    key = None if found.session_id is None else key_name(found.session_id)
+    said = cut_text(found.description or "", DETAIL)
     return (
-        DeadLetter(identifier, message.session_id, message.subject, reason or "(no reason)", said, enqueued_at),
+        DeadLetter(
+            identifier, key, optional(found.subject, REASON), reason or letter.NO_REASON, said, enqueued_at
+        ),
         Delivery(
-            identifier, subscription, Arrival.DEAD_LETTERED, enqueued_at, None, message.delivery_count, reason
+            identifier,
+            found.subscription,
+            Arrival.DEAD_LETTERED,
+            enqueued_at,
+            None,
+            found.delivery_count,
+            reason,
         ),
     )

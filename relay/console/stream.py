@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 
 from aiohttp import web
@@ -12,6 +12,7 @@ from relay import jsontext
 from relay.console.model import Snapshot, Timeline, Tracked
 from relay.console.pages import Pages
 from relay.console.ports import View
+from relay.console.timelines import OpenTimeline
 
 MOST_STREAMS = 200
 
@@ -19,8 +20,11 @@ MOST_STREAMS = 200
 _PAUSE_S = 0.25
 _TOTALS_PAUSE_S = 10.0
 _HEARTBEAT_S = 10.0
-# A timeline is read from the outbox, which costs request units.
+_HEARTBEAT = b": \n\n"
 _TIMELINE_PAUSE_S = 0.75
+
+CURRENT_WITHIN_S = 5.0
+"""Maximum seconds until an answer that needs a look, after an idle time, says what is stale instead."""
 
 
 class Streams:
@@ -52,39 +56,43 @@ class Streams:
             self._tasks.discard(task)
         return response
 
-    async def sections(self, pages: Pages, timeline: Callable[[], Awaitable[str]] | None) -> AsyncIterator[bytes]:
+    async def sections(self, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
         """The HTML of each section, when it has changed; first of all of them.
 
-        `timeline` is the HTML of the key's timeline that is open; None if none is.
+        `timeline` is that of the key whose timeline is open; None if none is.
         """
         yield b"retry: 1000\n\n"
         sent: dict[str, str] = {}
-        read_at = said_at = float("-inf")
+        said_at = heard_at = float("-inf")
         snapshot, clock = self._view.latest, asyncio.get_running_loop().time
-        behind = True
         while True:
             news: Mapping[str, str] = pages.sections(snapshot)
             if clock() - said_at >= _TOTALS_PAUSE_S:
                 news, said_at = {**news, "totals": pages.totals(snapshot)}, clock()
-            if timeline is not None and behind and clock() - read_at >= _TIMELINE_PAUSE_S:
-                news, read_at, behind = {**news, "timeline": await timeline()}, clock(), False
+            if timeline is not None:
+                news = {**news, "timeline": await timeline.html()}
             changed = {name: html for name, html in news.items() if sent.get(name) != html}
             sent |= changed
             for name, html in changed.items():
                 yield message(html, name)
+            if not changed and clock() - heard_at >= _HEARTBEAT_S:
+                yield _HEARTBEAT
+            if changed or clock() - heard_at >= _HEARTBEAT_S:
+                heard_at = clock()
             await asyncio.sleep(_PAUSE_S)
-            due = read_at + _TIMELINE_PAUSE_S - clock() if timeline is not None and behind else _HEARTBEAT_S
-            later = await self.news(snapshot, max(due, 0.0))
-            if later is snapshot:
-                yield b": \n\n"
-            else:
-                snapshot, behind = later, True
+            snapshot = await self.news(snapshot, _HEARTBEAT_S if timeline is None else _TIMELINE_PAUSE_S)
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Each of the recent events as JSON: those that are there, and then whenever one is further."""
+        """Each of the recent events as JSON: those that are there, and then whenever one is further.
+
+        Whenever they become stale, and when they are current again, there is a message `known`.
+        """
         seen: dict[str, Tracked] = {}
-        snapshot = self._view.latest
+        snapshot, stale = await self._view.current(CURRENT_WITHIN_S), False
         while True:
+            if snapshot.known_of("recent").stale != stale:
+                stale = not stale
+                yield message(_known(snapshot).decode(), "known")
             for tracked in reversed(snapshot.recent):
                 if seen.get(tracked.id) != tracked:
                     yield message(encoded(tracked).decode())
@@ -92,7 +100,7 @@ class Streams:
             seen = {each.id: each for each in snapshot.recent}
             later = await self.news(snapshot, _HEARTBEAT_S)
             if later is snapshot:
-                yield b": \n\n"
+                yield _HEARTBEAT
             snapshot = later
 
     async def news(self, snapshot: Snapshot, timeout_s: float) -> Snapshot:
@@ -102,6 +110,12 @@ class Streams:
                 return await self._view.changed(snapshot.number)
         except TimeoutError:
             return snapshot
+
+
+def _known(snapshot: Snapshot) -> bytes:
+    """When the recent events were known, whether they are stale, and what could not be read."""
+    known = asdict(snapshot.known_of("recent"))
+    return jsontext.encode({**known, "problems": [asdict(each) for each in snapshot.problems]})
 
 
 def encoded(value: Snapshot | Timeline | Tracked) -> bytes:

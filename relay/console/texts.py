@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import quote
 
-from relay.commands import escaped, line, positional, release_key
+from markupsafe import Markup, escape
+
+from relay.commands import escaped, line, positional, release_key, set_aside
+from relay.console.bounds import both_ends
+from relay.outbox import cut_text
+from relay.reasons import State
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
+
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LONG_WORD = 48
+_CODE = re.compile("`([^`]+)`")
+# As `relay.results` writes it, at the end of a line.
+_SET_ASIDE = re.compile(r"To set it aside: python -m relay quarantine add (.+)$", re.MULTILINE)
 
 
 def count(number: int | None) -> str:
@@ -86,13 +100,45 @@ def visible(text: str | None) -> str:
         return UNKNOWN
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else escaped(each) for each in text)
+    return "".join(each if each.isprintable() else _ESCAPES.get(each) or escaped(each) for each in text)
 
 
 def short(text: str | None, most: int = 160) -> str:
     """As `visible`, and no longer than this many characters."""
-    shown = visible(text)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return cut_text(visible(text), most)
+
+
+def prose(text: str | None, most: int = 600) -> str:
+    """Sentences of others on one line. Long words, such as ids, lose their middle, so that the end stays."""
+    words = [both_ends(visible(word), _LONG_WORD) for word in (text or "").split()]
+    return both_ends(" ".join(words), most) if text else UNKNOWN
+
+
+def lines(text: str) -> str:
+    """A text of several lines, each as `visible`."""
+    return "\n".join(visible(line.expandtabs(2)) for line in text.splitlines())
+
+
+def set_aside_commands(error: str | None) -> list[str]:
+    """The commands that an error names for events that block their keys, with whole ids and keys.
+
+    They are made anew of their words: what an error says may be another's text.
+    """
+    found = (_words(text) for text in _SET_ASIDE.findall(error or ""))
+    return list(dict.fromkeys(set_aside(*words) for words in found if len(words) == 2))
+
+
+def _words(text: str) -> list[str]:
+    """The key and the id of a command, as a shell reads them; nothing if it does not."""
+    try:
+        return [word for word in shlex.split(text) if word != "--"] if "$'" not in text else []
+    except ValueError:
+        return []
+
+
+def marked(text: str) -> Markup:
+    """A text of the project's own with its code in backticks."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def key_path(partition_key: str) -> str:
@@ -121,6 +167,31 @@ class Commands:
     def release_key(self, partition_key: str) -> str:
         """Release every record of a key in order, which unparks it."""
         return release_key(partition_key, *self._words)
+
+    def dead_letters(self, command: str, subscription: str, reason: str) -> str:
+        """List, resubmit or discard the dead letters of a subscription with a reason."""
+        return line("deadletters", command, f"--subscription={subscription}", f"--reason={reason}")
+
+    def check(self) -> str:
+        return line("check")
+
+    def scan(self) -> str:
+        """Find what a host cannot hand over to the relay."""
+        return line("check", "--scan")
+
+    def of_state(self, state: State) -> Sequence[str]:
+        """The commands that show what a state is about."""
+        match state:
+            case State.FAILING | State.UNREAD | State.UNOWNED:
+                return [self.check()]
+            case State.UNDELIVERED:
+                return [self.scan()]
+            case State.QUARANTINE | State.PARKED:
+                return [line("quarantine", "list", *self._words)]
+            case State.DEAD_LETTERS:
+                return [line("deadletters", "list")]
+            case _:
+                return []
 
     @property
     def _words(self) -> list[str]:

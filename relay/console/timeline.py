@@ -10,11 +10,16 @@ from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, St
 from relay.console.moments import took_s
 from relay.console.ports import Parts, Sources
 from relay.holds import PARKED_TYPE
-from relay.outbox import Committed, Position
+from relay.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
 from relay.quarantine.items import Filter, Items, RecordSummary
 
 # Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000
+
+# Maximum number of characters of the data of one event, and of all events of a timeline; documents read at once.
+_DATA = 20_000
+_DATA_OF_ALL = 2_000_000
+_DOCUMENTS = 20
 
 # Maximum clock skew between the database and the hosts, in seconds.
 _SKEW_S = 60
@@ -73,7 +78,7 @@ async def read_timeline(
         known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
     if data:
         async with parts.reading("data"):
-            known.data = await sources.outbox.data(partition_key, ids)
+            known.data = await _data(sources.outbox, partition_key, ids)
     known.problems = parts.problems
     if len(known.records) >= _RECORDS:
         text = (
@@ -82,6 +87,16 @@ async def read_timeline(
         )
         known.problems = [*known.problems, Problem("quarantine", text)]
     return timeline(known, limit)
+
+
+async def _data(outbox: Outbox, partition_key: str, ids: Sequence[str]) -> Mapping[str, str]:
+    """The beginning of the data of these events: a few documents at a time, as each may have megabytes."""
+    found: dict[str, str] = {}
+    most = min(_DATA, _DATA_OF_ALL // max(1, len(ids)))
+    for start in range(0, len(ids), _DOCUMENTS):
+        data = await outbox.data(partition_key, ids[start : start + _DOCUMENTS])
+        found |= {identifier: cut_text(text, most) for identifier, text in data.items()}
+    return found
 
 
 async def _records(items: Items, known: Known) -> list[RecordSummary]:
@@ -135,11 +150,11 @@ def _by_event(known: Known) -> dict[str, RecordSummary]:
     places = {event.place: event.id for event in known.committed}
     found = {}
     for record in known.records:
-        identifier = record.document_id
+        identifier = None if record.document_id is None else id_name(record.document_id)
         if identifier is None and record.committed is not None:
             identifier = places.get(record.committed)
         # The latest record counts: an event that was released may be refused again.
-        found[identifier or record.id] = record
+        found[identifier or key_name(record.id)] = record
     return found
 
 

@@ -1,29 +1,20 @@
-"""Checks the outbox in Cosmos DB against what the relay's guarantees require, and changes nothing.
-
-`scan` finds the documents that the Functions host cannot deliver, and that therefore stop their physical
-partition. The host parses each page of the change feed with Newtonsoft.Json before it calls the function. A page
-is an array, which counts as a level, and 64 levels are the limit (`JsonSerializerSettings.MaxDepth`;
-azure-functions-dotnet-worker issue 1226). An integer has at most 380 characters (`JsonTextReader`). A page that
-exceeds a limit is read again every 13 s, and no invocation fails. Cosmos DB itself stores 128 levels.
-"""
+"""Checks the outbox in Cosmos DB against what the relay's guarantees require, and changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from relay.cosmos.containers import Containers, explaining
-from relay.cosmos.leases import LeasePosition, read_positions
-from relay.errors import OperationError, first_line
-from relay.findings import Finding, Level, Scan
+from relay.cosmos.containers import Containers
+from relay.cosmos.leases import read_positions
+from relay.cosmos.locks import stale_locks
+from relay.errors import first_line
+from relay.findings import Finding, Level
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,16 +27,6 @@ _TIMEOUT_S = 20.0
 
 _FAILURES = (AzureError, OSError, ValueError)
 
-# The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
-_STALE_LOCK_S = 60.0
-
-MAX_DEPTH = 63
-"""Maximum levels of a document, counting itself; the array of the page makes 64."""
-
-MAX_INTEGER_CHARACTERS = 380
-
-_PAGE_ITEMS = 100
-_RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
 
 _CREATE_DATABASE = "Create the database, or correct COSMOS_DATABASE."
 _SET_TTL_PER_ITEM = "Set it to on without a default (defaultTtl: -1)."
@@ -128,7 +109,7 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
             findings.append(_partition_key(subject, definition, path))
             findings.append(_time_to_live(setting, subject, definition.get("defaultTtl")))
     stored = database.get_container_client(lease_name)
-    locks = await _read(_locks(leases, stored), f"the locks in {leases}", "Create the container.")
+    locks = await _read(stale_locks(leases, stored), f"the locks in {leases}", "Create the container.")
     if not isinstance(locks, Finding):
         findings += locks
     elif not isinstance(definitions["COSMOS_LEASE_CONTAINER"], Finding):
@@ -193,21 +174,6 @@ def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
     return replace(found, what=f"{subject} {found.what.format(default_s)}")
 
 
-async def _locks(subject: str, leases: ContainerProxy) -> list[Finding]:
-    """The documents `<prefix>.lock`, as the change feed processor names them: one per trigger."""
-    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
-    now = time.time()
-    return [
-        Finding.error(
-            f"{subject} has the lock {row['id']!r}, {now - row['_ts']:.0f} s old: its host was killed while "
-            "starting, and every other host waits for the lock without logging anything",
-            "Delete that document, then set time to live to on without a default (defaultTtl: -1).",
-        )
-        async for row in rows
-        if now - row["_ts"] > _STALE_LOCK_S
-    ]
-
-
 async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy) -> list[Finding]:
     """A host deletes the lease of a physical partition that was split, once it has created those of its children.
 
@@ -226,111 +192,3 @@ async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerPr
         )
         for wider, pairs in overlapping
     ]
-
-
-async def scan(settings: Settings) -> Scan:
-    """Read the change feed from the positions of the relay's leases to its end, and measure each document."""
-    documents = 0
-    obstacles: list[dict[str, Any]] = []
-    containers = Containers(settings)
-    try:
-        with explaining(settings.cosmos_lease_container), _integers_of_any_length():
-            container = await containers.open(settings.cosmos_container)
-            positions = await read_positions(await containers.open(settings.cosmos_lease_container), container)
-            for lease in positions.leases:
-                async for document in _behind(container, lease):
-                    documents += 1
-                    obstacles += _obstacles(document, lease)
-    except OperationError as error:
-        findings = [_not_scanned(str(error), settings)]
-    else:
-        findings = [_finding(obstacle, settings.cosmos_container) for obstacle in obstacles]
-        if not positions.leases:
-            name = settings.cosmos_lease_container
-            said = f"COSMOS_LEASE_CONTAINER '{name}' has no leases for the outbox container"
-            findings = [_not_scanned(said, settings)]
-        elif not obstacles:
-            said = f"the Functions host can deliver all {documents} document(s) that its leases have not passed"
-            findings = [Finding.ok(said)]
-    finally:
-        await containers.close()
-    return Scan(findings, {"scanned": documents, "obstacles": obstacles})
-
-
-def _not_scanned(said: str, settings: Settings) -> Finding:
-    return Finding.unknown(
-        f"the change feed of '{settings.cosmos_container}' was not scanned: {said}",
-        "Scan again when a host has created the leases, with an identity that can read both containers.",
-    )
-
-
-async def _behind(container: ContainerProxy, lease: LeasePosition) -> AsyncIterator[Mapping[str, Any]]:
-    """The documents that the lease has not passed."""
-    options: dict[str, Any]
-    if lease.continuation is not None and lease.token.isdecimal():
-        # A bare ETag goes with the range that it belongs to (azure-cosmos 4.17.1).
-        options = {"continuation": lease.continuation, "headers": {_RANGE_ID: lease.token}}
-    else:
-        bounds = {"min": lease.minimum, "max": lease.maximum, "isMinInclusive": True, "isMaxInclusive": False}
-        options = {"feed_range": {"Range": bounds}, "start_time": "Beginning"}
-    async for document in container.query_items_change_feed(max_item_count=_PAGE_ITEMS, **options):
-        lsn = document.get("_lsn")
-        if not isinstance(lsn, int) or lsn > lease.done:
-            yield document
-
-
-def _obstacles(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[dict[str, Any]]:
-    """The document as `--json` has it, if the host cannot deliver it: `lease` stops there."""
-    depth, characters = measure(document)
-    if depth > MAX_DEPTH or characters > MAX_INTEGER_CHARACTERS:
-        yield {
-            "id": document["id"],
-            "partitionKey": document.get("partitionKey"),
-            "type": document.get("type"),
-            "lsn": document.get("_lsn"),
-            "lease": lease.id,
-            "depth": depth,
-            "integerCharacters": characters,
-        }
-
-
-def _finding(obstacle: Mapping[str, Any], container: str) -> Finding:
-    why = f"is nested {obstacle['depth']} levels deep, and the Functions host reads {MAX_DEPTH}"
-    if obstacle["depth"] <= MAX_DEPTH:
-        why = (
-            f"has an integer of {obstacle['integerCharacters']} characters, and the Functions host reads "
-            f"{MAX_INTEGER_CHARACTERS}"
-        )
-    return Finding.error(
-        f"document {obstacle['id']!r} with the partition key {obstacle['partitionKey']!r} (type "
-        f"{obstacle['type']!r}, _lsn {obstacle['lsn']}) {why}: the lease {obstacle['lease']!r} stops there, and "
-        "nothing behind it is relayed",
-        f"Delete it from the container '{container}', or replace it with a flatter document with smaller numbers. "
-        "The documents behind it are then relayed without further action. If it is an event, its subscribers "
-        "never receive it: publish its content in another form.",
-    )
-
-
-def measure(document: Mapping[str, Any]) -> tuple[int, int]:
-    """The levels of a document, counting itself, and the characters of its longest integer."""
-    depth = characters = 0
-    layer: list[Any] = [document]
-    while layer:
-        # Fewer than 19 characters are within any limit, and comparing is cheaper than counting them.
-        large = [value for value in layer if type(value) is int and abs(value) >= 10**18]
-        characters = max([characters, *(len(str(value)) for value in large)])
-        containers = [value for value in layer if isinstance(value, dict | list)]
-        depth += 1 if containers else 0
-        layer = [child for value in containers for child in (value.values() if isinstance(value, dict) else value)]
-    return depth, characters
-
-
-@contextmanager
-def _integers_of_any_length() -> Iterator[None]:
-    """By default Python refuses to parse more than 4 300 digits."""
-    limit = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(0)
-    try:
-        yield
-    finally:
-        sys.set_int_max_str_digits(limit)

@@ -9,26 +9,35 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from relay.cosmos.containers import explaining, parameters
-from relay.cosmos.leases import Positions
+from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.source import in_commit_order
 from relay.events import Document
-from relay.outbox import Committed, Gone, Range
+from relay.outbox import Committed, Gone, Range, cut_text
 
 if TYPE_CHECKING:
+    from azure.core.async_paging import AsyncItemPaged
     from azure.cosmos.aio import ContainerProxy
 
 BEGINNING = "Beginning"
 """The start of the feed, as the SDK names it."""
 
 _NOTHING = (None, -1)
+
+_RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
+
+_OF_DATA = frozenset({"action", "createdAt"})
+_OF_DOCUMENT = frozenset({"id", "partitionKey", "sequence", "traceparent", "order", "ttl", "_lsn", "_ts"})
+# More than any of these may be shown of.
+_MOST_TEXT = 4096
 
 # Documents of a page of a range.
 _PAGE_ITEMS = 500
@@ -132,6 +141,20 @@ def numbered(
         yield document, (own, place)
 
 
+def brief(document: Document) -> Document:
+    """What `numbered` and `committed_of` need of a document, which may have 2 MB."""
+    data = document.get("data")
+    members = {name: data[name] for name in _OF_DATA & data.keys()} if isinstance(data, dict) else {}
+    return {
+        **{name: _cut(document[name]) for name in _OF_DOCUMENT & document.keys()},
+        "data": {name: _cut(value) for name, value in members.items()},
+    }
+
+
+def _cut(value: object) -> object:
+    return cut_text(value, _MOST_TEXT) if isinstance(value, str) else value
+
+
 def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
     ts, ttl = document.get("_ts"), document.get("ttl")
     committed_at = ts if type(ts) is int else 0
@@ -178,6 +201,29 @@ def sdk_token(rid: str, bounds: Mapping[str, Any], etag: str) -> str:
         },
     }
     return base64.b64encode(json.dumps(token).encode()).decode()
+
+
+def behind(container: ContainerProxy, lease: LeasePosition, page_items: int) -> AsyncItemPaged[dict[str, Any]]:
+    """The documents behind a lease's position. The first may be passed, if the lease is within a commit."""
+    options: dict[str, Any]
+    if lease.continuation is not None and lease.token.isdecimal():
+        # A bare ETag goes with the range that it belongs to (azure-cosmos 4.17.1).
+        options = {"continuation": lease.continuation, "headers": {_RANGE_ID: lease.token}}
+    else:
+        bounds = {"min": lease.minimum, "max": lease.maximum, "isMinInclusive": True, "isMaxInclusive": False}
+        options = {"feed_range": {"Range": bounds}, "start_time": BEGINNING}
+    return container.query_items_change_feed(max_item_count=page_items, **options)
+
+
+@contextmanager
+def integers_of_any_length() -> Iterator[None]:
+    """A block in which this process reads documents with any integer; by default Python takes 4 300 digits."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 def feed_start(since: int) -> datetime:

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from relay import jsontext
 from relay.cosmos.containers import Containers, explaining, parameters
-from relay.cosmos.feed import CosmosReading, Feed, committed_of, feed_start, numbered
+from relay.cosmos.feed import (
+    CosmosReading,
+    Feed,
+    behind,
+    brief,
+    committed_of,
+    feed_start,
+    integers_of_any_length,
+    numbered,
+)
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
-from relay.cosmos.source import event_of
+from relay.cosmos.locks import stale_locks
+from relay.cosmos.source import event_of, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
-from relay.outbox import CLEAN_UP_S, Committed, Found, Position, Range, Reading
+from relay.findings import Finding
+from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 from relay.settings import Settings
 
@@ -61,6 +72,26 @@ class CosmosOutbox:
     async def positions(self) -> Sequence[Position]:
         return [_position(lease) for lease in (await self._read_own()).leases]
 
+    async def obstacles(self) -> Sequence[Finding]:
+        """Locks in the lease container that nobody holds any more."""
+        name = self._settings.cosmos_lease_container
+        with explaining(name):
+            return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        """As a host's: one page of the service, which has 4 MB at most."""
+        positions = await self._read_own()
+        container = await self._container()
+        found = []
+        with explaining(container.id), integers_of_any_length():
+            for lease in positions.leases:
+                documents: list[Document] = []
+                async for page in behind(container, lease, limit).by_page():
+                    documents = [document async for document in page if not lease.has_passed(document)]
+                    break
+                found.append(NextPage(lease.token, select(documents, self._settings.event_type)))
+        return found
+
     async def partition_of(self, partition_key: str, /) -> str | None:
         """The token of the lease that covers the key."""
         positions = self._own or await self._read_own()
@@ -82,7 +113,7 @@ class CosmosOutbox:
         if not times:
             return [], False
         feed = self._feed_of_key(partition_key, times[:limit][-1])
-        documents = [document async for document in feed if document.get("type") == event_type]
+        documents = [brief(document) async for document in feed if document.get("type") == event_type]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from relay.deadletters import sections as amqp
 
+NO_REASON = "(no reason)"
+"""The reason of dead letters that have none, as it is shown and asked for."""
+
 _REASON = "DeadLetterReason"
 _DESCRIPTION = "DeadLetterErrorDescription"
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from relay.deadline import Deadline
 from relay.errors import DefectError, NotTriedError, SendError, first_line
@@ -15,11 +16,13 @@ from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
-from relay.servicebus.senders import Senders, senders
 from relay.servicebus.turn import PAUSES_S, Probe, Rules, Shared, Turn
 from relay.settings import Settings
 from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge
+
+if TYPE_CHECKING:
+    from relay.servicebus.senders import Senders
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,9 @@ class ServiceBusPublisher:
     @classmethod
     def from_settings(cls, settings: Settings, message_of: Contract) -> ServiceBusPublisher:
         """A publisher to the topic, with its own ledger. Nothing is connected until the first send."""
+        # The SDK is a third of what the app would import, and the host gives a worker ten seconds to start.
+        from relay.servicebus.senders import senders
+
         return cls(
             senders(settings),
             message_of,

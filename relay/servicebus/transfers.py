@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.errors import PoisonError
 from relay.events import Event
 from relay.servicebus import encoding
 from relay.servicebus.messages import Contract, Message
@@ -87,6 +88,18 @@ class Sender(Protocol):
 def alone(event: Event, message_of: Contract) -> Transfer:
     """One message outside a batch: a link may take larger messages than batches."""
     return Transfer((event,), message_of, encoding.encode(message_of(event)), 0)
+
+
+def check_size(transfer: Transfer, limit: int) -> None:
+    """Recognise an event larger than the link's limit before it is sent: its refusal would detach the link.
+
+    Raises PoisonError, without a condition, because only the link's own limit has refused it.
+    """
+    size = len(transfer.payload)
+    if size > limit:
+        raise PoisonError(
+            f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
+        )
 
 
 def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Iterator[Transfer]:

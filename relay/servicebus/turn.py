@@ -16,7 +16,7 @@ from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import Clearance
 from relay.results import KeyOutcome
 from relay.servicebus.messages import Contract
-from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, in_batches
+from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, check_size, in_batches
 from relay.telemetry import instruments
 from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge, Ruling, error_of, rejected
@@ -179,7 +179,7 @@ class Turn:
     async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
         (event,) = transfer.events
         try:
-            _check_size(transfer, limits.message)
+            check_size(transfer, limits.message)
             if self._shared.evidence.is_stale(event):
                 await self._shared.probe.repeat(
                     self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
@@ -250,15 +250,3 @@ class Turn:
 def _witness(transfer: Transfer) -> Event | None:
     """An event of it that is small enough to be kept."""
     return transfer.events[-1] if len(transfer.payload) <= _WITNESS_BYTES * len(transfer.events) else None
-
-
-def _check_size(transfer: Transfer, limit: int) -> None:
-    """Recognise an event larger than the link's limit before it is sent: its refusal would detach the link.
-
-    Raises PoisonError, without a condition, because only the link's own limit has refused it.
-    """
-    size = len(transfer.payload)
-    if size > limit:
-        raise PoisonError(
-            f"The message has {size} bytes, and the topic takes {limit} at most.", condition="", too_large=True
-        )

@@ -18,11 +18,11 @@ from changefeed.ulid import milliseconds
 from relay.canary import is_canary
 from relay.errors import first_line
 from relay.events import Rejected
-from relay.findings import Finding, Scan
-from relay.reasons import QUARANTINE
-from relay.settings import SqlFeed
+from relay.findings import Finding
+from relay.scans import Refused, Scan, refused_findings
+from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import CONSUMER, FAILURES, connect
-from relay.sql.rows import event_of, is_of_type
+from relay.sql.rows import document_of, event_of, is_of_type
 from relay.times import format_duration
 
 # Number of looks at the owner of a claim within the time that it lasts.
@@ -35,9 +35,8 @@ _GROWTH_FROM_S = 3600.0
 _DAY_S = 86400.0
 _MIB = 2**20
 
-# Maximum numbers of shards and of events that a finding names; the others are counted.
+# Maximum number of shards that a finding names; the others are counted.
 _NAMED_SHARDS = 10
-_NAMED_EVENTS = 20
 
 # Rows of a page of a scan.
 _PAGE_ROWS = 500
@@ -182,12 +181,25 @@ class Backlog:
         late = {shard_id: age_s for shard_id, age_s in ages.items() if age_s > _LATE_S}
         if not late:
             return Finding.ok(f"no event of {self._subject} waits for longer than PT5M to be published")
+        first = await self._first(late, cursors) if {"feed", "events"} <= set(self._readable) else []
+        named = f"; the first of them are {_listed(first)}" if first else ""
         return Finding.warning(
             f"{self._subject} has events that wait for longer than PT5M to be published, the oldest for "
-            f"{_duration(max(late.values()))}, in {_shards(late)}",
-            "Look at what the relay logged last for these shards (relay_failed, relay_feed_unavailable). If it is "
-            "working through a backlog, wait.",
+            f"{_duration(max(late.values()))}, in {_shards(late)}{named}",
+            "Look at what the relay logged last for these shards: relay_failed names the event that fails, and "
+            "the command that sets it aside; relay_feed_unavailable says why the feed cannot be read. If the "
+            "relay is working through a backlog, wait.",
         )
+
+    async def _first(self, shards: Collection[int], cursors: Mapping[int, bytes]) -> list[str]:
+        """The first event with a position behind the cursor of each shard, for as many as are named."""
+        found = []
+        for shard_id in list(shards)[:_NAMED_SHARDS]:
+            cursor = cursors.get(shard_id, START)
+            for entry in await run_async(self._session, self._tables.numbered(shard_id, cursor, 1)):
+                document = document_of(entry, shard_id, "")
+                found.append(f"{document.get('id')!r} of the partition key {document.get('partitionKey')!r}")
+        return found
 
     async def _oldest_s(self, shard_id: int, cursor: bytes) -> float | None:
         """The age of the first position behind a cursor; None if there is none."""
@@ -208,10 +220,10 @@ def _duration(seconds: float) -> str:
     return format_duration(timedelta(seconds=round(seconds)))
 
 
-async def scan(feed: SqlFeed, event_type: str) -> Scan:
+async def scan(feed: SqlFeed, event_type: str, policy: OnPoison = OnPoison.SKIP) -> Scan:
     """Read what the relay has not passed, without giving positions, and validate each event as the relay does."""
     rows = 0
-    rejected: list[tuple[int, Rejected]] = []
+    refused: list[Refused] = []
     findings = []
     try:
         session = await connect(feed)
@@ -222,7 +234,7 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
                     # A row that is gone may be what a smoke test has deleted.
                     if is_of_type(entry, event_type) and not is_canary(entry.key.get("id")):
                         event = event_of(entry, shard_id, event_type)
-                        rejected += [(shard_id, event)] if isinstance(event, Rejected) else []
+                        refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
         finally:
             await session.close()
     except FAILURES as error:
@@ -233,33 +245,12 @@ async def scan(feed: SqlFeed, event_type: str) -> Scan:
                 f'changefeed."feed:{feed.feed}", "outbox:{feed.feed}" and "claim:{feed.feed}".',
             )
         )
-    findings = [*_named(rejected, feed), *findings]
+    correct = f"Correct its row in {feed.feed} before the relay comes to it."
+    findings = [*refused_findings(refused, "shard", policy, correct), *findings]
     if not findings:
-        said = f"none of the {rows} row(s) of SQL_FEED '{feed.feed}' that the relay has not passed"
-        findings = [Finding.ok(f"{said} would be quarantined")]
-    data = [
-        {
-            "id": each.id,
-            "partitionKey": each.partition_key,
-            "shard": shard_id,
-            "reason": str(each.reason),
-            "detail": each.detail,
-        }
-        for shard_id, each in rejected
-    ]
-    return Scan(findings, {"scannedRows": rows, "rejected": data})
-
-
-def _named(rejected: Sequence[tuple[int, Rejected]], feed: SqlFeed) -> Iterator[Finding]:
-    for shard_id, each in rejected[:_NAMED_EVENTS]:
-        yield Finding.error(
-            f"event {each.id!r} with the partition key {each.partition_key!r} in shard {shard_id} would be "
-            f"quarantined: {each}",
-            f"Correct its row in {feed.feed} before the relay comes to it. In quarantine: "
-            f"{QUARANTINE[each.reason].remedy}",
-        )
-    if (more := len(rejected) - _NAMED_EVENTS) > 0:
-        yield Finding.error(f"{more} more event(s) would be quarantined", "Use --json.")
+        said = f"all events of the {rows} row(s) of SQL_FEED '{feed.feed}' that the relay has not passed"
+        findings = [Finding.ok(f"{said} can become messages")]
+    return Scan(findings, {"scannedRows": rows, "rejected": [each.data("shard") for each in refused]})
 
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:

@@ -22,11 +22,22 @@ from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay import jsontext
 from relay.canary import is_canary
 from relay.events import DATA_TEXT, Document, Event, Rejected, read_event
-from relay.outbox import POSITIONS_DELETED, ROW_MISSING, Committed, Found, Gone, Position, Range, Reading
+from relay.findings import Finding
+from relay.outbox import (
+    POSITIONS_DELETED,
+    ROW_MISSING,
+    Committed,
+    Found,
+    Gone,
+    NextPage,
+    Position,
+    Range,
+    Reading,
+)
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import CONSUMER, Database, explaining
-from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type
+from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type, select
 
 # Number of rows without a position that are read again: numbers are drawn before a transaction commits, so a lower
 # one may become visible after a higher one. What comes even later is seen when it gets its position.
@@ -95,6 +106,20 @@ class SqlOutbox:
             owner, cursor = (None, START) if claim is None else (claim.owner, claim.cursor)
             text = None if cursor == START else to_text(cursor)
             found.append(Position(str(shard_id), owner, text, None if text is None else (text, 0)))
+        return found
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """None: nothing but the claims, which expire, keeps a worker from a shard."""
+        return []
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        """Of events with positions: the relay has seen no others yet."""
+        claims = await self._claims()
+        found = []
+        for shard_id in range(self._settings.shards):
+            cursor = claims[shard_id].cursor if shard_id in claims else START
+            entries = await self._ask(self._tables.numbered(shard_id, cursor, limit))
+            found.append(NextPage(str(shard_id), select(entries, shard_id, self._event_type)))
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:

@@ -73,6 +73,7 @@ async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIt
             credential = connection.credential()
             await stack.enter_async_context(credential)
             client = CosmosClient(connection.address, credential)
+        stack.push_async_callback(client.close)
         # This sends a request, so that a wrong setting shows when the service starts.
         await stack.enter_async_context(client)
         yield client.get_database_client(database).get_container_client(container)

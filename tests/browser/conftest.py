@@ -11,8 +11,8 @@ pytest.importorskip("playwright.async_api", reason="Playwright is not installed"
 
 from playwright.async_api import Browser, async_playwright
 
-from tests.support.browser import CHROMIUM, launch
-from tests.support.console_page import NO_CHROMIUM, ConsolePage, console_page
+from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
+from tests.support.console_page import ConsolePage, console_page
 from tests.support.console_view import FINDINGS, busy
 
 

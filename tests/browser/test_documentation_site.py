@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
 
 from tests.support.console_page import WAIT_MS
-from tests.support.site import build_site, write_tree
+from tests.support.site import Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 pytestmark = [
@@ -30,16 +30,11 @@ _TOO_WIDE = """() => [...document.querySelectorAll("article *")].filter(each => 
 }).map(each => each.outerHTML)"""
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     output: Path = tmp_path_factory.mktemp("site")
     assert build_site(write_tree(tmp_path_factory.mktemp("tree")), output) == (0, "")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(output / "html"))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(output / "html"))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

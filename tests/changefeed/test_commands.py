@@ -18,6 +18,7 @@ import changefeed
 from changefeed import Feed, Status, ulid
 from changefeed.cli import main
 from changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
+from changefeed.shell import python
 from changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import START, until
@@ -151,7 +152,8 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
     assert code == 0
     lines = output.splitlines()
     assert lines[1].endswith(
-        "nobody has decided how long positions are kept, so all are (python -m changefeed keep schema.Table 30d)"
+        "nobody has decided how long positions are kept, so all are "
+        f"({python()} -m changefeed keep schema.Table 30d)"
     )
     assert lines[2].startswith("  shard 0: 1 in the outbox, the oldest ")
     assert f"last position {ulid.to_text(cursor)} of 2" in lines[2]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from changefeed import START as START_OF_FEED
 from changefeed import AsyncConsumer, AsyncFeed
 from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
@@ -22,7 +23,7 @@ from outbox_emulators.testing import ManualClock
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError
 from relay.events import Event, Reason, Rejected
-from relay.outbox import Committed, Found, Outbox, Range
+from relay.outbox import Committed, Found, NextPage, Outbox, Range
 from relay.settings import Settings, SqlFeed
 from relay.sql.database import CONSUMER
 from relay.sql.reader import SqlOutbox
@@ -128,7 +129,9 @@ class OnPostgres(Harness):
 
     async def number(self) -> None:
         """Give positions, as any reader of the feed does."""
-        await AsyncFeed(self.session, TABLE).read(0, page_size=1000)
+        feed, cursor = AsyncFeed(self.session, TABLE), START_OF_FEED
+        while (page := await feed.read(0, cursor, 1000)).entries:
+            cursor = page.cursor
 
     async def pass_all(self) -> None:
         feed = AsyncFeed(self.session, TABLE)
@@ -257,6 +260,35 @@ async def test_a_position_says_what_the_relay_has_passed(harness: Harness) -> No
     for each in found.values():
         assert await harness.outbox.partition_of(each.partition_key) in (None, each.partition)
     assert all(each.position for each in positions.values())
+
+
+async def next_pages(outbox: Outbox, limit: int = 10) -> list[NextPage]:
+    """Those that have documents; there is one of each partition."""
+    pages = await outbox.next_pages(limit)
+    assert [each.partition for each in pages] == [each.name for each in await outbox.positions()]
+    return [each for each in pages if each.received.documents]
+
+
+async def test_the_next_pages_have_what_the_relay_has_not_passed_as_it_validates_it(harness: Harness) -> None:
+    await harness.commit(event("a", "k"))
+    await harness.pass_all()
+    assert await next_pages(harness.outbox) == []
+    await harness.commit(event("b", "k") | {"data": "no object"})
+    await harness.commit(event("contact", "k") | {"type": "contact"})
+    await harness.commit(event("c", "k"))
+    await harness.commit(event("d", "k"))
+    if isinstance(harness, OnPostgres):
+        assert await next_pages(harness.outbox) == []
+        await harness.number()
+
+    [page] = await next_pages(harness.outbox, 3)
+
+    [refused], [sound] = page.received.rejected, page.received.events
+    assert (refused.id, refused.reason, refused.partition_key) == ("b", Reason.DATA_NOT_OBJECT, "k")
+    assert (sound.id, page.received.ignored) == ("c", 1)
+    assert sound.committed_at == pytest.approx(time.time(), abs=60)
+    await harness.pass_all()
+    assert await next_pages(harness.outbox) == []
 
 
 async def test_the_events_of_one_commit_have_places_in_their_order(harness: Harness) -> None:
@@ -416,6 +448,12 @@ async def test_the_events_behind_another_of_its_key_that_were_passed_are_known(h
     behind = {each.id: sorted(await outbox.passed_behind(each)) for each in events if isinstance(each, Event)}
 
     assert behind == {"a": ["b", "d"], "b": ["d"], "c": [], "d": [], "e": []}
+
+
+async def test_a_sound_outbox_has_no_obstacles(harness: Harness) -> None:
+    await harness.commit(event("a", "k"))
+
+    assert await harness.outbox.obstacles() == []
 
 
 async def test_an_outbox_that_cannot_be_read_is_a_service_error(harness: Harness) -> None:

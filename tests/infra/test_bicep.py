@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,64 @@ def test_an_unknown_function_is_an_error_and_so_is_one_of_parameter_files(call: 
 
     with pytest.raises(UnknownFunction, match=call.partition("(")[0]):
         deploy(file, {})
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_nothing_waits_explicitly_for_what_it_refers_to(file: Path) -> None:
+    """As the linter's rule no-unnecessary-dependson, which is an error here."""
+    declarations = {each.name: each for each in parse(file.read_text(encoding="utf-8"), file.name)}
+
+    for each in declarations.values():
+        waits, rest = parted(each.value)
+        assert not waits & referred(rest, declarations), each.name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_parameter_variable_and_existing_resource_is_used(file: Path) -> None:
+    """As the linter's rules no-unused-params, no-unused-vars and no-unused-existing-resources, errors here."""
+    declarations = parse(file.read_text(encoding="utf-8"), file.name)
+    used = {name for each in declarations for name in names([each.value, *each.decorators.values()])}
+
+    declared = [each for each in declarations if each.kind in ("param", "var") or each.existing]
+    assert [each.name for each in declared if each.name not in used] == []
+
+
+def parted(body: Any) -> tuple[set[str], list[Any]]:
+    """The names in the dependsOn of a declaration, and everything else of it."""
+    if isinstance(body, tree.Conditional):
+        waits, rest = parted(body.body)
+        return waits, [body.condition, *rest]
+    if isinstance(body, tree.Loop):
+        waits, rest = parted(body.body)
+        return waits, [body.source, *rest]
+    if not isinstance(body, tree.ObjectOf):
+        return set(), [body]
+    named = [value for key, value in body.entries if key == tree.Constant("dependsOn")]
+    return {name for value in named for name in names(value)}, [
+        value for key, value in body.entries if key != tree.Constant("dependsOn")
+    ]
+
+
+def names(node: Any) -> set[str]:
+    """Every name in an expression."""
+    if isinstance(node, tree.Name):
+        return {node.name}
+    if isinstance(node, (tuple, list)):
+        return {name for each in node for name in names(each)}
+    if isinstance(node, tree.Expression):
+        return {name for each in fields(node) for name in names(getattr(node, each.name))}
+    return set()
+
+
+def referred(rest: list[Any], declarations: dict[str, tree.Declaration]) -> set[str]:
+    """The names in expressions, and in the variables that they use."""
+    found: set[str] = set()
+    waiting = names(rest)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            declared = declarations.get(name)
+            if declared is not None and declared.kind == "var":
+                waiting |= names(declared.value)
+    return found

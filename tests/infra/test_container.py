@@ -122,7 +122,7 @@ def test_the_copied_files_suffice_to_run_the_relay(image: Path) -> None:
     imported = python(image, "-c", IMPORTS)
 
     assert shown.returncode == 0, shown.stderr
-    assert "usage: python -m relay" in shown.stdout
+    assert " -m relay" in shown.stdout
     assert imported.returncode == 0, imported.stderr
     assert all(Path(path).is_relative_to(image) for path in imported.stdout.split()), imported.stdout
 

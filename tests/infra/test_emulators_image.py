@@ -77,7 +77,7 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     files = [path.removeprefix("emulators/") for path in versioned() if path.startswith("emulators/")]
     sent = [path for path in files if not ignored(path, patterns)]
 
-    assert sorted(copied) == ["LICENSE", "README.md", "pyproject.toml", "src"]
+    assert sorted(copied) == ["LICENSE", "README.md", "pyproject.toml", "requirements.lock", "src"]
     assert all((FOLDER / source).exists() for source in copied)
     assert {path.partition("/")[0] for path in sent} == set(copied)
     assert "src/outbox_emulators/__main__.py" in sent
@@ -89,10 +89,16 @@ def test_the_files_that_the_build_of_the_package_needs_are_copied() -> None:
 
     assert project["readme"] in copied
     assert all(name in copied for name in project["license-files"])
-    [extra] = re.findall(r"'\.\[(\w+)\]'", DOCKERFILE)
-    assert extra in project["optional-dependencies"]
     [program] = [json.loads(line) for line in instructions("ENTRYPOINT")]
     assert program[0] in project["scripts"]
+
+
+def test_the_packages_are_the_locked_ones_and_are_installed_before_the_code_is_copied() -> None:
+    [first, second] = [line for line in instructions("RUN") if "pip install" in line]
+
+    assert first.endswith("--require-hashes -r requirements.lock")
+    assert second.endswith("--no-deps .")
+    assert DOCKERFILE.index("--require-hashes") < DOCKERFILE.index("COPY src/")
 
 
 def test_both_stages_have_the_same_python_which_the_package_supports() -> None:

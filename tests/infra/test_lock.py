@@ -1,8 +1,9 @@
-"""requirements.lock has every package that the short lists need, each at one version with hashes."""
+"""Each lock has every package that the short lists or the distribution need, each at one version with hashes."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -54,6 +55,7 @@ def read_lock(content: str) -> list[Locked]:
 
 
 LOCK = read_lock(text("requirements.lock"))
+OF_EMULATORS = read_lock(text("emulators/requirements.lock"))
 
 
 def environment(python: str, machine: str) -> dict[str, str]:
@@ -93,16 +95,17 @@ def test_the_lock_has_the_versions_of_the_short_lists(python: str, machine: str)
     assert wanted.items() <= locked.items()
 
 
-def test_every_locked_package_has_hashes_and_none_comes_from_elsewhere() -> None:
-    assert len(LOCK) > 50
-    assert [each.requirement.name for each in LOCK if not each.hashes] == []
-    assert [each.requirement.name for each in LOCK if each.requirement.url] == []
+@pytest.mark.parametrize(("lock", "at_least"), [(LOCK, 50), (OF_EMULATORS, 20)], ids=["app", "emulators"])
+def test_every_locked_package_has_hashes_and_none_comes_from_elsewhere(lock: list[Locked], at_least: int) -> None:
+    assert len(lock) > at_least
+    assert [each.requirement.name for each in lock if not each.hashes] == []
+    assert [each.requirement.name for each in lock if each.requirement.url] == []
 
 
-def needed() -> Iterator[str]:
-    """The packages that the short lists need, by the metadata of what is installed here."""
+def needed(named: list[Requirement]) -> Iterator[str]:
+    """These packages and those that they need, by the metadata of what is installed here."""
     where = {name: str(value) for name, value in default_environment().items()}
-    waiting = [each for each in listed() if holds(each, where)]
+    waiting = [each for each in named if holds(each, where)]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         each = waiting.pop()
@@ -119,10 +122,24 @@ def needed() -> Iterator[str]:
 
 def test_the_lock_has_what_the_named_packages_need_themselves() -> None:
     locked = {canonicalize_name(each.requirement.name) for each in LOCK}
-    wanted = set(needed())
+    wanted = set(needed(listed()))
 
     assert {"aiohttp", "msal", "opentelemetry-sdk", "psycopg-binary", "yarl"} <= wanted
     assert wanted <= locked
+
+
+def test_the_lock_of_the_emulators_has_what_their_extras_need_at_versions_that_they_allow() -> None:
+    where = environment("3.13", "x86_64")
+    locked = versions([each.requirement for each in OF_EMULATORS], where)
+    project = tomllib.loads(text("emulators/pyproject.toml"))["project"]
+    named = [Requirement(each) for each in project["dependencies"]]
+    named += [Requirement(each) for extra in project["optional-dependencies"].values() for each in extra]
+    others = [each for each in named if each.name != project["name"]]
+
+    assert len(others) >= 10
+    for each in others:
+        assert each.specifier.contains(locked[canonicalize_name(each.name)]), each
+    assert set(needed([Requirement(f"{project['name']}[all]")])) - {project["name"]} <= set(locked)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +155,8 @@ def test_the_lock_is_made_by_make_of_both_lists() -> None:
     makefile = text("Makefile")
     [recipe] = re.findall(r"^lock:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
 
-    assert "make lock" in text("requirements.lock").splitlines()[1]
-    assert "--generate-hashes" in recipe
+    for name in ("requirements.lock", "emulators/requirements.lock"):
+        assert "make lock" in text(name).splitlines()[1]
+        assert f"--output-file {name}" in recipe
+    assert "--generate-hashes" in re.findall(r"^COMPILE = .*\n\t.*", makefile, re.MULTILINE)[0]
     assert all(f" {name}" in recipe for name in LISTS)

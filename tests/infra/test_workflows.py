@@ -326,7 +326,7 @@ def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
     tags, scale = app.at("tags"), app.at("properties.functionAppConfig.scaleAndConcurrency")
     source = (ROOT / "function_app.py").read_text(encoding="utf-8")
     # The first one is that of the outbox in Cosmos DB, which the deployment has.
-    function, _ = re.findall(r'^ *@app\.function_name\("(\w+)"\)', source, re.MULTILINE)
+    function, *_ = re.findall(r'^ *@app\.function_name\("(\w+)"\)', source, re.MULTILINE)
 
     assert f"tags.\\\"azd-service-name\\\"=='{tags['azd-service-name']}'" in script
     assert f'grep --quiet "/{function}$"' in script

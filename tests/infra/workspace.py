@@ -14,6 +14,14 @@ Row = dict[str, Any]
 Rows = Mapping[str, list[Row]]
 
 SCHEMAS: dict[str, dict[str, str]] = {
+    "AppDependencies": {
+        "TimeGenerated": "datetime",
+        "Name": "string",
+        "DependencyType": "string",
+        "Target": "string",
+        "Success": "bool",
+        "Properties": "dynamic",
+    },
     "AppExceptions": {
         "TimeGenerated": "datetime",
         "OuterMessage": "string",
@@ -51,6 +59,11 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "Level": "string",
         "Detail": "string",
     },
+    "Usage": {
+        "TimeGenerated": "datetime",
+        "DataType": "string",
+        "Quantity": "real",
+    },
     "CDBDataPlaneRequests5M": {
         "TimeGenerated": "datetime",
         "CollectionName": "string",
@@ -60,8 +73,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 """The tables, and the columns that queries may use, with their types.
 
-https://learn.microsoft.com/azure/azure-monitor/reference/tables/appexceptions, /appmetrics, /apptraces,
-/functionapplogs and /cdbdataplanerequests5m. _LogOperation is a view of the table Operation:
+https://learn.microsoft.com/azure/azure-monitor/reference/tables/appdependencies, /appexceptions, /appmetrics,
+/apptraces, /functionapplogs, /usage and /cdbdataplanerequests5m. _LogOperation is a view of the table Operation:
 https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap and /monitor-workspace.
 """
 

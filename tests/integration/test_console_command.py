@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from relay.cli.shell import python
 from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command
@@ -83,7 +85,7 @@ async def test_it_names_the_requirements_that_are_missing() -> None:
     assert (process.returncode, out) == (ExitCode.USAGE, "")
     [line] = error.splitlines()
     assert "'jinja2'" in line
-    assert f"{sys.executable} -m pip install -r {ROOT / 'requirements-console.txt'}." in line
+    assert f"{python()} -m pip install -r {shlex.quote(str(ROOT / 'requirements-console.txt'))}." in line
 
 
 async def test_it_serves_a_page_without_its_services_until_it_is_stopped() -> None:

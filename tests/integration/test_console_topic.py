@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.console.model import Arrival
 from relay.console.servicebus import PEEKED, ServiceBusTopic
 from relay.errors import ServiceError
 from relay.settings import Settings
+from tests.support.dead_letters import Topic, event
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 
@@ -80,6 +83,18 @@ async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds
         ]
 
 
+async def test_dead_letters_that_the_sdk_cannot_decode_are_read(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    dead = Topic(servicebus)
+    dead.publish(event("k", 1, letter=char("é")), event("k", 2))
+    dead.dead_letter(SUBSCRIPTION, "k", count=2, reason="schema")
+
+    (group,) = await topic.dead_letters(SUBSCRIPTION)
+
+    assert [(each.message_id, each.partition_key) for each in group.examples] == [("k-1", "k"), ("k-2", "k")]
+
+
 async def test_no_more_dead_letters_are_peeked_than_the_bound(
     servicebus: ServiceBusServer, topic: ServiceBusTopic
 ) -> None:
@@ -103,3 +118,16 @@ async def test_without_the_right_to_manage_the_counts_are_missing_and_say_why(
         assert await topic.dead_letters(SUBSCRIPTION) == []
     finally:
         await topic.close()
+
+
+async def test_a_topic_that_is_disabled_is_an_obstacle_with_its_remedy(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    assert await topic.obstacles() == []
+    url = f"http://127.0.0.1:{servicebus.admin_port}/admin/entities/{TOPIC}/status"
+    async with aiohttp.ClientSession(raise_for_status=True) as http, http.post(url, json={"status": "Disabled"}):
+        pass
+
+    [found] = await topic.obstacles()
+
+    assert (found.what, found.remedy) == (f"the topic '{TOPIC}' is Disabled", "Set its status to Active.")

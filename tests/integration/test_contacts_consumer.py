@@ -29,6 +29,7 @@ from samples.contacts.consumer.receiving import handle_message
 from samples.contacts.settings import open_servicebus
 from tests.integration.conftest import ROOT
 from tests.support.broker import admin
+from tests.support.dead_letters import Topic
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 NAME = {"firstName": "John", "lastName": "Doe"}
@@ -236,3 +237,28 @@ async def test_the_command_writes_a_file_and_stops_on_sigterm(
     contact, missing = shown
     assert contact["email"] == "4@contoso.com"
     assert missing == {"contactId": "c1", "sequence": 2}
+
+
+async def test_the_command_handles_dead_letters_and_says_what_is_left(
+    servicebus: ServiceBusServer, publish: Publisher, tmp_path: Path
+) -> None:
+    await publish(created("c1"), "no event", email_updated("c1", 2))
+    topic = Topic(servicebus)
+    topic.dead_letter(SUBSCRIPTION, "c1", count=3)
+    path = tmp_path / "directory.sqlite"
+
+    command = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "samples.contacts.consumer", "dead-letters", "--directory", str(path)),
+        cwd=ROOT,
+        env={**os.environ, "SERVICEBUS": servicebus.connection_string},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await asyncio.wait_for(command.communicate(), 30)
+
+    report = json.loads(output)
+    assert (command.returncode, report["handled"]) == (1, 2)
+    assert report["remainder"][0]["why"].startswith("unreadable")
+    assert topic.dead(SUBSCRIPTION) == ["2"]
+    with Directory(path) as directory:
+        assert [contact["email"] for contact in directory.contacts()] == ["2@contoso.com"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from asyncio.subprocess import PIPE
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from azure.servicebus.aio import ServiceBusClient
 from dotenv import dotenv_values
 
 from local.stack.environment import TOPIC
+from outbox_emulators.shell import OUTPUT_CLOSED, python
 
 ROOT = Path(__file__).resolve().parents[2]
 _WITHIN_S = 60
@@ -34,23 +36,25 @@ class Shell:
         self._folder = folder
         self.env_file = folder / "stack.env"
 
-    async def local(self, command: str, *words: str, code: int = 0) -> Ran:
-        return await self.python("-m", "local", command, *words, "--env-file", str(self.env_file), code=code)
+    async def local(self, command: str, *words: str, code: int = 0, stdout: int = PIPE, typed: str = "") -> Ran:
+        words = ("-m", "local", command, *words, "--env-file", str(self.env_file))
+        return await self.python(*words, code=code, stdout=stdout, typed=typed)
 
     async def up(self, *words: str, code: int = 0) -> Ran:
         logs = ("--logs", str(self._folder / "logs"))
         return await self.local("up", "--detach", "--port", "0", *logs, *words, code=code)
 
-    async def python(self, *words: str, code: int = 0) -> Ran:
+    async def python(self, *words: str, code: int = 0, stdout: int = PIPE, typed: str = "") -> Ran:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, *words),
             cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=PIPE,
+            stdout=stdout,
+            stderr=PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        out, err = await asyncio.wait_for(process.communicate(), _WITHIN_S)
-        ran = Ran(process.returncode, out.decode(), err.decode())
+        out, err = await asyncio.wait_for(process.communicate(typed.encode()), _WITHIN_S)
+        ran = Ran(process.returncode, (out or b"").decode(), err.decode())
         assert ran.code == code, f"{words}: {ran.out}{ran.err}"
         return ran
 
@@ -88,6 +92,9 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         assert f"Console             {url}" in started.out
         assert "runs already" in (await shell.up("--source", source, code=1)).err
         assert "is ready" in (await shell.local("wait")).out
+        assert (await shell.local("status")).out == "".join(
+            line for line in started.out.splitlines(keepends=True) if not line.startswith("  Logs:")
+        )
 
         sent = await shell.local("send", "contact-1", "ContactRenamed", "name=Jane", "age:=30")
         identifier = sent.out.strip()
@@ -111,6 +118,8 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
             in (await shell.local("send", "contact-1", "Again", "--id", identifier, code=1)).err
         )
 
+        await assert_nothing_is_said_if_nobody_reads(shell)
+        await assert_other_keys_and_data_are_taken(shell)
         await complete_one(settings["SERVICEBUS"], "contact-1")
         await assert_the_page_has_it(url, identifier)
         check = await shell.python("-m", "relay", "check", "--env-file", str(shell.env_file))
@@ -119,7 +128,32 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         stopped = await shell.local("down")
     assert stopped.out == "Stopped.\n"
     assert (await shell.local("down")).out == "No local stack runs.\n"
-    assert "Start one with `python -m local up --detach`" in (await shell.local("send", "k", "A", code=2)).err
+    assert f"Start one with `{python()} -m local up --detach" in (await shell.local("send", "k", "A", code=2)).err
+
+
+async def assert_nothing_is_said_if_nobody_reads(shell: Shell) -> None:
+    """As by `watch | head`, but at once."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        watched = await shell.local("watch", "--timeout", "30", code=OUTPUT_CLOSED, stdout=writing)
+    finally:
+        os.close(writing)
+    assert watched.err == ""
+
+
+async def assert_other_keys_and_data_are_taken(shell: Shell) -> None:
+    """A key with what an id must not have, and data from a file and from standard input."""
+    file = shell.env_file.with_name("data.json")
+    file.write_text('{"name": "Jane",\n "age": 30}', encoding="utf-8")
+
+    for number, words in enumerate((["name=Jane"], ["--data", f"@{file}"], ["age:=31", "--data", "@-"]), start=1):
+        sent = await shell.local("send", "a/b?c#d\\e", "Named", *words, typed='{"name": "Joan"}')
+        assert f"Committed Named as number {number} of a/b?c#d\\e." in sent.err
+
+    file.write_text('{"name": "Jane",\n "age" 30}', encoding="utf-8")
+    refused = await shell.local("send", "k", "Named", "--data", f"@{file}", code=2)
+    assert refused.err == f"--data @{file}: not JSON: line 2, column 8: Expecting ':' delimiter\n"
 
 
 async def assert_the_page_has_it(url: str, identifier: str) -> None:
@@ -136,5 +170,5 @@ async def assert_the_page_has_it(url: str, identifier: str) -> None:
 
 
 async def test_without_a_stack_every_command_names_the_remedy(shell: Shell) -> None:
-    for command in (("wait", "--timeout", "0.1"), ("send", "k", "A"), ("watch",)):
-        assert "python -m local up --detach" in (await shell.local(*command, code=2)).err
+    for command in (("wait", "--timeout", "0.1"), ("send", "k", "A"), ("watch",), ("status",)):
+        assert f"{python()} -m local up --detach --env-file " in (await shell.local(*command, code=2)).err

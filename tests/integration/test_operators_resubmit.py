@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -365,6 +366,34 @@ async def test_a_lock_that_is_lost_after_the_copy_was_seen_is_taken_again(
     assert lost == ["all/1"]
     assert (run.code, run.json["resubmitted"]) == (0, ["all/1", "all/2"])
     assert (topic.ids("all"), topic.dead("all")) == (["k-1", "k-2"], [])
+
+
+async def test_locks_are_renewed_while_a_consumer_keeps_its_session(
+    environment: dict[str, str], topic: Topic, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters = topic.outlet("all").dead_letters
+    dead_letters.settings = replace(dead_letters.settings, lock_ms=3_000)
+    topic.publish(event("k", 1))
+    topic.dead_letter("all", "k")
+    now(clock)
+    complete, in_time = DeadLetterQueue.complete, []
+
+    async def note(queue: DeadLetterQueue, locked: Any) -> bool:
+        in_time.append(await complete(queue, locked))
+        return in_time[-1]
+
+    monkeypatch.setattr(DeadLetterQueue, "complete", note)
+    async with ServiceBusClient.from_connection_string(topic.servicebus.connection_string) as client:
+        consumer = client.get_subscription_receiver(TOPIC, "all", session_id="k")
+        await consumer.__aenter__()
+        running = asyncio.create_task(resubmit(environment, "--all"))
+        await asyncio.wait_for(until(lambda: topic.counts("all").locked), 20)
+        # Longer than the lock, from whenever it began.
+        await asyncio.sleep(3.5)
+        await consumer.close()
+        run = await running
+
+    assert (run.code, run.json["resubmitted"], in_time) == (0, ["all/1"], [True])
 
 
 async def test_the_topic_may_not_be_listed_and_every_other_subscription_is_named_so(

@@ -86,6 +86,41 @@ async def test_a_long_backlog_is_read_to_its_end(environment: dict[str, str], tr
     assert (run.json["scanned"], [each["id"] for each in run.json["obstacles"]]) == (451, ["last"])
 
 
+@pytest.mark.parametrize(
+    ("policy", "fate"),
+    [
+        ("skip", "would be quarantined: "),
+        ("park", "would be quarantined, and park its partition key: "),
+        ("block", "would block its partition key: "),
+    ],
+)
+async def test_an_event_that_cannot_become_a_message_is_named_as_the_relay_will_judge_it(
+    environment: dict[str, str], trigger: TriggerLeases, policy: str, fate: str
+) -> None:
+    await trigger.data.create_item(event("passed", "k") | {"data": 7})
+    await trigger.pass_all()
+    await trigger.data.create_item(event("sound", "k"))
+    await trigger.data.create_item(event("b", "k") | {"data": 7})
+    await trigger.data.create_item(event("c", "k") | {"data": 7, "type": "contact"})
+    await trigger.data.create_item(event("d", "k" * 129))
+    await trigger.data.create_item(deep("deep", 64) | {"id": "x" * 129})
+
+    run = await scan(environment | {"RELAY_ON_POISON": policy})
+
+    assert (run.code, run.json["scanned"], len(run.json["obstacles"])) == (1, 5, 1)
+    assert {(each["id"], each["reason"]) for each in run.json["rejected"]} == {
+        ("b", "data-not-object"),
+        ("d", "partition-key-too-long"),
+    }
+    leases = {lease.id for lease in await (await trigger.store()).all()}
+    assert {each["lease"] for each in run.json["rejected"]} <= leases
+    (finding,) = [each for each in run.json["findings"] if each["what"].startswith("event 'b' with the")]
+    assert f"{fate}data-not-object: data is a number, not an object" in finding["what"]
+    assert finding["remedy"].startswith("Replace it in the container 'data' before the relay comes to it.")
+    command = "quarantine add k b" if policy == "block" else "quarantine discard ID"
+    assert f"python -m relay {command}" in finding["remedy"]
+
+
 async def test_without_leases_it_is_unknown(environment: dict[str, str]) -> None:
     run = await scan(environment)
 

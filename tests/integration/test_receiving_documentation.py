@@ -23,6 +23,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import ROOT
+from tests.support.dead_letters import Topic
 from tests.support.inbox import broker
 
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -45,12 +46,14 @@ def block(page: str) -> str:
 
 
 @asynccontextmanager
-async def running(wheel: Path, folder: Path, text: str, **environment: str) -> AsyncIterator[Process]:
+async def running(
+    wheel: Path, folder: Path, text: str, *arguments: str, **environment: str
+) -> AsyncIterator[Process]:
     """Run a program that can import the wheel, but nothing of this repository."""
     zipfile.ZipFile(wheel).extractall(folder / "site")
     program = f"import sys\nsys.path[:0] = [{str(folder / 'site')!r}]\n{text}"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", program),
+        *(sys.executable, "-I", "-c", program, *arguments),
         cwd=folder,
         env={"PATH": os.environ["PATH"], **environment},
         stdout=PIPE,
@@ -95,6 +98,26 @@ async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: 
 
     counted = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall()
     assert counted == [("Frankenstein", 2)]
+
+
+async def test_the_consumer_of_the_page_handles_dead_letters(
+    wheel: Path, tmp_path: Path, entities: Entities
+) -> None:
+    async with ServiceBusServer(entities) as server:
+        topic = Topic(server)
+        topic.publish(event("e1", "k", "BookLent", title="Frankenstein"))
+        topic.dead_letter("all", "k")
+        page = block("docs/receiving-events.md")
+        environment = {"SERVICEBUS": server.connection_string}
+        async with running(wheel, tmp_path, page, "--dead-letters", **environment) as consumer:
+            assert await line(consumer) == "Frankenstein"
+            assert await line(consumer) == "DeadLetterReport(handled=1, remainder=[])"
+            assert await asyncio.wait_for(consumer.wait(), 20) == 0
+
+        assert topic.dead("all") == []
+    assert sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall() == [
+        ("Frankenstein", 1)
+    ]
 
 
 async def test_the_example_of_the_readme_receives(wheel: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 
+NO_CHROMIUM = "there is no chromium on PATH; on Debian and Ubuntu, `bash tests/browser/install.sh` installs it"
+
 _EVERY_S = 0.1
 
 _TOTALS = """() => [

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from relay.console.model import DeadLetterGroup, Delivery, Subscription
 from relay.console.ports import Attempt
 from relay.errors import ServiceError
+from relay.findings import Finding
 
 
 @dataclass
@@ -17,12 +18,17 @@ class InMemoryTopic:
     counts: list[Subscription] = field(default_factory=list)
     letters: dict[str, list[DeadLetterGroup]] = field(default_factory=dict)
     arrivals: dict[str, list[Delivery]] = field(default_factory=dict)
+    blocked: list[Finding] = field(default_factory=list)
     fails: str | None = None
     closed: bool = False
 
     async def subscriptions(self) -> Sequence[Subscription]:
         self._answer()
         return self.counts
+
+    async def obstacles(self) -> Sequence[Finding]:
+        self._answer()
+        return self.blocked
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         self._answer()

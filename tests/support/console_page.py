@@ -16,8 +16,6 @@ from relay.console.server import loopback, serving
 from relay.findings import Finding
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
-NO_CHROMIUM = "there is no chromium on PATH: tests/browser/install.sh installs Debian's"
-
 # A machine that does other things as well may take longer than a reader would wait.
 WAIT_MS = 5_000
 START_MS = 10_000

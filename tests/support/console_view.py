@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,10 @@ class InMemoryView:
 
     async def current(self, timeout_s: float, /) -> Snapshot:
         return self._snapshot
+
+    @contextmanager
+    def follow(self, partition_key: str, /) -> Iterator[Callable[[], int]]:
+        yield lambda: self._snapshot.number
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         if self.fails:

@@ -43,16 +43,11 @@ class Topic:
         key: str,
         *,
         count: int = 1,
-        reason: str = "schema",
+        reason: str | None = "schema",
         description: str = "by a test",
     ) -> None:
         """Dead-letter the first messages of a session."""
-        queue, holder = self.outlet(subscription).messages, _Holder()
-        session = queue.accept(key, holder)
-        for _ in range(count):
-            _, lock = queue.take_from(session, holder)
-            queue.dead_letter(lock.token, reason, description)
-        queue.close_session(session, holder)
+        dead_letter(self.outlet(subscription), key, count, reason, description)
 
     def complete(self, subscription: str, key: str) -> None:
         """Complete the first message of a session, as its consumer."""
@@ -87,6 +82,18 @@ class Topic:
     def dead(self, subscription: str) -> list[str | None]:
         """The ids of its dead letters, in order."""
         return [each.message.message_id for each in self.outlet(subscription).dead_letters.peek(0, 10_000)]
+
+
+def dead_letter(
+    outlet: Any, key: str, count: int = 1, reason: str | None = "schema", description: str = ""
+) -> None:
+    """Dead-letter the first messages of a session of a queue or subscription."""
+    holder = _Holder()
+    session = outlet.messages.accept(key, holder)
+    for _ in range(count):
+        _, lock = outlet.messages.take_from(session, holder)
+        outlet.messages.dead_letter(lock.token, reason, description)
+    outlet.messages.close_session(session, holder)
 
 
 @dataclass(eq=False)

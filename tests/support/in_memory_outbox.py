@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay import jsontext
-from relay.cosmos.source import event_of, in_commit_order
+from relay.cosmos.source import event_of, in_commit_order, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
-from relay.outbox import Committed, Found, Gone, Position, Range, Reading
+from relay.findings import Finding
+from relay.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
 
 
@@ -29,6 +30,7 @@ class InMemoryOutbox:
         hidden: Ids of documents that a range counts and does not bring.
         fails: What every method raises, as long as it is set.
         closed: Whether it was closed.
+        blocked: What keeps the relay from reading it.
     """
 
     documents: list[dict[str, Any]] = field(default_factory=list)
@@ -40,6 +42,7 @@ class InMemoryOutbox:
     hidden: set[str] = field(default_factory=set)
     fails: str | None = None
     closed: bool = False
+    blocked: list[Finding] = field(default_factory=list)
     _read: int = 0
 
     def commit(self, identifier: str, partition_key: str = "k", **more: object) -> Committed:
@@ -110,6 +113,18 @@ class InMemoryOutbox:
             Position(name, "host", None if place is None else str(place[0]), place)
             for name, place in self.positions_at.items()
         ]
+
+    async def obstacles(self) -> Sequence[Finding]:
+        self.answer()
+        return self.blocked
+
+    async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
+        self.answer()
+        waiting = [document for document in self.documents if not self._passed(document)]
+        of_partition: dict[str, list[Document]] = {name: [] for name in self.positions_at}
+        for document in waiting:
+            of_partition.setdefault(self.keys.get(str(document["partitionKey"]), "0"), []).append(document)
+        return [NextPage(name, select(found[:limit], "domainEvent")) for name, found in of_partition.items()]
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         self.answer()

@@ -21,6 +21,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import admin, inject
+from tests.support.dead_letters import dead_letter
 
 QUEUE = "orders"
 QUICK = {"sessions": 1, "accept_s": 2.0, "idle_s": 0.05, "retry_s": 0.02, "renew_s": 0.1}
@@ -46,6 +47,19 @@ class Broker:
         """Put messages into the queue at once: opening a sender takes the SDK a second."""
         queue = self.server.broker.namespace.destination(QUEUE)
         queue.publish([parse(bytes(each.encode())) for each in messages])
+
+    @property
+    def outlet(self) -> Any:
+        """The queue and its dead-letter queue, in this process."""
+        return self.server.broker.namespace.outlet(QUEUE)
+
+    def dead_letter(self, key: str, count: int = 1) -> None:
+        """Dead-letter the first messages of a session."""
+        dead_letter(self.outlet, key, count)
+
+    def dead(self) -> list[str | None]:
+        """The ids of the dead letters."""
+        return [each.message.message_id for each in self.outlet.dead_letters.peek(0, 10_000)]
 
     async def expire_locks(self) -> None:
         """Have the lock on every session expire now."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,12 +42,24 @@ curl --silent --show-error --fail --data '{"item": "a very long name of an item"
 ```
 """,
     "docs/decisions/README.md": "# Decisions\n\n- [Parcels](0001-parcels.md)\n",
-    "docs/decisions/0001-parcels.md": "# Parcels\n\n## Why parcels\n\nThey are small.\n",
+    "docs/decisions/0001-parcels.md": """# Parcels
+
+## Why parcels
+
+They are small.
+
+```mermaid
+flowchart LR
+    accTitle: An order becomes a parcel
+    order --> parcel
+```
+""",
     "docs/site/reference/shop.rst": (
         "shop\n====\n\n.. automodule:: shop\n   :no-members:\n\n"
         ".. autoclass:: shop.Order\n\n.. autofunction:: shop.pack\n"
     ),
-    "shop.py": '''"""A shop: `pack` packs an `Order`, and `unpack()` is code."""
+    "shop.py": '''"""A shop: `pack` packs an `Order`, and `unpack()` is code.
+"""
 
 from __future__ import annotations
 
@@ -64,19 +78,38 @@ def pack(order: Order) -> bytes:
 ''',
     "ordering.py": '''"""Orders."""
 
+from dataclasses import dataclass
 
+
+@dataclass
 class Order:
-    """An order."""
+    """An order.
+
+    Attributes:
+        item: What it contains.
+    """
+
+    item: str = ""
 
     def cancel(self) -> None:
         """Cancel it."""
 ''',
 }
+# The digest of the text of its diagram.
+_DIAGRAM = "29c2d4359687"
+_SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
 # A picture of one pixel.
 _PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c020000000b4944415478da63fcff1f0003030200efa2a75b"
     "0000000049454e44ae426082"
 )
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a line for each request."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
 
 
 def write_tree(folder: Path) -> Path:
@@ -85,17 +118,23 @@ def write_tree(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "docs/images").mkdir()
+    (folder / "docs/site/diagrams").mkdir()
+    for scheme in ("light", "dark"):
+        (folder / f"docs/site/diagrams/{_DIAGRAM}-{scheme}.svg").write_text(_SVG, encoding="utf-8")
     for name in ("order.png", "order-dark.png"):
         (folder / "docs/images" / name).write_bytes(_PNG)
     return folder
 
 
-def build_site(tree: Path, output: Path, *, builder: str = "html", repository: str = "") -> tuple[int, str]:
+def build_site(
+    tree: Path, output: Path, *more: str, builder: str = "html", repository: str = ""
+) -> tuple[int, str]:
     """Build the site of a tree; returns the exit code, and what was printed."""
     options = [
         *("-D", "reference_modules=shop"),
         *("-D", "reference_pages=docs/site/reference/shop"),
         *("-D", f"repository_url={repository}"),
+        *more,
     ]
     script = "import sys; from docs.site.__main__ import build, Path as P; " + (
         f"sys.exit(build(P({str(tree)!r}), P({str(output)!r}), *{options!r}, builder={builder!r}))"

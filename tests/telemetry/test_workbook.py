@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.infra.project import ROOT
 from tests.infra.workspace import Row, Rows, Workspace
-from tests.support.broker import set_topic_status
-from tests.support.outbox import event, events
-from tests.telemetry.conftest import WorkerMaker
-from tests.telemetry.ingestion import Ingestion
-from tests.telemetry.tables import ago, rows_of
+from tests.telemetry.tables import ago
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 
@@ -30,25 +24,6 @@ def panel(rows: Rows, name: str) -> list[Row]:
 def added_up(rows: Rows, name: str, column: str) -> float:
     """A column's sum over the panel's intervals, as a run may lie across the border of two."""
     return float(sum(row[column] for row in panel(rows, name)))
-
-
-@pytest.fixture
-async def lived(worker: WorkerMaker, ingestion: Ingestion, servicebus: ServiceBusServer) -> Rows:
-    """A worker that relayed 30 events of two actions, ignored 2 documents, set 1 aside, failed, and recovered."""
-    committed = {"_ts": int(time.time()) - 10, "ttl": 7200}
-    async with worker() as process:
-        renamed = [document | committed for document in events("a", 20)]
-        created = [document | committed for document in events("b", 10, action="ContactCreatedEvent")]
-        others = [{"type": "contact"}, {"type": "contact"}, event("malformed", "c") | {"data": 7} | committed]
-        await process.handle([*renamed, *created, *others], "i1")
-        await set_topic_status(servicebus.admin_port, "SendDisabled")
-        waiting = [document | committed for document in events("d", 4)]
-        await process.handle(waiting, "i2")
-        await process.ask(flush=True)
-        await set_topic_status(servicebus.admin_port, "Active")
-        await process.handle(waiting, "i2", 1)
-        await process.ask(flush=True)
-    return rows_of(ingestion.envelopes)
 
 
 async def test_every_panel_shows_what_happened(lived: Rows) -> None:

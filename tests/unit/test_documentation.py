@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shutil
 import subprocess
@@ -11,6 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from docs.site.chapters import (
+    NOT_ON_THE_SITE,
+    README,
+    chapters,
+    is_readme_of_folder,
+    pages_below,
+    without_place,
+)
 from tests.support.pages import PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
 
 # Without the table of pages, which grows with their number.
@@ -141,6 +150,28 @@ def test_the_readme_fits_on_one_screen() -> None:
 
     assert heading
     assert len(text.split()) <= README_WORDS
+
+
+def without_place_in_the_order(pages: dict[str, str]) -> list[str]:
+    """The errors for pages, by their paths without suffix, that no README lists."""
+    listed = {README, *(page for _, chapter in chapters(pages[README]) for page in chapter)}
+    for page, text in pages.items():
+        if is_readme_of_folder(page):
+            listed.update(f"{posixpath.dirname(page)}/{below}" for below in pages_below(text))
+    return [without_place(page, pages) for page in pages if page not in listed]
+
+
+def test_every_page_has_its_place_in_the_reading_order() -> None:
+    """`make docs` checks this too; without it, a new page would only be missed there."""
+    texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+    pages = {path.removesuffix(".md"): text for path, text in texts.items() if path not in NOT_ON_THE_SITE}
+
+    assert without_place_in_the_order(pages) == []
+    assert without_place_in_the_order({**pages, "docs/new": "", "docs/decisions/0099-new": ""}) == [
+        "docs/new.md has no place in the reading order: link to it from the table in README.md, "
+        "under '## Documentation'",
+        "docs/decisions/0099-new.md has no place in the reading order: link to it from docs/decisions/README.md",
+    ]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -98,6 +98,28 @@ def test_every_path_on_a_page_exists() -> None:
     for path in PAGES:
         for named in re.findall(rf"`((?:{folders})/[\w./-]*)`", prose(path.read_text(encoding="utf-8"))):
             assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
+
+
+def test_every_module_and_every_test_that_a_page_names_exists() -> None:
+    tests = {path.name for path in ROOT.rglob("test_*.py") if "node_modules" not in path.parts}
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"python -m ([a-z][\w.]*\w)", text):
+            assert importlib.util.find_spec(name) is not None, f"{path.name}: python -m {name}"
+        for name in re.findall(r"`(test_\w+\.py)`", prose(text)):
+            assert name in tests, f"{path.name}: {name}"
+
+
+def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
+    source = ROOT / "emulators/src/outbox_emulators"
+    written = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r"/admin/([a-z]+)\b", path.read_text(encoding="utf-8"))
+    }
+
+    assert len(written) > 8
+    assert set(re.findall(r"/admin/([a-z]+)\b", page("docs/local-stack.md"))) == written
 
 
 def test_the_architecture_page_has_every_module_of_the_core() -> None:

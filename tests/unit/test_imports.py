@@ -19,7 +19,8 @@ SQL = "postgresql://127.0.0.1:1/shop"
 
 IMPORTED = """
 import json, sys
-import azure.functions, azure.servicebus.aio, orjson, opentelemetry.metrics, opentelemetry.trace
+import azure.core.exceptions, azure.core.settings, azure.functions, orjson
+import opentelemetry.metrics, opentelemetry.trace
 before = set(sys.modules)
 # Not in requirements.txt: importing it raises ModuleNotFoundError.
 sys.modules["jinja2"] = None
@@ -32,6 +33,7 @@ LATER = {
     *(
         "azure.cosmos",
         "azure.identity",
+        "azure.servicebus",
         "psycopg",
         "psycopg_binary",
         "mssql_python",

@@ -6,12 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.support.site import ROOT, build_site, write_tree
+from tests.support.site import ROOT, Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 pytestmark = pytest.mark.timeout(150)
@@ -47,7 +50,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "Parcels",
             "0001-parcels.md has no place in the reading order: link to it from docs/decisions/README.md",
         ),
+        ("docs/decisions/0001-parcels.md", "order -->", "orders -->", "draw it with `make docs DOCS=--draw`"),
+        ("docs/decisions/0001-parcels.md", "    accTitle: An order becomes a parcel\n", "", "no `accTitle:`"),
         ("README.md", "## Documentation", "## Pages", "README.md has no table of pages under '## Documentation'"),
+        ("shop.py", "code.\n", "code.\n\n    pack(order)\n\nIt is small.\n", "An example would be shown as prose"),
+        ("ordering.py", "        item: What it contains.\n", "", "shop.Order does not say what item is"),
         ("ordering.py", '"""Cancel it."""', "...", "shop.Order.cancel is public and has no docstring"),
         (
             "docs/site/reference/shop.rst",
@@ -56,7 +63,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "shop.pack is public and not in the reference: add it to one of docs/site/reference/shop.rst",
         ),
     ],
-    ids=["page", "anchor", "file", "order", "order of a folder", "no table", "docstring", "reference"],
+    ids=[
+        *("page", "anchor", "file", "order", "order of a folder", "a diagram's picture", "a diagram's title"),
+        *("no table", "example", "field", "docstring", "reference"),
+    ],
 )
 def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, after: str, says: str) -> None:
     tree = write_tree(tmp_path / "tree")
@@ -68,6 +78,17 @@ def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, a
 
     assert says in printed
     assert code != 0
+
+
+def test_a_build_that_failed_fails_again(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree")
+    with (tree / "docs/orders.md").open("a", encoding="utf-8") as page:
+        page.write("\n```mermaid\nflowchart LR\n```\n")
+
+    first, second = (build_site(tree, tmp_path / "site", builder="dummy") for _ in range(2))
+
+    assert first[0] != 0
+    assert second == first
 
 
 def test_a_link_to_a_file_that_is_no_page_leads_to_the_repository(site: Path) -> None:
@@ -94,6 +115,30 @@ def test_a_picture_has_a_variant_for_dark_pages(site: Path) -> None:
     assert images == {"light": "../_images/order.png", "dark": "../_images/order-dark.png"}
 
 
+def test_a_diagram_is_a_picture_that_says_what_it_shows(site: Path) -> None:
+    page = (site / "docs/decisions/0001-parcels.html").read_text(encoding="utf-8")
+
+    for scheme in ("light", "dark"):
+        assert re.search(
+            rf'<img alt="An order becomes a parcel" class="only-{scheme}" src="[^"]+-{scheme}\.svg', page
+        )
+    assert "flowchart" not in page
+
+
+def test_a_dead_link_to_another_site_is_found_where_it_is_asked_for(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tree))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with (tree / "docs/orders.md").open("a", encoding="utf-8") as page:
+            page.write(f"\n[One]({address}/shop.py) and [none]({address}/none.py)\n")
+        code, printed = build_site(tree, tmp_path / "site", "-D", "linkcheck_ignore=none:", builder="linkcheck")
+        server.shutdown()
+
+    assert code != 0
+    assert re.findall(r"broken link: (\S+)", printed) == [f"{address}/none.py"]
+
+
 def test_the_order_is_that_of_the_readmes(site: Path) -> None:
     front = (site / "index.html").read_text(encoding="utf-8")
     [sidebar] = re.findall(r'<div class="sidebar-tree">.*?\n</div>', front, re.DOTALL)
@@ -117,8 +162,18 @@ def test_a_public_name_in_a_docstring_or_an_annotation_is_a_link(site: Path) -> 
     assert '<span class="pre">unpack()</span></code> is code' in page
 
 
-def test_the_site_is_served_on_a_free_port_until_ctrl_c(site: Path) -> None:
-    script = f"from docs.site.__main__ import serve, Path; serve(Path({str(site)!r}), 0)"
+def test_the_site_is_served_on_a_free_port_until_ctrl_c_and_built_again_when_a_page_has_changed(
+    site: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.touch()
+    # Stands for the build: it writes what it finds.
+    script = f"""
+from pathlib import Path
+from docs.site.serving import Freshness, serve
+site, tree = Path({str(site)!r}), Path({str(tmp_path)!r})
+serve(site, 0, Freshness(tree, lambda: (site / "new.html").write_text((tree / "page.md").read_text())))
+"""
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
@@ -126,6 +181,9 @@ def test_the_site_is_served_on_a_free_port_until_ctrl_c(site: Path) -> None:
         address = server.stdout.readline().split()[0]
         with urllib.request.urlopen(address, timeout=20) as answer:
             assert b"<title>" in answer.read()
+        page.write_text("changed", encoding="utf-8")
+        with urllib.request.urlopen(address + "new.html", timeout=20) as answer:
+            assert answer.read() == b"changed"
         server.send_signal(signal.SIGINT)
         _, errors = server.communicate(timeout=20)
 

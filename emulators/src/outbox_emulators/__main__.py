@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from outbox_emulators import __version__, command_line
+from outbox_emulators import __version__, command_line, shell
 
 _COMMANDS = {
     "cosmos": ("outbox_emulators.cosmos.command", "start a Cosmos DB account"),
@@ -19,14 +19,14 @@ def main() -> None:
     """Run the command line of this process, and exit."""
     try:
         about = "Azure emulators for development and tests."
-        sys.exit(command_line.main("outbox-emulators", about, _COMMANDS, version=__version__))
+        sys.exit(shell.run(lambda: command_line.main("outbox-emulators", about, _COMMANDS, version=__version__)))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "outbox_emulators":
             raise
         extra = _EXTRAS.get(package)
         wanted = "outbox-emulators" if extra is None else f"'outbox-emulators[{extra}]'"
-        remedy = f"Run {sys.executable} -m pip install {wanted}"
+        remedy = f"Run {shell.python()} -m pip install {wanted}"
         print(f"outbox-emulators: the package {package!r} is missing. {remedy}.", file=sys.stderr)
         sys.exit(2)
 

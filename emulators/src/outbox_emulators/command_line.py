@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from outbox_emulators import shell
 from outbox_emulators.process import heed_signals
 
 
@@ -21,7 +22,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action) if action.default and not explained else action.help
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(shell.Parser):
     """A parser whose errors about numbers have an example."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -150,10 +150,12 @@ async def test_a_page_that_cannot_be_parsed_blocks_its_lease_until_the_document_
     assert {"1", "2"}.isdisjoint(outbox.recorder.succeeded_ids())
     assert (status["failures"], status["retries"], status["documents_lost"]) == (0, 0, 0)
     assert reason in status["last_error"]
+    assert [reason in each["error"] for each in status["withheld"].values()] == [True]
     assert [lease["Owner"] for lease in await outbox.stored_leases()].count(None) <= 1
 
     await outbox.data.delete_item("1", partition_key="a")
     await outbox.recorder.until(lambda: "2" in outbox.recorder.succeeded_ids())
+    assert status_of(host)["withheld"] == {}
 
 
 @pytest.mark.parametrize("data_of_it", [nested(62), {"at": TOO_LATE}], ids=["63 levels", "such a date, kept"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 from azure.servicebus.aio import (
@@ -75,6 +75,16 @@ async def take(receiver: ServiceBusReceiver, count: int) -> list[Any]:
         more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
         assert more, f"{count} messages expected, {len(found)} came"
         found += more
+    return found
+
+
+async def pages(receiver: ServiceBusReceiver, size: int = 1_000) -> list[list[ServiceBusReceivedMessage]]:
+    """Peek every message, page by page."""
+    found: list[list[ServiceBusReceivedMessage]] = []
+    number = 1
+    while page := await receiver.peek_messages(size, sequence_number=number):
+        found.append(page)
+        number = (page[-1].sequence_number or 0) + 1
     return found
 
 

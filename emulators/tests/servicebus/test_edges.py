@@ -122,17 +122,42 @@ async def test_a_quick_completion_is_in_time(client: ServiceBusClient, harsh: Se
     assert harsh.broker.edges.met == {}
 
 
-async def test_a_dead_letter_is_completed_however_slowly(
+async def dead_letter(client: ServiceBusClient, *ids: str) -> None:
+    await send(client, "orders", *ids)
+    async with client.get_queue_receiver("orders") as receiver:
+        for message in await take(receiver, len(ids)):
+            await receiver.dead_letter_message(message)
+
+
+async def test_a_dead_letter_whose_completion_comes_too_late_comes_again_and_is_not_counted(
     client: ServiceBusClient, harsh: ServiceBusServer
 ) -> None:
-    await send(client, "orders", "1")
-    async with client.get_queue_receiver("orders") as receiver:
-        await receiver.dead_letter_message((await take(receiver, 1))[0])
+    await dead_letter(client, "1")
 
     async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
-        await receiver.complete_message((await take(receiver, 1))[0])
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message((await take(receiver, 1))[0])
+        harsh.broker.edges.odds = Odds(delayed=0.0)
+        [again] = await take(receiver, 1)
+        await receiver.complete_message(again)
 
-    assert harsh.broker.edges.met == {}
+    assert (again.message_id, again.delivery_count) == ("1", 0)
+    assert harsh.broker.edges.met == {Edge.REDELIVERED: 1}
+
+
+async def test_dead_letters_come_in_an_order_of_their_own(
+    client: ServiceBusClient, harsh: ServiceBusServer
+) -> None:
+    harsh.broker.edges.odds = Odds(delayed=0.0)
+    ids = [str(number) for number in range(20)]
+    await dead_letter(client, *ids)
+
+    async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
+        found = [str(message.message_id) for message in await take(receiver, 20)]
+
+    assert found != ids
+    assert sorted(found) == sorted(ids)
+    assert set(harsh.broker.edges.met) == {Edge.DEAD_LETTERS_INTERLEAVED}
 
 
 async def test_late_answers_reach_those_who_wait_for_them(

@@ -21,6 +21,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from emulators.tests.servicebus.support import pages
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -183,6 +184,23 @@ async def test_an_expired_message_is_dead_lettered(server: ServiceBusServer, cli
         assert (await next_one(receiver)).dead_letter_reason == "TTLExpiredException"
 
     assert left(server, "orders")[0] == 0
+
+
+async def test_a_page_that_is_peeked_ends_with_a_partition_at_250_messages_and_at_256_kb(
+    client: ServiceBusClient,
+) -> None:
+    await send(client, "orders", *["x"] * 300)
+    await send(client, "slow", "x" * 200_000)
+    await send(client, "slow", "x" * 200_000)
+    for key in ("a", "b", "a"):
+        await send(client, "spread", "x", partition_key=key)
+
+    async def sizes(queue: str) -> list[int]:
+        async with client.get_queue_receiver(queue) as receiver:
+            return [len(page) for page in await pages(receiver)]
+
+    assert [await sizes(queue) for queue in ("orders", "slow")] == [[250, 50], [1, 1]]
+    assert sorted(await sizes("spread")) == [1, 2]
 
 
 async def test_peeking_shows_every_state_and_locks_nothing(client: ServiceBusClient) -> None:

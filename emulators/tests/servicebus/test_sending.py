@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from emulators.tests.servicebus.support import answered_as_missing, take
+from emulators.tests.servicebus.support import answered_as_missing, pages, take
 from outbox_emulators.servicebus.edges import Edge
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.partitions import partition_of
@@ -129,7 +129,7 @@ async def test_sequence_numbers_of_a_partitioned_queue_have_the_partition_in_the
             await sender.send_messages(ServiceBusMessage(key or "", partition_key=key))
         later = datetime.now(UTC) + timedelta(hours=1)
         [scheduled] = await sender.schedule_messages(ServiceBusMessage("later", partition_key="b"), later)
-        peeked = await receiver.peek_messages(10)
+        peeked = [message for page in await pages(receiver) for message in page]
         await sender.cancel_scheduled_messages(scheduled)
         messages = await receiver.receive_messages(5, max_wait_time=WAIT_S)
         await receiver.abandon_message(messages[0])

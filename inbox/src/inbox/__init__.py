@@ -1,4 +1,4 @@
-"""Receive the sessions of Azure Service Bus: many at once, each in order, every effect once.
+"""Receive the sessions of Azure Service Bus: many at once, each in order, every effect once::
 
     async def handle(message: Message) -> None:
         async with store.once(message) as arrival:
@@ -16,6 +16,10 @@ Receiving (`receiver`, `connection`, `options`)
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
     `retry_s`, `retry_max_s`, `answer_s`, `grace_s`.
 
+Dead letters (`dead_letters`)
+    `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
+    those that there are, and returns a `DeadLetterReport`: `handled`, and `remainder`, of `Remainder`; `stop()`.
+
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
     `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
@@ -24,13 +28,15 @@ Handling (`messages`, `errors`)
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
-    `Gap`s; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`, `MemoryStore()`.
-    `OutsideBlock`: a statement would have become a part of another handler's block; it was not executed.
+    a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`,
+    `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another handler's block; it was not
+    executed.
 """
 
 from __future__ import annotations
 
 from inbox.connection import connect
+from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
 from inbox.errors import DeadLetter, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
@@ -44,12 +50,15 @@ from inbox.stores.sqlite import SqliteStore
 __all__ = [
     "Arrival",
     "DeadLetter",
+    "DeadLetterReceiver",
+    "DeadLetterReport",
     "Gap",
     "MemoryStore",
     "Message",
     "Options",
     "OutsideBlock",
     "Receiver",
+    "Remainder",
     "SessionsNotEnabled",
     "SqliteConnection",
     "SqliteStore",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from azure.core.credentials_async import AsyncTokenCredential
@@ -43,6 +46,33 @@ def check_retries(client: ServiceBusClient) -> None:
             f"The client retries each operation {retries} times and accepts no sessions while it backs off. "
             + _REMEDY
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """What is received from.
+
+    Attributes:
+        name: For messages to people.
+        topic: The topic, or the queue.
+        receiver: Makes a receiver of the SDK; takes its options.
+    """
+
+    name: str
+    topic: str
+    receiver: Callable[..., ServiceBusReceiver]
+
+    @classmethod
+    def of(
+        cls, client: ServiceBusClient, topic: str | None, subscription: str | None, queue: str | None
+    ) -> Entity:
+        """The subscription of a topic, or the queue. Raises ValueError if it is not clear which."""
+        if queue is not None and topic is None and subscription is None:
+            return cls(queue, queue, partial(client.get_queue_receiver, queue_name=queue))
+        if queue is not None or topic is None or subscription is None:
+            raise ValueError("Give a topic and a subscription, or a queue.")
+        get = partial(client.get_subscription_receiver, topic_name=topic, subscription_name=subscription)
+        return cls(f"{topic}/{subscription}", topic, get)
 
 
 class Connections:

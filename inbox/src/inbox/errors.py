@@ -32,8 +32,8 @@ class SessionsNotEnabled(Exception):
     """The queue or subscription does not require sessions, so nothing keeps its messages in order."""
 
 
-class SessionLost(Exception):
-    """The lock on the session was lost. Unsettled messages are delivered again to the next holder."""
+class LockLost(Exception):
+    """The lock on a session or a message was lost. What is not settled is delivered again to the next holder."""
 
 
 class Unanswered(Exception):

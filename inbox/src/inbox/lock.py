@@ -1,4 +1,4 @@
-"""The lock on a session: renewed while it is held, and the handler is cancelled when it is lost."""
+"""A lock on a session or a message: renewed while it is held, and the handler is cancelled when it is lost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
-from azure.servicebus.aio import ServiceBusSession
-from azure.servicebus.exceptions import SessionLockLostError
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusReceiver
+from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from inbox.cancellation import end_tasks, finish, within
-from inbox.errors import SessionLost
+from inbox.errors import LockLost
 
 _AGAIN_S = 1.0
 _SHORTEST_S = 0.05
@@ -21,42 +23,71 @@ _SHORTEST_S = 0.05
 _log = logging.getLogger(__name__)
 
 
-class SessionLock:
-    """Renews the lock in the background, from `start` to `stop`.
+class Lockable(Protocol):
+    """A session that was accepted, or a message that was received."""
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """When the lock ends."""
+
+    async def renew_lock(self) -> Any:
+        """Extend the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMessage:
+    """A message that was received without a session."""
+
+    receiver: ServiceBusReceiver
+    message: ServiceBusReceivedMessage
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """When the lock ends."""
+        return self.message.locked_until_utc
+
+    async def renew_lock(self) -> Any:
+        """Extend the lock."""
+        return await self.receiver.renew_message_lock(self.message)
+
+
+class Lock:
+    """Renews a lock in the background, from `start` to `stop`.
 
     Args:
-        session: The session that was accepted.
+        locked: What is locked.
         renew_s: Maximum seconds between two renewals; half of the remaining lock time if that is less. A lost
             lock is noticed by the next renewal: until then, two receivers may handle the same message.
         answer_s: Seconds until an unanswered renewal is repeated. The lock is lost when its own time is over.
     """
 
-    def __init__(self, session: ServiceBusSession, renew_s: float, answer_s: float) -> None:
-        self._session = session
+    def __init__(self, locked: Lockable, renew_s: float, answer_s: float) -> None:
+        self._locked = locked
         self._renew_s = renew_s
         self._answer_s = answer_s
         self._lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._renewing: asyncio.Task[None] | None = None
+        self.renewing: asyncio.Task[None] | None = None
+        """Ends when the lock is lost; to be cancelled by `stop`, or with those of other locks."""
 
     def start(self) -> None:
-        self._renewing = asyncio.create_task(self._renew())
+        self.renewing = asyncio.create_task(self._renew())
 
     async def stop(self) -> None:
-        if self._renewing is not None:
-            await end_tasks([self._renewing])
+        if self.renewing is not None:
+            await end_tasks([self.renewing])
 
     async def during(self, work: Coroutine[Any, Any, None]) -> None:
         """Await `work` as long as the lock is held.
 
         Raises:
-            SessionLost: The lock was lost first. `work` was cancelled and has ended.
+            LockLost: The lock was lost first. `work` was cancelled and has ended.
             Exception: Whatever `work` raises.
         """
         task = asyncio.create_task(work)
         try:
             await asyncio.wait({task, self._lost}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise SessionLost("the lock was lost, and the handler was cancelled")
+                raise LockLost("the lock was lost, and the handler was cancelled")
         finally:
             if not task.done():
                 task.cancel()
@@ -81,10 +112,10 @@ class SessionLock:
             await asyncio.sleep(max(_SHORTEST_S, min(wait_s, left / 2)))
             try:
                 await self._renew_once(ends_at)
-            except SessionLockLostError:
+            except (SessionLockLostError, MessageLockLostError):
                 break
             except Exception as error:  # noqa: BLE001 - under faults the SDK (7.15.0) raises many kinds
-                _log.info("A session lock could not be renewed: %s", type(error).__name__)
+                _log.info("A lock could not be renewed: %s", type(error).__name__)
                 if time.monotonic() >= ends_at:
                     break
                 wait_s = _AGAIN_S
@@ -94,12 +125,12 @@ class SessionLock:
 
     async def _renew_once(self, ends_at: float) -> None:
         limit_s = max(_SHORTEST_S, min(self._answer_s, ends_at - time.monotonic()))
-        await within(limit_s, self._session.renew_lock(), "The renewal of the lock")
+        await within(limit_s, self._locked.renew_lock(), "The renewal of the lock")
 
     def _ends_at(self) -> float:
         """When the lock ends, on the monotonic clock."""
-        until = self._session.locked_until_utc
-        assert until is not None, "the broker gives it with the session"
+        until = self._locked.locked_until_utc
+        assert until is not None, "the broker gives it with the session or the message"
         left = until - datetime.now(UTC)
         return time.monotonic() + left.total_seconds()
 

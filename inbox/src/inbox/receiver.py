@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
@@ -19,15 +17,16 @@ from azure.servicebus.exceptions import (
 )
 
 from inbox.cancellation import end_tasks, finish
-from inbox.connection import check_retries
-from inbox.errors import SessionLost, SessionsNotEnabled
+from inbox.connection import Entity, check_retries
+from inbox.errors import LockLost, SessionsNotEnabled
+from inbox.handling import Handler
 from inbox.options import Options
-from inbox.session import Failed, Handler, Session
+from inbox.session import Failed, Session
 
 _SHORTEST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0
 _CANCEL_AGAIN_S = 1.0
-_LOCK_LOST = (SessionLost, SessionLockLostError)
+_LOCK_LOST = (LockLost, SessionLockLostError)
 _NOT_RETRIED = (MessagingEntityNotFoundError, ServiceBusAuthenticationError, ServiceBusAuthorizationError)
 
 _log = logging.getLogger(__name__)
@@ -65,18 +64,8 @@ class Receiver:
         **options: Any,
     ) -> None:
         check_retries(client)
-        if (queue is None) is (topic is None) or (topic is None) is not (subscription is None):
-            raise ValueError("Give a topic and a subscription, or a queue.")
         self._handler = handler
-        self._get_receiver: Callable[..., ServiceBusReceiver]
-        if queue is not None:
-            self._get_receiver = partial(client.get_queue_receiver, queue_name=queue)
-            self._name = self._topic = queue
-        elif topic is not None and subscription is not None:
-            self._get_receiver = partial(
-                client.get_subscription_receiver, topic_name=topic, subscription_name=subscription
-            )
-            self._name, self._topic = f"{topic}/{subscription}", topic
+        self._entity = Entity.of(client, topic, subscription, queue)
         self._options = Options(**options)
         self._stopping = asyncio.Event()
         self._accepting: set[asyncio.Task[Any]] = set()
@@ -144,13 +133,15 @@ class Receiver:
             except Exception as error:
                 # Under faults the SDK (7.15.0) raises AttributeError, KeyError, TypeError and ValueError too.
                 if not self._reached and isinstance(error, _NOT_RETRIED):
-                    error.add_note(f"While receiving from {self._name}: check its name, and the right to listen.")
+                    error.add_note(
+                        f"While receiving from {self._entity.name}: check its name, and the right to listen."
+                    )
                     raise
                 # An occasional completion is too late for the lock. If it keeps happening, the clock may be wrong.
                 usual = isinstance(error, _LOCK_LOST) and delay_s == _SHORTEST_DELAY_S
                 level = logging.INFO if usual else logging.WARNING
                 what = "Lost a session of %s, what was not settled is delivered again: %s: %s"
-                _log.log(level, what, self._name, type(error).__name__, error)
+                _log.log(level, what, self._entity.name, type(error).__name__, error)
                 await self._wait(delay_s)
                 delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
             else:
@@ -158,7 +149,7 @@ class Receiver:
 
     async def _next_session(self) -> None:
         """Accept a session, handle its messages, and release it."""
-        session = Session(self._open(), self._topic, self._handler, self._options)
+        session = Session(self._open(), self._entity.topic, self._handler, self._options)
         handed_over = False
         try:
             await self._accept(session)
@@ -174,7 +165,7 @@ class Receiver:
                 self._release(session)
 
     def _open(self) -> ServiceBusReceiver:
-        return self._get_receiver(
+        return self._entity.receiver(
             session_id=NEXT_AVAILABLE_SESSION,
             max_wait_time=self._options.accept_s,
             # Without it the SDK (7.15.0) releases what arrives between two calls of receive_messages, one by one,
@@ -194,7 +185,7 @@ class Receiver:
         except Exception as error:
             if "cannot be created on an entity that does not require sessions" in str(error):
                 raise SessionsNotEnabled(
-                    f"{self._name} does not require sessions. Create it anew with requiresSession: true; "
+                    f"{self._entity.name} does not require sessions. Create it anew with requiresSession: true; "
                     "it cannot be changed later."
                 ) from error
             raise

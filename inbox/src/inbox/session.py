@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,12 +14,11 @@ from azure.servicebus.aio import ServiceBusReceiver
 
 from inbox.cancellation import finish, within
 from inbox.connection import Connections
-from inbox.errors import DeadLetter, SessionLost
-from inbox.lock import SessionLock
-from inbox.messages import Message
+from inbox.errors import DeadLetter, LockLost
+from inbox.handling import Handler, call
+from inbox.lock import Lock
 from inbox.options import Options
 from inbox.received import read
-from inbox.tracing import processing
 from inbox.undecodable import replace_undecodable
 
 _CLOSE_S = 5.0
@@ -28,7 +26,6 @@ _CLOSE_S = 5.0
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Handler = Callable[[Message], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Session:
         self._connections = Connections(receiver)
         self._handler = handler
         self._options = options
-        self._lock: SessionLock | None = None
+        self._lock: Lock | None = None
 
     async def accept(self) -> None:
         """Wait for a session with messages, and lock it.
@@ -69,7 +66,7 @@ class Session:
         # Not `async with receiver`, which does not close it when cancelled here: the broker would give the next
         # session to a link without a reader.
         await self._answered(self._receiver.__aenter__(), "Accepting a session", after_s=self._options.accept_s)
-        self._lock = SessionLock(self._receiver.session, self._options.renew_s, self._options.answer_s)
+        self._lock = Lock(self._receiver.session, self._options.renew_s, self._options.answer_s)
         self._lock.start()
 
     async def handle(self, stopping: asyncio.Event) -> Failed | None:
@@ -121,14 +118,14 @@ class Session:
         subject = f"message {received.message_id!r} of session {received.session_id!r}"
         try:
             message = read(received, self._topic)
-            await self._held.during(self._call(message))
+            await self._held.during(call(self._handler, message))
         except DeadLetter as poison:
             _log.error("Dead-lettering %s: %s", subject, poison)
             work = self._receiver.dead_letter_message(
                 received, reason=poison.reason, error_description=poison.description
             )
             await finish(self._answered(work, "Dead-lettering a message"))
-        except SessionLost:
+        except LockLost:
             raise
         except Exception:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
             delivery = (received.delivery_count or 0) + 1
@@ -138,14 +135,8 @@ class Session:
             await finish(self._answered(self._receiver.complete_message(received), "Completing a message"))
         return True
 
-    async def _call(self, message: Message) -> None:
-        with processing(message):
-            result = self._handler(message)
-            if inspect.isawaitable(result):
-                await result
-
     @property
-    def _held(self) -> SessionLock:
+    def _held(self) -> Lock:
         if self._lock is None:
             raise RuntimeError("The session was not accepted.")
         return self._lock

@@ -2,8 +2,9 @@
 
 The decoder of azure-servicebus 7.15.0 lacks types of AMQP 1.0 (char, decimal32, decimal64), and rejects
 values that are nested deeply or have a list as a name. It raises within the connection, which then ends: the
-session would be accepted and lost again forever. So the link receives a replacement for such a message. The
-broker identifies the message by its delivery, and dead-letters it unchanged.
+session would be accepted and lost again forever. So the link receives a replacement for such a message: its
+beginning, up to the properties if they can be decoded. The broker identifies the message by its delivery, and
+dead-letters it unchanged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus._pyamqp._decode import decode_payload
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.amqp import AmqpMessageBodyType
 
@@ -21,12 +23,37 @@ _REPLACEMENT = b"\x00\x53\x77\xa1" + bytes((len(_MARK),)) + _MARK
 # Positions in the list of a transfer frame.
 _MORE, _PAYLOAD = 5, 11
 
+# The sections of a message before its application properties, and the sizes of a section's length.
+# http://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-messaging-v1.0-os.html, part 3.2
+_HEAD = (0x70, 0x71, 0x72, 0x73)
+_SIZES = {0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
+_EMPTY_LIST = 0x45
+
 _log = logging.getLogger(__name__)
 
 
 def is_undecodable(received: ServiceBusReceivedMessage) -> bool:
     """Whether this is the replacement for a message that could not be decoded."""
     return received.body_type is AmqpMessageBodyType.VALUE and received.body in (_MARK, _MARK.decode())
+
+
+def head(encoded: bytes) -> bytes:
+    """The header, annotations and properties of an encoded message, as far as the SDK can decode them."""
+    kept, at = b"", 0
+    while len(encoded) - at > 4 and encoded[at : at + 2] == b"\x00\x53" and encoded[at + 2] in _HEAD:
+        size = _SIZES.get(encoded[at + 3])
+        if size is None and encoded[at + 3] != _EMPTY_LIST:
+            break
+        end = at + 4
+        if size is not None:
+            end += size + int.from_bytes(encoded[end : end + size], "big")
+        section, at = encoded[at:end], end
+        try:
+            decode_payload(memoryview(section))
+        except Exception:  # noqa: BLE001 - the SDK passes on any error of its decoder
+            continue
+        kept += section
+    return kept
 
 
 def replace_undecodable(receiver: ServiceBusReceiver) -> None:
@@ -72,5 +99,7 @@ class _Transfers:
                 raise
             _log.info("A message could not be decoded: %s", type(error).__name__)
             link.delivery_count, link.current_link_credit = count, credit
+            # Of several frames, the SDK has joined the payloads.
+            encoded = bytes(link._received_payload or frame[_PAYLOAD])
             link._received_payload = bytearray()
-            await link._decodes([*frame[:_PAYLOAD], memoryview(_REPLACEMENT)])
+            await link._decodes([*frame[:_PAYLOAD], memoryview(head(encoded) + _REPLACEMENT)])

@@ -1,6 +1,6 @@
-"""Base classes of entities and events that are attrs classes. Everything else is as in `outbox`::
+"""Base classes of entities and events that are attrs classes. Everything else is as in `outbox`.
 
-from outbox.attrs import DomainEntity, DomainEvent
+Import them by `from outbox.attrs import DomainEntity, DomainEvent`.
 """
 
 from __future__ import annotations

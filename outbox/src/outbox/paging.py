@@ -25,9 +25,11 @@ _BAD_REQUEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[E_co]):
-    """Some entities. `continuation` is a URL-safe token for the next page, None on the last one.
+    """Some entities. The last page may be empty.
 
-    The last page may be empty.
+    Attributes:
+        items: The entities.
+        continuation: A URL-safe token for the next page; None on the last one.
     """
 
     items: tuple[E_co, ...]

@@ -1,4 +1,4 @@
-"""Receive contact events into a directory, show the directory, or show missing events."""
+"""Receive contact events into a directory, handle dead letters, show the directory, or show missing events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import inbox
@@ -22,7 +23,9 @@ _DIRECTORY = Path(".local/directory.sqlite")
 def main(argv: list[str]) -> int:
     """Run one command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m samples.contacts.consumer", description=__doc__)
-    parser.add_argument("command", choices=("receive", "show", "missing"), nargs="?", default="receive")
+    parser.add_argument(
+        "command", choices=("receive", "dead-letters", "show", "missing"), nargs="?", default="receive"
+    )
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--sessions", type=int, default=16, help="concurrent sessions; default: %(default)s")
     arguments = parser.parse_args(argv)
@@ -39,6 +42,8 @@ def main(argv: list[str]) -> int:
         # The SDK logs every link at INFO.
         logging.getLogger("azure").setLevel(logging.WARNING)
         try:
+            if arguments.command == "dead-letters":
+                return asyncio.run(_handle_dead_letters(directory))
             asyncio.run(_receive(directory, arguments.sessions))
         except SettingMissing as missing:
             print(missing, file=sys.stderr)
@@ -46,18 +51,32 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _subscription() -> dict[str, str]:
+    return {
+        "topic": os.environ.get("SERVICEBUS_TOPIC") or "domain-events",
+        "subscription": os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all",
+    }
+
+
+async def _handle_dead_letters(directory: Directory) -> int:
+    """Handle the dead letters that there are; returns 1 if some are left."""
+    async with open_servicebus() as client:
+        receiver = inbox.DeadLetterReceiver(
+            client, lambda message: handle_message(message, directory), **_subscription()
+        )
+        report = await receiver.run()
+    print(json.dumps(asdict(report), ensure_ascii=False))
+    return 1 if report.remainder else 0
+
+
 async def _receive(directory: Directory, sessions: int) -> None:
     """Receive until SIGINT or SIGTERM."""
-    topic = os.environ.get("SERVICEBUS_TOPIC") or "domain-events"
-    subscription = os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all"
-
     loop = asyncio.get_running_loop()
     async with open_servicebus() as client:
         receiver = inbox.Receiver(
             client,
             lambda message: handle_message(message, directory),
-            topic=topic,
-            subscription=subscription,
+            **_subscription(),
             sessions=sessions,
         )
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -56,10 +56,11 @@ def _string(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _resource_group() -> dict[str, str]:
+def resource_group(name: str) -> dict[str, str]:
+    """A resource group of the subscription."""
     return {
-        "id": f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{RESOURCE_GROUP}",
-        "name": RESOURCE_GROUP,
+        "id": f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{name}",
+        "name": name,
         "location": "westeurope",
     }
 
@@ -110,8 +111,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "length": len,
     "map": lambda items, function: [function(item) for item in items],
     "replace": lambda text, old, new: text.replace(old, new),
-    "resourceGroup": _resource_group,
-    "resourceId": lambda kind, *names: f"{_resource_group()['id']}/providers/{kind}/{'/'.join(names)}",
     "string": _string,
     "subscription": lambda: {
         "id": f"/subscriptions/{SUBSCRIPTION_ID}",
@@ -122,6 +121,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         f"/subscriptions/{SUBSCRIPTION_ID}/providers/{kind}/{'/'.join(names)}"
     ),
     "toLower": lambda text: text.lower(),
+    "trim": lambda text: text.strip(),
     "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
     "uniqueString": _unique_string,
     "uri": lambda base, relative: f"{base.removesuffix('/')}/{relative.removeprefix('/')}",

@@ -18,15 +18,17 @@ from tests.infra.bicep.parser import parse
 from tests.infra.bicep.tree import Declaration, Expression
 
 
-def deploy(file: Path, parameters: Mapping[str, Any]) -> Deployment:
-    """The deployment of a file with these parameters.
+def deploy(file: Path, parameters: Mapping[str, Any], group: str = functions.RESOURCE_GROUP) -> Deployment:
+    """The deployment of a file with these parameters into a resource group.
 
     Raises:
         BicepError: A name, a type or a value is not allowed.
         functions.DeploymentFailure: The file itself rejects the parameters.
     """
-    template = _Template(file, parameters)
-    return Deployment(list(template.resources()), template.outputs())
+    template = _Template(file, parameters, group)
+    # What is deployed twice is as it was deployed last.
+    found = {resource.id: resource for resource in template.resources()}
+    return Deployment(list(found.values()), template.outputs())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,11 @@ _TYPES: dict[str, Any] = {"string": str, "int": int, "bool": bool, "array": list
 class _Template(Scope):
     """One file with its parameters."""
 
-    def __init__(self, file: Path, parameters: Mapping[str, Any]) -> None:
-        super().__init__({}, {"loadTextContent": self._load_text})
+    def __init__(self, file: Path, parameters: Mapping[str, Any], group: str) -> None:
+        of_the_group = {"resourceGroup": self._resource_group, "resourceId": self._resource_id}
+        super().__init__({}, {"loadTextContent": self._load_text, **of_the_group})
         self._file = file
+        self._group = group
         self._declarations = parse(file.read_text(encoding="utf-8"), file.name)
         self._resources: dict[tuple[str, int], Resource] = {}
         self._modules: dict[tuple[str, int], Deployment] = {}
@@ -121,6 +125,18 @@ class _Template(Scope):
             case (tree.Constant(str(path)),):
                 return (self._file.parent / path).read_text(encoding="utf-8")
         raise BicepError(f"{self._file.name}: BCP032: the argument of loadTextContent must be a string literal")
+
+    def _resource_group(self, arguments: tuple[Expression, ...]) -> dict[str, str]:
+        """That of the deployment, or the one with this name."""
+        name, *_ = [*map(self.value, arguments), self._group]
+        return functions.resource_group(name)
+
+    def _resource_id(self, arguments: tuple[Expression, ...]) -> str:
+        """In the deployment's group, or in the one that comes before the type."""
+        values = [*map(self.value, arguments)]
+        group = self._group if "/" in values[0] else values.pop(0)
+        kind, *names = values
+        return f"{functions.resource_group(group)['id']}/providers/{kind}/{'/'.join(names)}"
 
     def lookup(self, name: str) -> Any:
         if name in self.names:
@@ -179,7 +195,9 @@ class _Template(Scope):
         key = (reference.declaration.name, reference.number)
         if key not in self._modules:
             path = (self._file.parent / reference.declaration.type).resolve()
-            self._modules[key] = deploy(path, self._body(reference).get("params", {}))
+            body = self._body(reference)
+            group = body.get("scope", {"name": self._group})["name"]
+            self._modules[key] = deploy(path, body.get("params", {}), group)
         return self._modules[key]
 
     def resource(self, reference: _Reference) -> Resource:
@@ -201,6 +219,6 @@ class _Template(Scope):
         if parent:
             full, identifier = f"{parent.name}/{name}", f"{parent.id}/{kind.rpartition('/')[2]}/{name}"
         else:
-            above = scope.id if scope else functions.call("resourceGroup", [])["id"]
+            above = scope.id if scope else functions.resource_group(self._group)["id"]
             full, identifier = name, f"{above}/providers/{kind}/{name}"
         return Resource(kind, full, identifier, scope.id if scope else None, body)

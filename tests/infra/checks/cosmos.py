@@ -237,7 +237,7 @@ def names_of_role_assignments_are_distinct(project: Project) -> None:
 
 @check
 def role_assignments_and_subscriptions_are_deployed_serially(project: Project) -> None:
-    places = (("modules/cosmos-access.bicep", "rights"), ("main.bicep", "topicSubscriptions"))
+    places = (("modules/cosmos-access.bicep", "rights"), ("modules/messaging.bicep", "topicSubscriptions"))
     for file, name in places:
         declaration = project.declarations(file)[name]
         assert declaration.decorators.get("batchSize") == tree.Constant(1), f"{file}: {name}"

@@ -28,6 +28,7 @@ ABBREVIATIONS = {
     "Microsoft.ManagedIdentity/userAssignedIdentities": "id-",
     "Microsoft.OperationalInsights/workspaces": "log-",
     "Microsoft.Insights/components": "appi-",
+    "Microsoft.Insights/dataCollectionRules": "dcr-",
     "Microsoft.Insights/actionGroups": "ag-",
     STORAGE: "st",
     COSMOS: "cosmos-",
@@ -158,6 +159,22 @@ def every_parameter_on_a_page_exists(project: Project) -> None:
         text = (project.root / page).read_text(encoding="utf-8")
         for name in re.findall(r"`(?:param )?([a-z]+(?:[A-Z][a-z]*)+)(?: ?= ?[^`]*)?`", text):
             assert re.search(rf"\b{name}\b", declared), f"{page}: {name}"
+
+
+@check
+def the_parameter_files_have_what_the_page_says_to_edit(project: Project) -> None:
+    page = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
+    [listed] = re.findall(r"First edit .*?\n\n(.*?)\n\n", page, re.DOTALL)
+    named = set(re.findall(r"`([a-z]+(?:[A-Z][a-z]+)+|runbook)`", listed))
+    types = re.findall(r"(trial's|Production's) (?:file )?says `(\w+)`", listed)
+
+    assert dict(types) == {"trial's": "User", "Production's": "Group"}
+    for kind, said in zip(("trial", "production"), dict(types).values(), strict=True):
+        given = project.parameters(f"main.{kind}.bicepparam")
+        assert given["operatorPrincipalType"] == said
+        of_subscriptions = {name for each in given["subscriptions"] for name in each}
+        assert named >= {"operatorPrincipalIds", "writerPrincipalIds", "operatorEmails", "runbook"}
+        assert named <= given.keys() | of_subscriptions, kind
 
 
 @check

@@ -16,6 +16,8 @@ HOST_SETTINGS = {
     "AzureWebJobsStorage__clientId",
     "APPLICATIONINSIGHTS_CONNECTION_STRING",
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+    "PYTHON_ENABLE_OPENTELEMETRY",
+    "PYTHON_AZURE_MONITOR_LOGGER_NAME",
     "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY",
     "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
 }
@@ -155,10 +157,25 @@ def the_host_authenticates_with_the_identity(deployment: Deployment) -> None:
     assert settings["AzureWebJobsStorage__clientId"] == client
     assert settings["AzureWebJobsStorage__blobServiceUri"].startswith("https://strelay")
     assert settings["APPLICATIONINSIGHTS_AUTHENTICATION_STRING"] == f"ClientId={client};Authorization=AAD"
+    # Workers of two generations read one of them each.
+    assert settings["PYTHON_ENABLE_OPENTELEMETRY"] == "true"
     assert settings["PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"] == "true"
 
 
 @check_each
 def only_the_relays_logs_are_exported(deployment: Deployment) -> None:
     package = Settings.__module__.partition(".")[0]
-    assert app_settings(deployment)["PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"] == package
+    for name in ("PYTHON_AZURE_MONITOR_LOGGER_NAME", "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME"):
+        assert app_settings(deployment)[name] == package
+
+
+@check
+def the_page_on_telemetry_names_what_the_app_exports(project: Project) -> None:
+    page = (project.root / "docs/telemetry.md").read_text(encoding="utf-8")
+    for deployment in project.both:
+        settings = app_settings(deployment)
+        of_the_worker = {name: value for name, value in settings.items() if name.startswith("PYTHON_")}
+        loggers = {value for name, value in of_the_worker.items() if name.endswith("LOGGER_NAME")}
+
+        assert set(re.findall(r"`(PYTHON_\w+)`", page)) == set(of_the_worker)
+        assert re.findall(r"deployed app exports the logger `(\w+)` alone", page) == [*loggers]

@@ -153,6 +153,12 @@ def a_public_image_needs_no_registry(project: Project) -> None:
     assert "AcrPull" not in {name for name, _ in azure_rights(deployment, principal(deployment))}
 
 
+@check
+def productions_image_has_a_digest(project: Project) -> None:
+    image = project.parameters("sql.production.bicepparam")["image"]
+    assert re.fullmatch(r"[\w./-]+@sha256:[0-9a-f]{64}", image)
+
+
 @check_each_sql
 def no_secret_is_deployed_or_returned(deployment: Deployment) -> None:
     bodies = [dict(resource.body) for resource in deployment.resources]

@@ -11,12 +11,17 @@ from bench.costs import tables
 from bench.costs.__main__ import PAGE, main
 from bench.costs.model import (
     LEASE_CONTAINER_RU,
+    LOG_RULES,
+    METRIC_RULES,
     PAGE_RU,
+    PARTITION_BYTES,
+    PARTITION_RU,
     Load,
     cosmos,
     drain_rate,
     enough_delay_ms,
     lease_ru,
+    limits,
     partitions,
     servicebus,
     units,
@@ -102,6 +107,21 @@ def test_the_idle_month_has_the_parameters_of_production() -> None:
         assert f"param {name} = {value}\n" in file
 
 
+def test_as_many_alert_rules_are_paid_as_are_deployed() -> None:
+    # After a change: LOG_RULES or METRIC_RULES, then python -m bench.costs --write
+    modules = [ROOT / f"infra/modules/{name}.bicep" for name in ("relay-alerts", "alerts")]
+    text = "".join(path.read_text(encoding="utf-8") for path in modules)
+    rules = re.findall(r"^  \{\n    name: '([\w-]+)'\n(.*?)^  \}", text, re.MULTILINE | re.DOTALL)
+    on_logs = [name for name, body in rules if "query: " in body]
+
+    assert (len(on_logs), len(rules) - len(on_logs)) == (LOG_RULES, METRIC_RULES)
+    for page, sentence in (
+        ("runbook", "nine rules on queries, six rules on the services' own metrics"),
+        ("deployment", "eight log rules every 5 minutes, one every 15; six metric rules"),
+    ):
+        assert sentence in (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+
+
 def test_the_command_takes_prices_and_rates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--rate", "1000", "--price", "premium_unit=67.7"]) == 0
 
@@ -129,3 +149,20 @@ def test_every_price_is_explained() -> None:
     explained = set(re.findall(r"^ {8}(\w+): ", Prices.__doc__ or "", re.MULTILINE))
 
     assert explained == {each.name for each in fields(Prices)}
+
+
+def test_the_quotas_of_the_page_follow_from_the_same_quantities() -> None:
+    page, load = " ".join(PAGE.read_text("utf-8").split()), Load(1)
+    standard, two = (limits(each, TRIAL)["credits of Standard"] for each in (load, Load(1, subscriptions=2)))
+    by_ru = PARTITION_RU["autoscale"] / (load.written_ru + load.read_ru)
+    by_storage = PARTITION_BYTES / load.stored_bytes
+
+    for quota in (
+        f"{standard:.0f} events/s; {two:.0f} with two subscriptions",
+        f"{round(limits(load, PRODUCTION)['messaging units'], -1):,.0f} events/s and unit".replace(",", " "),
+        f"{by_ru:.0f} events/s and physical partition",
+        f"{int(by_storage)} events/s and physical partition",
+        f"**Request units**: {load.written_ru + load.read_ru:.1f} for such an event",
+        f"{Load(100).stored_bytes / 1e9:.0f} GB in ten days",
+    ):
+        assert quota in page, quota

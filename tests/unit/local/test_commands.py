@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from local.sending.event import Event, WordError, parse_fields
-from local.watching.changes import Change, Changes
+from local.watching.changes import Change, Changes, staleness
 from outbox import InvalidDocument
 from relay.console import texts
 from relay.console.model import Flow, Snapshot, Stage, Tracked
@@ -140,6 +141,25 @@ def test_a_dead_letter_is_told_with_subscription_and_reason() -> None:
     words = "dead-lettered at subscription all: MaxDeliveryCountExceeded, after 3.0 s"
     assert words in change.as_line()
     assert '"what": "dead-lettered", "subscription": "all"' in change.as_json()
+
+
+@pytest.mark.parametrize(
+    ("at", "problems", "line"),
+    [
+        (None, [], "No further events are known yet."),
+        (
+            1_770_000_000.5,
+            [{"what": "outbox", "text": "it is away:\nCheck COSMOS."}],
+            f"No further events are known since {datetime.fromtimestamp(1_770_000_000):%H:%M:%S} "
+            "(outbox: it is away: Check COSMOS.).",
+        ),
+    ],
+)
+def test_watch_says_when_further_events_are_not_known(
+    at: float | None, problems: list[dict[str, str]], line: str
+) -> None:
+    assert staleness({"at": at, "stale": True, "problems": problems}) == line
+    assert staleness({"at": 5.0, "stale": False, "problems": []}) == "The events are known again."
 
 
 @pytest.mark.parametrize(

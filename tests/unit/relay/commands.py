@@ -145,8 +145,9 @@ class Deployment:
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
         monkeypatch.setattr("relay.assembly.open_outbox", lambda _: self.outbox)
-        for module in ("quarantine", "replay"):
+        for module in ("quarantine", "replay", "holdups"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
+        for module in ("quarantine", "replay"):
             monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:

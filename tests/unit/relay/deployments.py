@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from azure.core.async_paging import AsyncItemPaged, AsyncList
 from azure.servicebus.management import EntityStatus, SubscriptionProperties, TopicProperties
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class Account:
             "leases": {"partitionKey": {"paths": ["/id"]}, "defaultTtl": -1},
             "quarantine": {"partitionKey": {"paths": ["/partitionKey"]}},
         }
-        self.items: dict[str, Any] = {"data": [], "leases": []}
+        self.items: dict[str, Any] = {"data": [], "leases": [], "quarantine": []}
         self.read_from: list[dict[str, Any]] = []
         self.reads_any_length = False
         self.closed = 0
@@ -78,11 +79,16 @@ class _Container:
             if item["id"].endswith(".lock") is (".lock" in query):
                 yield item
 
-    async def query_items_change_feed(self, **options: Any) -> AsyncIterator[Any]:
+    def query_items_change_feed(self, **options: Any) -> AsyncItemPaged[Any]:
         self._account.read_from.append(options)
         self._account.reads_any_length = sys.get_int_max_str_digits() == 0
-        for item in self._account.items[self.id]:
-            yield item
+        return AsyncItemPaged(self._page, self._items_of)
+
+    async def _page(self, _: str | None) -> list[Any]:
+        return list(self._account.items[self.id])
+
+    async def _items_of(self, page: list[Any]) -> tuple[None, AsyncIterator[Any]]:
+        return None, AsyncList(page)
 
 
 def _properties(kind: type[T], name: str, members: Mapping[str, Any]) -> T:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli.main import main
+from relay.cli.shell import OUTPUT_CLOSED
 from relay.cli.terminal import EXIT_CODES, ExitCode
 from relay.errors import ServiceError, StoreError, UsageError
 from tests.support.operators import relay_command
@@ -48,7 +49,9 @@ def test_the_exit_codes_are_those_that_scripts_rely_on() -> None:
         "SERVICE": 3,
         "INTERRUPTED": 130,
     }
-    assert [line.split()[0] for line in EXIT_CODES.splitlines()[1:]] == [str(int(code)) for code in ExitCode]
+    assert [line.split()[0] for line in EXIT_CODES.splitlines()[1:]] == [
+        str(int(code)) for code in (*ExitCode, OUTPUT_CLOSED)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,9 @@ async def test_with_the_source_down_nothing_is_said_to_be_current(world: World) 
     fail(world, "outbox")
     advance(world, 1)
 
-    snapshot = await world.observer.look()
+    await world.observer.look()
+    advance(world, 1)
+    snapshot = world.observer.latest
 
     known = {figure: snapshot.known_of(figure) for figure in FIGURES}
     assert {figure for figure, each in known.items() if each.stale} == {
@@ -323,5 +325,5 @@ def test_the_state_as_json_has_the_time_of_each_figure_and_null_for_what_is_unkn
         set(NOTHING) - {"since"}
     )
     assert set(FIGURES) == (set(NOTHING) - {"since"}) | {
-        *("partitions", "subscriptions", "quarantine", "dead_letters", "recent"),
+        *("partitions", "subscriptions", "quarantine", "dead_letters", "recent", "obstacles"),
     }

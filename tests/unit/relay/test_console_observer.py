@@ -15,6 +15,7 @@ from relay.console.model import Arrival, DeadLetterGroup, Delivery, Problem, Sta
 from relay.console.observer import Observer
 from relay.console.ports import Attempt, Sources
 from relay.errors import StoreError
+from relay.findings import Finding
 from relay.holds import marker
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
@@ -221,6 +222,28 @@ async def test_partitions_say_how_far_they_are_and_what_keeps_them(relayed: Depl
     assert (stuck.retry, stuck.error) == (2, "PublishError: the topic is disabled")
     assert (idle.name, idle.behind, idle.moved_at, idle.retry) == ("2", 0, NOW + 5, None)
     assert snapshot.flow.lag_s == 65.0
+
+
+async def test_what_stops_the_whole_relay_is_read_with_its_remedy_every_ten_seconds(relayed: Deployment) -> None:
+    lock = Finding.error("the leases have a lock, 75 s old", "Delete that document.")
+    topic = Finding.error("the topic 't' is Disabled", "Set its status to Active.")
+    relayed.outbox.blocked, relayed.topic.blocked = [lock], [topic]
+    assert (await relayed.observer.look()).obstacles == (topic, lock)
+
+    relayed.outbox.blocked = relayed.topic.blocked = []
+    assert (await relayed.observer.look()).obstacles == (topic, lock)
+    relayed.now += 11
+
+    assert (await relayed.observer.look()).obstacles == ()
+
+
+async def test_a_page_that_the_host_withholds_is_its_partitions_state(relayed: Deployment) -> None:
+    relayed.outbox.commit("a")
+    relayed.hosts.retries = {"0": Attempt(withheld="The reader's MaxDepth of 64 has been exceeded.")}
+
+    [partition] = (await relayed.observer.look()).partitions
+
+    assert (partition.withheld, partition.retry) == ("The reader's MaxDepth of 64 has been exceeded.", None)
 
 
 async def test_the_headroom_is_that_of_the_event_that_is_deleted_first(relayed: Deployment) -> None:

@@ -87,8 +87,24 @@ async def test_every_page_of_subscriptions_is_read_with_a_token_for_resource_man
     assert [(each.name, each.active, each.dead_lettered) for each in found] == [("all", 7, 0), ("names", 0, 3)]
     assert {(path, token) for path, _, token in asked} == {(f"{PATH}/subscriptions", "Bearer token")}
     assert asked[0][1] == "api-version=2024-01-01"
-    assert credential.scopes == [f"{address}/.default"]
+    assert set(credential.scopes) == {f"{address}/.default"}
     assert credential.closed
+
+
+async def test_the_status_of_the_topic_is_read() -> None:
+    asked = []
+
+    def answer(request: web.Request) -> web.Response:
+        asked.append((request.path, request.query_string))
+        return web.json_response({"properties": {"status": "Disabled"}})
+
+    async with serving(answer) as address:
+        topic = ResourceManager(f"{address}{PATH}", Credential())
+        status = await topic.status()
+        await topic.close()
+
+    assert status == "Disabled"
+    assert asked == [(PATH, "api-version=2024-01-01")]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from relay.cli.main import parser
+from relay.commands import set_aside
 from relay.console import texts
 from relay.console.headline import headline
 from relay.console.model import (
@@ -23,8 +27,10 @@ from relay.console.model import (
 from relay.console.pages import ConsoleSettings
 from relay.console.texts import Commands
 from relay.console.timeline import steps
-from relay.errors import SettingsError
-from relay.findings import Level
+from relay.errors import BlockedError, SettingsError
+from relay.findings import Finding, Level
+from relay.reasons import State
+from relay.results import KeyFailure, Outcome
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 
@@ -71,7 +77,7 @@ def test_times_are_written_in_utc() -> None:
     assert texts.clock(NOON + 0.0361) == "11:30:00.036"
     assert texts.date(NOON) == "2026-02-09"
     assert texts.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
-    assert texts.written("<yesterday>\n") == "<yesterday>\\x0a"
+    assert texts.written("<yesterday>\n") == "<yesterday>\\n"
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
@@ -101,6 +107,7 @@ def test_only_a_trace_of_w3c_becomes_a_link(
     assert ConsoleSettings(template).trace_address(traceparent) == address
 
 
+CALM_TEXT = "Every committed event has been accepted by the topic."
 CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0.0), known=current(NOON))
 
 
@@ -122,7 +129,7 @@ CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0
             Level.WARNING,
             "It is not known since 11:30:00 what waits: outbox cannot be read. See below.",
         ),
-        (CALM, Level.OK, "Every committed event has been accepted by the topic."),
+        (CALM, Level.OK, CALM_TEXT),
         (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=9)), Level.WARNING, "1 event waits, for 9.0 s."),
         (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=1)), Level.OK, "1 event on the way to the topic."),
         (
@@ -143,6 +150,34 @@ CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0
             "Partition a and 1 more are being retried: see the error below.",
         ),
         (
+            replace(CALM, partitions=[Partition("2", None, None, 5, 31)], flow=Flow(NOON, waiting=5, lag_s=31)),
+            Level.ERROR,
+            "Nobody reads partition 2.",
+        ),
+        (
+            replace(CALM, partitions=[Partition(name, None, None, 5, 31) for name in "abcde"]),
+            Level.ERROR,
+            "Nobody reads the partitions a, b, c and 2 more.",
+        ),
+        (replace(CALM, partitions=[Partition("2", None, None, 5, 29)]), Level.OK, CALM_TEXT),
+        (
+            replace(
+                CALM, partitions=[Partition("2", None, None, 5, 31, withheld="MaxDepth of 64 has been exceeded")]
+            ),
+            Level.ERROR,
+            "Partition 2 is stopped at a document that the host cannot hand over: see the error below.",
+        ),
+        (
+            replace(CALM, obstacles=[Finding.error("the topic 't' is Disabled", "Set its status to Active.")]),
+            Level.ERROR,
+            "the topic 't' is Disabled.",
+        ),
+        (
+            replace(CALM, flow=Flow(NOON, waiting=1, headroom_s=1800)),
+            Level.ERROR,
+            "1 event waits, and is deleted by its time to live in 30 min.",
+        ),
+        (
             replace(CALM, flow=Flow(NOON, waiting=3, headroom_s=1800, lag_s=99)),
             Level.ERROR,
             "The first of 3 events that wait is deleted by its time to live in 30 min.",
@@ -153,6 +188,65 @@ def test_the_first_sentence_is_the_most_serious(snapshot: Snapshot, level: Level
     said = headline(snapshot)
 
     assert (said.level, said.text.replace("\u202f", " ")) == (level, text)
+
+
+def test_prose_keeps_its_end_and_cuts_ids() -> None:
+    text = f"The event {'x' * 2000!r}\nholds up 'k'.\tSet it aside.\x1b"
+
+    shown = texts.prose(text, 200)
+
+    assert shown.endswith("holds up 'k'. Set it aside.\\x1b")
+    assert len(shown) <= 200
+    assert "x…x" in shown
+    assert texts.prose("word " * 500, 100).endswith("word word")
+    assert texts.prose(None) == "\N{EN DASH}"
+    assert texts.lines('{"a": 1,\n\t"b": "\x1b"}') == '{"a": 1,\n  "b": "\\x1b"}'
+    assert texts.visible("a\nb\tc\r\x00") == "a\\nb\\tc\\r\\x00"
+
+
+@pytest.mark.parametrize(
+    ("key", "identifier"), [("k", "e"), ("it's a", "x" * 2000), ("--k", "e; $(id)"), ("KEY", "`")]
+)
+def test_the_command_for_a_blocked_key_is_whole_whatever_its_names(key: str, identifier: str) -> None:
+    failure = KeyFailure(key, 1, BlockedError("refused for its size"), blocked_by=identifier)
+    outcome = Outcome(3, 0, 2, 0, 0, Counter(), 1, 1, 3, [failure], [])
+
+    assert texts.set_aside_commands(outcome.explain()) == [set_aside(key, identifier)]
+    assert "To set it aside" in texts.prose(outcome.explain(), 1200)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To set it aside: python -m relay quarantine add k 'e",
+        "To set it aside: python -m relay quarantine add k",
+        "To set it aside: python -m relay quarantine add k e --yes",
+        "To set it aside: python -m relay quarantine discard --all",
+        "python -m relay quarantine add KEY ID",
+    ],
+)
+def test_what_only_looks_like_such_a_command_is_none(text: str) -> None:
+    assert texts.set_aside_commands(text) == []
+
+
+def test_a_command_in_the_text_of_others_can_do_nothing_else() -> None:
+    text = "To set it aside: python -m relay quarantine add k 'e';rm"
+
+    assert texts.set_aside_commands(text) == ["python -m relay quarantine add k 'e;rm'"]
+
+
+def test_every_command_of_the_page_is_one() -> None:
+    commands = Commands()
+    made = [
+        *(command for state in State for command in commands.of_state(state)),
+        *(commands.dead_letters(each, "-all", "-x y") for each in ("list", "resubmit", "discard")),
+        *(commands.of_reason(each, "message-refused") for each in ("release", "discard")),
+        *(commands.check(), commands.scan(), commands.release_key("-k"), commands.release_record("-r1234567")),
+    ]
+
+    for command in made:
+        assert parser().parse_args(shlex.split(command)[3:]).run
+    assert {state for state in State if not commands.of_state(state)} == {State.TTL_HEADROOM, State.LAG}
 
 
 def test_an_event_takes_the_steps_that_are_known() -> None:

@@ -17,6 +17,7 @@ from relay.console.model import Flow, Snapshot, Stage, Timeline
 from relay.console.pages import ConsoleSettings
 from relay.console.server import loopback, serving
 from relay.console.stream import message
+from relay.console.texts import marked
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.findings import Finding
@@ -259,7 +260,7 @@ async def test_the_page_says_what_to_do_about_what_it_shows(client: Client, view
     parked = await (await client.get("/key?key=k")).text()
 
     for row in (STATES[State.QUARANTINE], QUARANTINE[Reason.MESSAGE_TOO_LARGE]):
-        assert row.remedy.replace("`", "") in page
+        assert marked(row.remedy) in page
     assert STATES[State.PARKED].meaning in parked
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from relay.cosmos.check import MAX_DEPTH, MAX_INTEGER_CHARACTERS, check, measure, scan
+from relay.cosmos.check import check
+from relay.cosmos.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure, scan
 from relay.errors import ServiceError
 from relay.findings import Finding, Level
 from relay.settings import Settings
@@ -89,7 +90,7 @@ async def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_name
     account: Account, monkeypatch: pytest.MonkeyPatch, age_s: float, stale: bool
 ) -> None:
     account.items["leases"] = [{"id": "host_db_coll.lock", "_ts": 1000}]
-    monkeypatch.setattr("relay.cosmos.check.time.time", lambda: 1000 + age_s)
+    monkeypatch.setattr("relay.cosmos.locks.time.time", lambda: 1000 + age_s)
 
     found = await trouble()
 
@@ -227,7 +228,7 @@ async def test_each_lease_is_read_from_where_it_stands(account: Account) -> None
     found = await scan(SETTINGS)
 
     (finding,) = found.findings
-    assert (found.data, finding.level) == ({"scanned": 3, "obstacles": []}, Level.OK)
+    assert (found.data, finding.level) == ({"scanned": 3, "obstacles": [], "rejected": []}, Level.OK)
     assert "can deliver all 3 document(s)" in finding.what
     shown, beginning, epk = account.read_from
     assert (shown["continuation"], list(shown["headers"].values())) == ('"5"', ["0"])
@@ -242,7 +243,7 @@ async def test_without_leases_the_feed_is_not_scanned(account: Account) -> None:
     found = await scan(SETTINGS)
 
     (finding,) = found.findings
-    assert (found.data, finding.level) == ({"scanned": 0, "obstacles": []}, Level.UNKNOWN)
+    assert (found.data, finding.level) == ({"scanned": 0, "obstacles": [], "rejected": []}, Level.UNKNOWN)
     assert "has no leases for the outbox container" in finding.what
     assert account.read_from == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -69,6 +70,7 @@ def test_a_copy_is_what_was_sent(message: Message) -> None:
     assert copy.bare == sent.bare
     assert copy.decoded_annotations == sent.decoded_annotations
     assert copy.ttl_ms is None
+    assert set(re.findall(rb"x-opt-[a-z-]+", copy_of(delivered(message)))) <= {b"x-opt-partition-key"}
 
 
 def test_what_the_sdk_gets_of_a_delivery_is_its_lock() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli.main import main
+from relay.cli.shell import python
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +29,7 @@ def test_the_command_line_is_run_with_its_arguments_and_ends_with_its_code(
 
     out, err = capsys.readouterr()
     assert codes == [0, 2]
-    assert out.startswith("usage: python -m relay quarantine ")
+    assert out.startswith(f"usage: {python()} -m relay quarantine ")
     assert "nonsense" in err
 
 
@@ -46,7 +48,7 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("module", "remedy"),
-    [("relay", f"-m pip install -r {ROOT / 'requirements.txt'}"), ("local", "make setup")],
+    [("relay", f"-m pip install -r {shlex.quote(str(ROOT / 'requirements.txt'))}"), ("local", "make setup")],
 )
 def test_a_python_without_the_packages_says_so_in_one_line(module: str, remedy: str) -> None:
     # -S: without the packages of this Python.

@@ -167,7 +167,7 @@ def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as raised:
         parser().parse_args(words)
     assert raised.value.code == 2
-    assert "usage: python -m relay" in capsys.readouterr().err
+    assert " -m relay" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

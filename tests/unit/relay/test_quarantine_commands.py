@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from relay import holds
+from relay.cli.shell import python
 from relay.quarantine.items import Item
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import Deployment, record_id
@@ -360,7 +361,7 @@ async def test_a_chosen_record_of_a_parked_key_waits_for_those_before_it(deploym
         "released 2, still invalid 1, not sent 0",
         f"  {ids[3][:12]}  key-parked: an earlier record of its parked key must be released or discarded first",
         "  partition key 'p' stays parked, with 2 record(s). To release them in order:",
-        "    python -m relay quarantine release --all --partition-key=p",
+        f"    {python()} -m relay quarantine release --all --partition-key=p",
     ]
     assert (deployment.topic.ids("p"), deployment.records.left) == (["p-1", "p-2"], ["p-3", "p-4"])
 
@@ -432,7 +433,7 @@ async def test_a_key_without_a_record_is_let_go_by_a_release_of_all_and_by_no_ot
     assert [run["exitCode"] for run in (one, some, its_own, every)] == [0] * 4
 
 
-SUGGESTED = re.compile(r"^ {4}python -m relay (.+)$", re.MULTILINE)
+SUGGESTED = re.compile(rf"^ {{4}}{re.escape(python())} -m relay (.+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(

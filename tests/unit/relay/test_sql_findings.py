@@ -85,6 +85,8 @@ class Database:
             ],
             sql(tables.last_positions()): lambda: list(self.last.items()),
             sql(tables.first_position(0, START)): lambda: self._behind(statement),
+            # What waits has no row any more.
+            sql(tables.numbered(0, START, 1)): list,
             sql(tables.last_position(0)): lambda: [
                 (ulid,) for shard_id, ulid in self.feed.items() if shard_id == statement.parameters[0]
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import shutil
@@ -17,7 +16,7 @@ import changefeed.cli
 from relay import commands
 from relay.cli.main import parser
 from relay.cli.suggestions import completed
-from tests.support.operators import ROOT
+from tests.support.texts import INSERTED, texts
 
 
 @pytest.mark.parametrize(
@@ -48,19 +47,8 @@ def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
     assert word.isprintable()
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Each text of the relay's and the feed's code that is no docstring, and its place; x for what it inserts."""
-    for path in sorted([*(ROOT / "relay").rglob("*.py"), *(ROOT / "changefeed").rglob("*.py")]):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        statements = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-        parts = {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
-        for each in ast.walk(tree):
-            if id(each) in statements | parts or not isinstance(each, ast.Constant | ast.JoinedStr):
-                continue
-            pieces = each.values if isinstance(each, ast.JoinedStr) else [each]
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in pieces)
-            yield f"{path.relative_to(ROOT)}:{each.lineno}", text
-
+# A sentence ends behind some of them, or a remark in parentheses begins.
+COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +\(|[`\n|]|$)")
 
 # What is no command as it stands: a name for any, and a pattern that finds them.
 PLACEHOLDERS = ("COMMAND", "((?:")
@@ -68,11 +56,8 @@ PLACEHOLDERS = ("COMMAND", "((?:")
 
 def suggested() -> Iterator[tuple[str, str, list[str]]]:
     """Each command in the texts: its place, its program, and its words."""
-    for place, text in texts():
-        # A sentence ends behind some of them, or a remark in parentheses begins.
-        for found in re.finditer(
-            r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)](?:\s|$)| +\(|[`\n|]|$)", text
-        ):
+    for place, text in texts("relay", "changefeed"):
+        for found in COMMAND.finditer(text.replace(INSERTED, "x")):
             if not any(each in found[2] for each in PLACEHOLDERS):
                 yield place, found[1], shlex.split(found[2])
 
@@ -106,7 +91,8 @@ def test_a_completed_command_parses_with_its_options(words: list[str]) -> None:
     assert getattr(found, "source", "sql") == "sql"
 
 
-def test_a_command_with_a_source_keeps_it() -> None:
+def test_a_command_with_a_source_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.cli.shell.python", lambda: "python")
     text = "See python -m relay quarantine list --source cosmos, or `python -m relay replay`."
 
     assert completed(text, Namespace(env_file=[], source="sql")) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from outbox_emulators.functions.leases import Lease, LeaseLost, LeaseStore
 from outbox_emulators.functions.partition import PartitionProcessor
 from outbox_emulators.functions.pause import pause
 from outbox_emulators.functions.startup import MINIMUM_RETRY_S, Startup, as_host_error
-from outbox_emulators.functions.status import FunctionStatus
+from outbox_emulators.functions.status import FunctionStatus, Withheld
 from outbox_emulators.functions.trigger import LeaseTimings
 
 _FIRST_POLL_S = 10.0
@@ -254,6 +255,7 @@ class Listener:
         except PageWithheld as withheld:
             self._edges.met(Edge.PAGE_WITHHELD)
             self._status.last_error = f"a page of changes could not be parsed: {withheld}"
+            self._status.withheld[token] = Withheld(str(withheld), time.time())
             logger.warning(
                 "Lease %s encountered an unhandled user exception during processing. %s", token, withheld
             )

@@ -89,6 +89,7 @@ class PartitionProcessor:
 
     async def _deliver(self, page: Page) -> None:
         text = to_text(page.documents, rewrite_dates=self._rewrite_dates)
+        self._status.withheld.pop(self.lease.token, None)
         self._crash.reached(CrashPoint.BEFORE_INVOCATION)
         succeeded = await self._invoke(text, len(page.documents))
         if self._stopping.is_set():

@@ -14,6 +14,14 @@ class Attempt:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a page of changes could not be parsed, and when, in seconds since 1970: it is tried every 13 s."""
+
+    error: str
+    at: float
+
+
 @dataclass(slots=True)
 class FunctionStatus:
     """Counts since the host started.
@@ -21,7 +29,7 @@ class FunctionStatus:
     `invocations` counts attempts; `documents_delivered` the documents of attempts that succeeded, `documents_lost`
     those checkpointed although every attempt failed. `leases` are owned. `invoking` are those whose documents the
     function has now, including retries and the waits between them; they may be lost already. `attempts` has those
-    of them whose last attempt failed.
+    of them whose last attempt failed; `withheld` those leases whose next page could not be parsed.
     """
 
     name: str
@@ -34,6 +42,7 @@ class FunctionStatus:
     leases: list[str] = field(default_factory=list)
     invoking: list[str] = field(default_factory=list)
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    withheld: dict[str, Withheld] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -50,6 +50,9 @@ class Edge(StrEnum):
     PARTITIONS_INTERLEAVED = "partitions-interleaved"
     """A message of a partitioned entity without sessions is received before an earlier one of another partition
     ("Partitioned queues and topics": order is kept for a session, `supportOrdering` does not help)."""
+    DEAD_LETTERS_INTERLEAVED = "dead-letters-interleaved"
+    """A dead letter is received before earlier ones, of its own session too: a dead-letter queue has no sessions,
+    and order is kept for sessions alone ("Message sessions", learn.microsoft.com)."""
 
 
 class Oversized(StrEnum):
@@ -113,6 +116,7 @@ class Edges:
         self._credit = random.Random(f"{seed}:credit")
         self._redelivery = random.Random(f"{seed}:lock")
         self.partitions = random.Random(f"{seed}:partitions")
+        self.dead_letters = random.Random(f"{seed}:dead-letters")
         self._oversized = random.Random(f"{seed}:oversized")
 
     @property

@@ -14,7 +14,7 @@ from outbox_emulators.servicebus.forwarding import Forward
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.ready_queue import ready_queue_factory
+from outbox_emulators.servicebus.ready_queue import dead_letter_queue_factory, ready_queue_factory
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.timers import TimerQueue
@@ -195,7 +195,13 @@ def make_outlet(
     """Make the receiving side of a queue or subscription; the shorter of two times to live applies."""
     live, dead, transfer = _settings(path, receiving, default_ttl_ms, partitioned=partitioned)
     refused = MessageQueue(transfer, timers)
-    dead_letters = MessageQueue(dead, timers, transfer_dead_letters=refused, forward=forward)
+    dead_letters = MessageQueue(
+        dead,
+        timers,
+        transfer_dead_letters=refused,
+        forward=forward,
+        ready_queue=dead_letter_queue_factory(edges),
+    )
     if receiving.requires_session:
         return Outlet(path, SessionQueue(live, timers, dead_letters), dead_letters, refused)
     messages = MessageQueue(

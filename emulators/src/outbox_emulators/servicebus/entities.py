@@ -39,7 +39,7 @@ _DEFAULT_MAX_DELIVERY_COUNT = 3
 
 
 class EntitiesError(ValueError):
-    """The entities file is not valid; the message names each property that is wrong."""
+    """The entities file is not valid; the message names each property that is wrong, and so does `problems`."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("The entities file is not valid:\n" + "\n".join(f"  {p}" for p in problems))
@@ -48,7 +48,13 @@ class EntitiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """The queues and topics of a namespace."""
+    """The entities of a namespace.
+
+    Attributes:
+        queues, topics: The queues, and the topics with their subscriptions.
+        namespace: The name of the namespace.
+        authorization: The namespace's keys, in addition to the one with every right.
+    """
 
     queues: tuple[QueueEntity, ...] = ()
     topics: tuple[TopicEntity, ...] = ()

@@ -33,7 +33,13 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """The listeners with TLS: their ports, and the certificate that clients must trust."""
+    """The listeners with TLS.
+
+    Attributes:
+        port: For AMQP.
+        https_port: For the administration API, and for WebSockets if they are served.
+        ca_file: The certificate that clients must trust.
+    """
 
     port: int
     https_port: int

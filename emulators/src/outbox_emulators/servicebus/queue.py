@@ -343,7 +343,7 @@ class MessageQueue:
 
     def may_expire(self, token: bytes) -> bool:
         """Return whether a lock may expire without dead-lettering a message."""
-        return self.settings.counts_deliveries and self._may_fail(self.locked_entry(token))
+        return not self.settings.counts_deliveries or self._may_fail(self.locked_entry(token))
 
     def _is_slow(self, until_ms: int, slow_ms: int) -> bool:
         return self._timers.now() - (until_ms - self.settings.lock_ms) >= slow_ms

@@ -11,6 +11,9 @@ from outbox_emulators.servicebus.edges import Edge, Edges
 from outbox_emulators.servicebus.entry import Entry
 from outbox_emulators.servicebus.partitions import PARTITIONS, partition_in
 
+_AHEAD = 4
+"""Number of first dead letters of which any may be the next."""
+
 
 class ReadyQueue:
     """The messages that wait to be received, in the order in which they came.
@@ -110,7 +113,37 @@ class PartitionedReadyQueue(ReadyQueue):
         return self._partitions[partition_in(entry.sequence_number)]
 
 
+class DeadLetterReadyQueue(ReadyQueue):
+    """The messages of a dead-letter queue: any of the first ones may be the next."""
+
+    def __init__(self, edges: Edges) -> None:
+        super().__init__()
+        self._edges = edges
+
+    def take(self) -> Entry | None:
+        """Remove and return one of the first entries."""
+        first: list[Entry] = []
+        while len(first) < _AHEAD and (entry := super().take()) is not None:
+            first.append(entry)
+        if not first:
+            return None
+        chosen = self._edges.dead_letters.choice(first)
+        for entry in first:
+            if entry is not chosen:
+                self.requeue(entry)
+        if chosen is not first[0]:
+            self._edges.meet(Edge.DEAD_LETTERS_INTERLEAVED)
+        return chosen
+
+
 ReadyQueueFactory = Callable[[], ReadyQueue]
+
+
+def dead_letter_queue_factory(edges: Edges | None) -> ReadyQueueFactory:
+    """Return the kind of ready queue for dead letters; a seed interleaves them."""
+    if edges is None or edges.seed is None:
+        return ReadyQueue
+    return lambda: DeadLetterReadyQueue(edges)
 
 
 def ready_queue_factory(edges: Edges | None, *, partitioned: bool) -> ReadyQueueFactory:

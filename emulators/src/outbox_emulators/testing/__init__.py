@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outbox_emulators.faults import InvalidFault
-from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.listeners import Secured, Tls
 from outbox_emulators.servicebus.shorthand import entities_of
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
@@ -34,6 +34,7 @@ __all__ = [
     "CosmosAccount",
     "CosmosDatabase",
     "Entities",
+    "EntitiesError",
     "Fault",
     "FaultClient",
     "InvalidFault",

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ManualClock:
-    """Seconds since 1970 that pass only when `advance` is called: the `clock` of a `CosmosServer`."""
+    """Time that passes only when `advance` is called: the `clock` of `cosmos_account`.
+
+    Attributes:
+        now: Seconds since 1970; the system's time at first.
+    """
 
     now: float = field(default_factory=time.time)
 

@@ -104,7 +104,12 @@ class CosmosAccount:
 
 @dataclass(frozen=True, slots=True)
 class CosmosDatabase:
-    """A database in a running account."""
+    """A database in a running account.
+
+    Attributes:
+        account: The account.
+        name: The database's id.
+    """
 
     account: CosmosAccount
     name: str

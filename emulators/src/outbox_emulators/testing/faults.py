@@ -64,7 +64,11 @@ class FaultClient:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An injected fault, for tests of any kind: its methods block until the emulator has answered."""
+    """An injected fault, for tests of any kind: its methods block until the emulator has answered.
+
+    Attributes:
+        id: Its number, by which the emulator's admin port knows it.
+    """
 
     id: int
     _client: FaultClient

@@ -17,7 +17,14 @@ from yarl import URL
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP response, read to its end."""
+    """An HTTP response, read to its end.
+
+    Attributes:
+        status: The HTTP status.
+        headers: The headers; their names are not case-sensitive.
+        text: The body as text.
+        content: The body's bytes; empty for answers about faults.
+    """
 
     status: int
     headers: Mapping[str, str]

@@ -12,7 +12,11 @@ from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed
 from outbox_emulators.servicebus.limits import Limits
 from outbox_emulators.servicebus.management.request import Request, Result, array, elements
 from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.partitions import partition_in
 from outbox_emulators.servicebus.session_queue import SessionQueue
+
+_PEEKED = 250
+_PEEKED_BYTES = 262_144
 
 
 def renew_locks(request: Request) -> Result:
@@ -63,10 +67,30 @@ def peek(request: Request) -> Result:
         entries = topic.peek(start, limit)
     else:
         entries = request.queue().peek(start, limit, body.get("session-id"))
-    if not entries:
-        return None
     omits = bool(body.get("omit-message-body"))
-    return {"messages": [{"message": entry.encode(omit_body=omits)} for entry in entries]}
+    page = _page(entries, omits=omits)
+    return {"messages": [{"message": encoded} for encoded in page]} if page else None
+
+
+def _page(entries: list[Entry], *, omits: bool) -> list[bytes]:
+    """The messages that one answer has, encoded: those of one partition, and no more than fit.
+
+    "Partitioned queues and topics", learn.microsoft.com: a page ends at 256 KB, and with a partition. 250 messages
+    are what was seen of the service at most (azure-sdk-for-python issue 26643).
+    """
+    page: list[bytes] = []
+    size = 0
+    for entry in entries[:_PEEKED]:
+        encoded = entry.encode(omit_body=omits)
+        size += len(encoded)
+        if page and (size > _PEEKED_BYTES or _partition(entry) != _partition(entries[0])):
+            break
+        page.append(encoded)
+    return page
+
+
+def _partition(entry: Entry) -> int:
+    return partition_in(entry.sequence_number)
 
 
 def schedule(request: Request) -> Result:

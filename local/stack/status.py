@@ -1,0 +1,47 @@
+"""`python -m local status`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import aiohttp
+
+from local.stack import lock
+from local.stack.lock import option
+from outbox_emulators.shell import python
+
+_REQUEST_TIMEOUT_S = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `status`."""
+    lock.add_option(parser)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Print the addresses of the running stack: 0; 1 when a part of it is not ready; 2 when no stack runs."""
+    stack = lock.running(arguments.env_file)
+    if stack is None:
+        print(f"No local stack runs. {lock.how_to_start(arguments.env_file)}.", file=sys.stderr)
+        return 2
+    missing = await _problem(stack)
+    title, *addresses = stack.lines or ("The local stack is starting.",)
+    print(title if missing is None else f"The local stack is not ready: {missing}.")
+    for line in (*addresses, f"  Stop it: {python()} -m local down{option(arguments.env_file)}"):
+        print(line)
+    return 0 if missing is None else 1
+
+
+async def _problem(stack: lock.Running) -> str | None:
+    """Why the stack is not ready; None if it is."""
+    if stack.ready_url is None:
+        return "it is starting"
+    timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as http, http.get(stack.ready_url) as response:
+            parts = (await response.json())["parts"]
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return f"{stack.ready_url} does not answer: {error or type(error).__name__}"
+    waiting = [name for name, ready in parts.items() if not ready]
+    return f"{', '.join(waiting)} does not answer" if waiting else None

@@ -1,0 +1,158 @@
+"""The findings of `check` about what holds up the relay: parked keys, blocked keys, and events that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from relay import assembly, commands
+from relay.cli.records import SHORT_ID, Records, open_records, to_the_second
+from relay.errors import PoisonError, ServiceError, StoreError
+from relay.events import Event, Rejected
+from relay.findings import Finding
+from relay.holds import Holds
+from relay.outbox import NextPage
+from relay.plan import plan
+from relay.quarantine.items import Filter, Item
+from relay.servicebus import messages
+from relay.servicebus.transfers import alone, check_size
+from relay.settings import OnPoison, Settings
+from relay.times import format_duration
+from relay.verdict import rejected
+
+# Maximum seconds of all that is read.
+_TIMEOUT_S = 20.0
+
+# Maximum number of documents of a page: a relay may be set to more.
+_PAGE = 1000
+
+# Maximum number of keys that are named; the others are counted.
+_NAMED_KEYS = 10
+
+_LATE_S = 300.0
+
+
+async def holdups(settings: Settings, largest: int | None) -> list[Finding]:
+    """The findings about settings with one outbox; `largest`: maximum bytes of a message, None if unknown."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            async with open_records(settings) as records:
+                parked = await _parked(records)
+                holds = await records.holds()
+            pages = await _next_pages(settings)
+    except (StoreError, ServiceError, TimeoutError) as error:
+        said = str(error) or f"there was no answer within {_TIMEOUT_S:g} s"
+        return [
+            Finding.unknown(
+                f"whether a partition key is parked or blocked could not be read: {said}",
+                "Run check with an identity that may read the outbox, the relay's positions and the quarantine.",
+            )
+        ]
+    blocked = list(_blocked(pages, holds, settings, largest))
+    found = [*parked, *blocked] or [Finding.ok("no partition key is parked or known to be blocked")]
+    # An SQL outbox's own check says what waits there, also if no reader has given it a position.
+    return found + (_late(pages, settings) if settings.sql is None else [])
+
+
+async def _next_pages(settings: Settings) -> Sequence[NextPage]:
+    outbox = assembly.open_outbox(settings)
+    try:
+        return await outbox.next_pages(min(settings.max_items, _PAGE))
+    finally:
+        await outbox.close()
+
+
+async def _parked(records: Records) -> list[Finding]:
+    markers = list((await records.parked()).values())
+    found = [await _parked_key(marker, records) for marker in markers[:_NAMED_KEYS]]
+    if (more := len(markers) - _NAMED_KEYS) > 0:
+        found.append(
+            Finding.error(
+                f"{more} more partition key(s) are parked", "To list them: python -m relay quarantine list"
+            )
+        )
+    return found
+
+
+async def _parked_key(marker: Item, records: Records) -> Finding:
+    key = marker["partitionKey"]
+    waiting = await records.count(Filter(partition_key=key))
+    causes, _ = await records.find_by_ids([marker["because"]])
+    since = f"partition key {key!r} is parked since {to_the_second(marker['since'])}"
+    waits = f"{waiting} record(s) of it are in quarantine, and its new events follow"
+    release = commands.release_key(key)
+    if not causes:
+        gone = f"{since}: {waits}. The record that parked it is gone"
+        return Finding.error(gone, f"Release it in order: {release}")
+    [cause] = causes
+    identifier = cause.id[:SHORT_ID]
+    document = "a document" if cause.document_id is None else f"document {cause.document_id!r}"
+    return Finding.error(
+        f"{since} because of {document} (record {identifier}, {cause.reason}: {cause.detail}): {waits}",
+        f"Correct what refuses it, or discard it: {commands.discard(identifier)}; then release the others in "
+        f"order: {release}",
+    )
+
+
+def _blocked(
+    pages: Sequence[NextPage], holds: Holds, settings: Settings, largest: int | None
+) -> Iterator[Finding]:
+    if settings.on_poison is not OnPoison.BLOCK:
+        return
+    for page in pages:
+        made = plan(page.received, settings.on_poison, holds, frozenset(), _never_accepted)
+        poison = [each.by for each in made.blocked.values()]
+        poison += [each for events in made.to_publish.values() for each in _too_large(events, settings, largest)]
+        for each in poison[:_NAMED_KEYS]:
+            yield Finding.error(
+                f"partition key {each.partition_key!r} is blocked by document {each.id!r}, which can never be "
+                f"published ({each}), as RELAY_ON_POISON is 'block': of partition {page.partition!r}, nothing "
+                "behind its page is published",
+                f"To let the key go on without it: {commands.set_aside(each.partition_key or '', each.id)}",
+            )
+        if (more := len(poison) - _NAMED_KEYS) > 0:
+            yield Finding.error(
+                f"{more} more partition key(s) of partition {page.partition!r} are blocked",
+                "Run check again when the first are set aside.",
+            )
+
+
+def _never_accepted(_: Event) -> bool:
+    return False
+
+
+def _too_large(events: Sequence[Event], settings: Settings, largest: int | None) -> Iterator[Rejected]:
+    """The first event of a key that the topic does not take, if there is one."""
+    message_of = messages.contract(settings.cloudevents_source)
+    if largest is None:
+        return
+    for event in events:
+        try:
+            check_size(alone(event, message_of), largest)
+        except PoisonError as error:
+            yield rejected(event, error)
+            return
+
+
+def _late(pages: Sequence[NextPage], settings: Settings) -> list[Finding]:
+    now = time.time()
+    subject = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
+    found = []
+    for page in pages:
+        first = next((each for each in page.received.events if each.committed_at is not None), None)
+        age_s = 0.0 if first is None else now - (first.committed_at or 0)
+        if first is not None and age_s > _LATE_S:
+            waits = format_duration(timedelta(seconds=round(age_s)))
+            found.append(
+                Finding.warning(
+                    f"{subject} has events that wait for longer than PT5M to be published: the first of partition "
+                    f"{page.partition!r}, {first.id!r} of the partition key {first.partition_key!r}, for {waits}",
+                    "Look at what the relay logged last (relay_failed): it names the event that fails, and the "
+                    "command that sets it aside. If the relay is working through a backlog, wait.",
+                )
+            )
+    if not found and pages:
+        found.append(Finding.ok(f"no event of {subject} waits for longer than PT5M to be published"))
+    return found

@@ -1,0 +1,25 @@
+"""How much of a text of others is kept and shown: documents, messages and errors may have megabytes of it."""
+
+from __future__ import annotations
+
+from relay.outbox import cut_text
+
+ERROR = 4000
+"""Maximum number of characters of an error, whose remedy stands at its end."""
+
+REASON = 200
+DETAIL = 1000
+OWNER = 300
+
+
+def both_ends(text: str, most: int) -> str:
+    """A text of at most this many characters, without its middle if it is longer."""
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def optional(text: str | None, most: int) -> str | None:
+    """As `relay.outbox.cut_text`; None for none."""
+    return None if text is None else cut_text(text, most)

@@ -1,0 +1,72 @@
+"""What `check --scan` finds among the documents that the relay has not passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay import commands
+from relay.events import Rejected
+from relay.findings import Finding
+from relay.reasons import QUARANTINE
+from relay.settings import OnPoison
+
+# Maximum number of events that are named; the others are counted.
+_NAMED_EVENTS = 20
+
+_FATE = {
+    OnPoison.SKIP: "would be quarantined",
+    OnPoison.PARK: "would be quarantined, and park its partition key",
+    OnPoison.BLOCK: "would block its partition key",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The findings among the documents that the relay has not passed.
+
+    Attributes:
+        findings: Those that `check` reports.
+        data: Its members of the output of `--json`.
+    """
+
+    findings: list[Finding]
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that the relay has not passed, and that can never become a message: its lease or shard, and why."""
+
+    partition: str
+    rejected: Rejected
+
+    def data(self, partition_name: str) -> dict[str, Any]:
+        """For `--json`, with the partition under this name."""
+        return {
+            "id": self.rejected.id,
+            "partitionKey": self.rejected.partition_key,
+            partition_name: int(self.partition) if self.partition.isdecimal() else self.partition,
+            "reason": str(self.rejected.reason),
+            "detail": self.rejected.detail,
+        }
+
+
+def refused_findings(
+    refused: Sequence[Refused], partition_name: str, policy: OnPoison, correct: str
+) -> Iterator[Finding]:
+    """The findings about these events; `correct` says how they are corrected before the relay comes to them."""
+    for each in refused[:_NAMED_EVENTS]:
+        event = each.rejected
+        remedy = f"In quarantine: {QUARANTINE[event.reason].remedy}"
+        if policy is OnPoison.BLOCK and event.partition_key is not None:
+            command = commands.set_aside(event.partition_key, event.id)
+            remedy = f"To let the key go on without it: {command}"
+        yield Finding.error(
+            f"event {event.id!r} with the partition key {event.partition_key!r} of the {partition_name} "
+            f"{each.partition!r} {_FATE[policy]}: {event}",
+            f"{correct} {remedy}",
+        )
+    if (more := len(refused) - _NAMED_EVENTS) > 0:
+        yield Finding.error(f"{more} more event(s) {_FATE[policy]}", "Use --json.")

@@ -1,0 +1,146 @@
+"""The pages have the numbers of the code: limits, pauses and sizes that a reader plans with."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import bench.costs.model
+import changefeed.feed
+import inbox.stores.port
+import local.console.topic
+import local.stack.command
+import outbox.errors
+import outbox.relayable
+import outbox.unit_of_work
+import relay.cli.main
+import relay.cli.quarantine
+import relay.cli.records
+import relay.cli.sender
+import relay.cli.smoke
+import relay.cli.terminal
+import relay.console.application
+import relay.console.counts
+import relay.console.model
+import relay.console.pages
+import relay.console.recent
+import relay.cosmos.ages
+import relay.cosmos.scan
+import relay.deadletters.queue
+import relay.events
+import relay.orders
+import relay.settings
+import relay.sql.memory
+import relay.sql.worker
+import relay.telemetry.attempt
+import relay.telemetry.gauges
+import relay.telemetry.instruments
+from inbox.options import Options
+from local.stack.ports import PORTS
+from tests.unit.test_documented_names import page
+
+WORDS = {2: "two", 3: "three", 5: "five", 8: "eighth", 10: "ten", 50: "fifty"}
+
+# Of a page: its words, with {} for the number as the page writes it.
+CLAIMS: list[tuple[str, str, Any]] = [
+    ("docs/capacity.md", "[{} RU](", bench.costs.model.WRITE_RU),
+    ("docs/capacity.md", "The lease container needs about {} for each page", bench.costs.model.PAGE_RU),
+    ("docs/capacity.md", "[{} credits a second](", bench.costs.model.STANDARD_CREDITS),
+    ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.sql.memory._SHARES),
+    ("docs/console.md", "With more than {} partitions", relay.console.pages._MOST_PARTITIONS),
+    ("docs/console.md", "The latest {} of all partitions", relay.console.recent.MOST),
+    ("docs/console.md", "the {} oldest of each", relay.console.model.EXAMPLES),
+    (
+        "docs/console.md",
+        "the oldest event first; at most {} events",
+        relay.console.application._MOST_EVENTS_OF_KEY,
+    ),
+    ("docs/dead-letters.md", "it has {} lines", relay.cli.quarantine._DEFAULT_LIMIT),
+    ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay.deadletters.queue.HELD),
+    ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.scan.MAX_DEPTH),
+    ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.scan.MAX_INTEGER_CHARACTERS),
+    ("docs/guarantees.md", "together within {} bytes", relay.events.MAX_PROPERTIES_BYTES),
+    ("docs/guarantees.md", "the new owner tries for {} seconds", relay.orders._PATIENCE_S),
+    ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.orders._UNTRIED_S),
+    ("docs/local-stack.md", "the latest {} of each", local.console.topic._REMEMBERED),
+    ("docs/message-contract.md", "1 to {} UTF-16 units", relay.events.MAX_KEY_LENGTH),
+    ("docs/message-contract.md", "the properties together exceed {} bytes", relay.events.MAX_PROPERTIES_BYTES),
+    ("docs/operators.md", "its first {} characters or more are enough", relay.cli.records.LEAST_ID),
+    ("docs/operators.md", "a cell has at most {} columns", relay.cli.terminal.WIDEST),
+    ("docs/operators.md", "writes an event of {} MB", relay.cli.smoke._OVERSIZED_BYTES / 1e6),
+    ("docs/operators.md", "{} small events must arrive", relay.cli.smoke._SMALL),
+    ("docs/operators.md", "up to {} differences", relay.cli.smoke._SHOWN_DIFFERENCES),
+    ("docs/operators.md", "A failed send is tried {} times", len(relay.cli.sender._PAUSES_S) + 1),
+    ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
+    ("docs/sql.md", "every {} ms while events arrive", changefeed.feed._SOONEST_LOOK_S * 1000),
+    ("docs/sql.md", "every {} ms when none has arrived", changefeed.feed._LATEST_LOOK_S * 1000),
+    ("docs/sql.md", "The pause between ticks lasts about {} seconds", 60 - relay.sql.worker._LASTS_S),
+    ("docs/telemetry.md", "the first {} distinct ones", relay.telemetry.instruments.MAX_ACTIONS),
+    ("docs/telemetry.md", "distinct ones of up to {} characters", relay.telemetry.instruments.MAX_ACTION_LENGTH),
+    ("docs/telemetry.md", "for at most {} minutes", relay.telemetry.gauges.FORGOTTEN_AFTER_S / 60),
+    ("docs/telemetry.md", "the {} oldest are", relay.telemetry.gauges.MAX_LEASES),
+    ("docs/telemetry.md", "among the batch's first events, {} at most", relay.telemetry.attempt.MAX_LINKS),
+    ("docs/telemetry.md", "It takes at most {} seconds", relay.cosmos.ages._LOOK_TIMEOUT_S),
+    ("docs/writing-events.md", "{} operations and 2 MB", outbox.errors.MAX_OPERATIONS),
+    ("docs/writing-events.md", "at most **{} levels**", outbox.relayable.MAX_DEPTH),
+    ("docs/writing-events.md", "At most ±({}", "2⁵³"),
+    ("docs/writing-events.md", "at most {} bytes of UTF-8 together", outbox.relayable.MAX_PROPERTIES_BYTES),
+    ("docs/writing-events.md", "| 864000: ten days |", outbox.unit_of_work.TEN_DAYS_S),
+]
+
+
+def spellings(number: Any) -> set[str]:
+    """How a page may write a number."""
+    if isinstance(number, str):
+        return {number}
+    plain = f"{number:g}" if number < 1e6 else f"{number:.0f}"
+    spelled = {plain, f"{number:,.0f}".replace(",", " ")} if number == int(number) else {plain}
+    return spelled | {WORDS[number]} if number in WORDS else spelled
+
+
+@pytest.mark.parametrize(("path", "words", "number"), CLAIMS, ids=lambda value: str(value)[:60])
+def test_a_page_has_the_number_of_the_code(path: str, words: str, number: Any) -> None:
+    text = " ".join(page(path).split()).lower()
+    claims = {words.replace("{}", each).lower() for each in spellings(number)}
+
+    assert any(claim in text for claim in claims), f"{path} has none of {sorted(claims)}"
+
+
+def defaults_on(path: str) -> dict[str, str]:
+    """The options in the tables of a page, each with its default as it is written there."""
+    found: dict[str, str] = {}
+    for names, values in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", page(path), re.MULTILINE):
+        options = re.findall(r"`(?:--)?([\w-]+)[^`]*`", names)
+        given = [each.strip(" `") for each in values.split(", ")]
+        found |= dict(zip(options, given, strict=False)) if len(options) == len(given) else {}
+    return found
+
+
+def test_the_defaults_of_a_receiver_are_on_its_page() -> None:
+    documented = defaults_on("docs/receiving-events.md")
+
+    for each in fields(Options):
+        assert documented[each.name] == f"{each.default:g}"
+
+
+def test_the_defaults_of_up_and_of_the_console_are_on_their_pages() -> None:
+    up = ArgumentParser()
+    local.stack.command.add_arguments(up)
+    started, opened = up.parse_args([]), relay.cli.main.parser().parse_args(["console"])
+    of_up = {"source": started.source, "env-file": started.env_file, "logs": started.logs}
+    ports = {port.option.removeprefix("--"): port.default for port in PORTS}
+    of_the_console = {"host": opened.host, "port": opened.port, "from": opened.begin}
+
+    for path, defaults in (("docs/local-stack.md", of_up | ports), ("docs/console.md", of_the_console)):
+        documented = defaults_on(path)
+        assert {name: documented[name] for name in defaults} == {k: str(v) for k, v in defaults.items()}
+
+
+def test_the_largest_sequences_are_those_of_the_pages() -> None:
+    assert inbox.stores.port.MAX_SEQUENCE == 2**63 - 1
+    assert outbox.relayable.MAX_INTEGER == 2**53 - 1
+    assert outbox.errors.MAX_BATCH_BYTES == 2 * 1024**2

@@ -1,0 +1,296 @@
+"""The manners of every command line: typos, output that nobody reads, and commands that can be pasted."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import changefeed.cli
+import local.__main__
+import outbox_emulators.__main__
+import relay.cli.main
+from local.sending.command import _next
+from local.stack import lock
+from local.stack.command import _addresses
+from local.stack.settings import NoStackError, of_running
+from outbox_emulators import command_line, shell
+from relay.cli.check import _line
+from relay.cli.terminal import Terminal, shows_colours
+from relay.findings import Finding
+from tests.support.pages import ROOT
+
+
+def emulators(words: Sequence[str]) -> int:
+    return command_line.main("outbox-emulators", "", outbox_emulators.__main__._COMMANDS, words)
+
+
+PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
+    "relay": relay.cli.main.main,
+    "local": local.__main__.main,
+    "changefeed": changefeed.cli.main,
+    "outbox_emulators": emulators,
+}
+
+
+def test_the_copies_of_the_module_are_alike() -> None:
+    paths = ("emulators/src/outbox_emulators/shell.py", "changefeed/shell.py", "relay/cli/shell.py")
+
+    assert len({(ROOT / path).read_text(encoding="utf-8") for path in paths}) == 1
+
+
+# Typos
+
+
+def usage_error(program: str, words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The last line of what a program says to these words, which it refuses with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        PROGRAMS[program](shlex.split(words))
+    assert ended.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "meant"),
+    [
+        ("relay", "chekc", "check"),
+        ("relay", "quarantine lsit", "list"),
+        ("relay", "check --jsno", "--json"),
+        ("relay", "check --alow-unkown --strct", "--allow-unknown, --strict"),
+        ("relay", "replay --frm=1h --from 1h", "--from"),
+        ("local", "sned k A", "send"),
+        ("local", "stauts", "status"),
+        ("local", "send k A --conut 3", "--count"),
+        ("local", "up --detatch", "--detach"),
+        ("changefeed", "setupfeed", "setup-feed"),
+        ("changefeed", "keep t 30d --jsom", "--json"),
+        ("outbox_emulators", "cosmoss", "cosmos"),
+        ("outbox_emulators", "cosmos --prot 1", "--port"),
+    ],
+)
+def test_a_typo_gets_the_word_that_was_meant(
+    program: str, words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert usage_error(program, words, capsys).endswith(f". Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("words", ["xyzzy", "check --yes", "check -x"])
+def test_what_resembles_nothing_gets_no_suggestion(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Did you mean" not in usage_error("relay", words, capsys)
+
+
+# `| head`
+
+
+def with_closed_output(*words: str, **environment: str) -> tuple[int, str]:
+    """Run Python with these arguments and nobody who reads its output; returns the exit code and the errors."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("command", [*(f"{program} --help" for program in PROGRAMS), "relay check", "local down"])
+def test_a_command_whose_output_nobody_reads_ends_without_a_traceback(command: str, tmp_path: Path) -> None:
+    where = ["--env-file", str(tmp_path / "stack.env")] if command == "local down" else []
+
+    ended = with_closed_output("-m", *command.split(), *where, PYTHONUNBUFFERED="", COSMOS="", SQL="")
+
+    assert ended == (shell.OUTPUT_CLOSED, "")
+
+
+def test_nor_does_one_that_writes_each_line_at_once() -> None:
+    ended = with_closed_output("-m", "relay", "check", PYTHONUNBUFFERED="1", COSMOS="", SQL="")
+
+    assert ended == (shell.OUTPUT_CLOSED, "")
+
+
+def test_another_broken_connection_is_no_closed_output() -> None:
+    def breaks() -> int:
+        raise BrokenPipeError("of a server")
+
+    with pytest.raises(BrokenPipeError, match="of a server"):
+        shell.run(breaks)
+
+
+# Commands that can be pasted
+
+
+@pytest.fixture
+def calling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Make this process that of the Python at a path in a folder with a space, which is the current directory."""
+
+    def call(program: str) -> None:
+        folder = tmp_path / "a folder"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "executable", str(folder / program))
+        monkeypatch.setenv("PATH", os.environ["PATH"])
+
+    return call
+
+
+def test_this_python_is_called_as_from_the_current_directory(
+    calling: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calling(".venv/bin/python")
+    assert shell.python() == ".venv/bin/python"
+    calling("my venv/bin/python")
+    assert shell.python() == "'my venv/bin/python'"
+    calling(str(Path("/opt/some python/bin/python3")))
+    assert shell.python() == "'/opt/some python/bin/python3'"
+
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    monkeypatch.setattr(shutil, "which", lambda _: sys.executable)
+    assert shell.python() == "python"
+
+
+def test_only_commands_are_completed(calling: Callable[[str], None]) -> None:
+    calling(".venv/bin/python")
+
+    text = "Run `python -m relay check` (/usr/bin/python -m pip), python -m changefeed status; a python -more"
+
+    assert shell.as_typed(text) == (
+        "Run `.venv/bin/python -m relay check` (/usr/bin/python -m pip), .venv/bin/python -m changefeed status; "
+        "a python -more"
+    )
+
+
+ENV_FILE = Path("my stacks/it's.env")
+
+
+def refusal(env_file: Path) -> str:
+    with pytest.raises(NoStackError) as refused:
+        of_running(env_file)
+    return str(refused.value)
+
+
+def hints(tmp_path: Path) -> Iterator[str]:
+    """What the commands of the stack print that names another command, for an env file with an unusual name."""
+    yield lock.how_to_start(ENV_FILE)
+    yield lock.already_runs(ENV_FILE)
+    yield refusal(ENV_FILE)
+    (tmp_path / "empty.env").write_text("A=1\n", encoding="utf-8")
+    yield refusal(tmp_path / "empty.env")
+    sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
+    yield _next(sent, 1, {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
+    stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[])
+    yield "\n".join(_addresses(stack, "", "", ENV_FILE))  # type: ignore[arg-type]
+
+
+def pasted(text: str) -> list[list[str]]:
+    """The words that a shell makes of each command in a text."""
+    lines = re.findall(r"(?:^|[`\s])((?:\S*python|'[^']*python') -m local [^`\n]*?)(?=`|$)", text, re.MULTILINE)
+    lines += re.findall(r"source .*", text)
+    return [shlex.split(line) for line in lines]
+
+
+def test_the_commands_that_the_stack_prints_are_taken_as_they_are_meant(
+    calling: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calling("my venv/bin/python")
+
+    commands = [command for hint in hints(tmp_path) for command in pasted(hint)]
+
+    assert [command[0] for command in commands].count("my venv/bin/python") == 6
+    assert ["source", str(ENV_FILE)] in commands
+    for python, *words in commands:
+        if python == "source":
+            continue
+        assert words[:2] == ["-m", "local"]
+        with pytest.raises(SystemExit) as ended:
+            local.__main__.main([*words[2:], "--help"])
+        assert ended.value.code == 0, words
+        if "--env-file" in words:
+            given = words[words.index("--env-file") + 1]
+            assert given in (str(ENV_FILE), ".local/second.env", str(tmp_path / "empty.env"))
+    capsys.readouterr()
+
+
+def test_no_text_of_the_stack_takes_the_python_of_the_path() -> None:
+    """As a fresh clone has only `.venv/bin/python`."""
+    naming = []
+    for path in sorted((ROOT / "local").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        naming += [
+            f"{path.relative_to(ROOT)}:{each.lineno}"
+            for each in ast.walk(tree)
+            if isinstance(each, ast.Constant)
+            and id(each) not in docstrings
+            and re.search(r"(?<!/)python -m \w+ [a-z]", str(each.value))
+        ]
+
+    # What the operator of a campaign reads in the log of a relay.
+    assert [each.partition(":")[0] for each in naming] == ["local/chaos/operators.py"]
+
+
+# Colours
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "shown"),
+    [
+        (True, {"TERM": "xterm"}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"TERM": "xterm"}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colours_are_for_terminals_unless_the_environment_decides(
+    terminal: bool, environment: dict[str, str], shown: bool
+) -> None:
+    assert shows_colours(Stream(terminal), environment) is shown
+
+
+def test_findings_stand_out_from_what_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    found = [Finding.ok("fine"), Finding.error("broken", "Mend it."), Finding.warning("odd", "Look.")]
+
+    plain, painted = (
+        [_line(each, Terminal(as_json=False, out=Stream(it))) for each in found] for it in (False, True)
+    )
+
+    assert plain == ["ok       fine", "error    broken", "warning  odd"]
+    assert painted == [
+        "\x1b[2mok       fine\x1b[0m",
+        "\x1b[1;31merror   \x1b[0m broken",
+        "\x1b[1;33mwarning \x1b[0m odd",
+    ]
