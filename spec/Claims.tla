@@ -16,7 +16,7 @@ CONSTANTS
     StoresUnderItsEpoch,    \* changefeed/claims.py: the cursor is stored where the row has the epoch of the claim
     TakingRaisesEpoch,      \* changefeed/claims.py: whoever takes a claim raises its epoch
     SendsWhileItHolds,      \* relay/sql/source.py: nothing is sent once the claim was not renewed in time
-    SendsInOrder,           \* servicebus/turn.py: nothing is sent ahead of an event that was not accepted
+    SendsInOrder,           \* relay/servicebus/turn.py: nothing is sent ahead of an event that was not accepted
     StoresWhatWasAccepted,  \* relay/sql/shard.py: the cursor is stored after its page was accepted
 
     \* Assumptions. Each is TRUE.

@@ -15,13 +15,13 @@ CONSTANTS
     MaxFaults,      \* steps that lose something: leases, transfers, answers, processes
 
     \* Safeguards of the relay. Each is TRUE; a run with one taken out is violated.
-    WithholdsCheckpoint,    \* plan.py: an invocation raises unless each event was accepted
-    StopsBehindFailure,     \* servicebus/turn.py: nothing of a key is sent behind an event that was not accepted
-    SortsCommits,           \* documents.py: the events of one commit are sorted by their order
-    EveryWaitEnds,          \* pipelined/lanes.py: a transfer without an answer is given up
-    RemembersAccepted,      \* evidence.py: the ledger of what this process had accepted
-    ComparesOldEvents,      \* fence.py: an attempt with an old event compares its page with the leases
-    ClearanceExpires,       \* fence.py: and compares again half a window later
+    WithholdsCheckpoint,    \* relay/plan.py: an invocation raises unless each event was accepted
+    StopsBehindFailure,     \* relay/servicebus/turn.py: nothing of a key is sent behind an event that was not accepted
+    SortsCommits,           \* relay/cosmos/source.py: the events of one commit are sorted by their order
+    EveryWaitEnds,          \* relay/servicebus/pipelined/lanes.py: a transfer without an answer is given up
+    RemembersAccepted,      \* relay/evidence.py: the ledger of what this process had accepted
+    ComparesOldEvents,      \* relay/fence.py: an attempt with an old event compares its page with the leases
+    ClearanceExpires,       \* relay/fence.py: what was compared is compared again half a window later
 
     \* Assumptions about the service and its operators: docs/guarantees.md. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped
@@ -158,7 +158,7 @@ IsAttempting(p) == range[p] # None /\ cleared[p] # None
 IsFree(p, k) == sent[p][k] = None /\ k \notin failed[p]
 IsStale(p, e) == ComparesOldEvents /\ ClearanceExpires /\ IsOld(Max(cleared[p], BornAt(e)))
 
-\* Events that are old are compared with the leases: fence.py.
+\* Events that are old are compared with the leases: relay/fence.py.
 Compare(p) ==
     /\ range[p] # None /\ cleared[p] = None
     /\ cleared' = [cleared EXCEPT ![p] = now]
@@ -166,7 +166,7 @@ Compare(p) ==
         IF ComparesOldEvents /\ \E e \in Page(p) : IsOld(BornAt(e)) THEN {e \in Page(p) : HasPassed(e)} ELSE {}]
     /\ UNCHANGED <<now, writer, platform, range, begin, end, done, failed, sent, ledger, network, broker>> /\ NoFault
 
-\* One transfer of a key at a time: servicebus/turn.py.
+\* One transfer of a key at a time: relay/servicebus/turn.py.
 Send(p, k) ==
     /\ IsAttempting(p) /\ IsFree(p, k) /\ Open(p, k) # {}
     /\ LET e == Following(p, k)

