@@ -165,6 +165,10 @@ class Host:
         logger.info("%d functions loaded", len(functions))
         if not functions:
             logger.warning(_NO_FUNCTIONS)
+        for function in functions:
+            if settings.disables(function.name):
+                logger.info("Function 'Functions.%s' is disabled", function.name)
+        functions = [function for function in functions if not settings.disables(function.name)]
         triggers = [
             TimerTrigger.from_binding(function.name, function.trigger, settings)
             if function.trigger["type"] == TIMER_TRIGGER

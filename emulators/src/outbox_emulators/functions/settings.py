@@ -42,6 +42,14 @@ class Settings:
             raise HostError(f"'%{missing[0]}%' does not resolve to a value: set {missing[0]}")
         return _EXPRESSION.sub(lambda match: self.get(match[1]) or "", text)
 
+    def disables(self, function: str) -> bool:
+        """Whether `AzureWebJobs.NAME.Disabled` is true, or the same with underscores, which Linux allows in names.
+
+        FunctionIndexer's IsDisabledBySetting in Azure/azure-webjobs-sdk and IsSettingEnabled of its configuration.
+        """
+        names = (f"{_PREFIX}.{function}.Disabled", f"{_PREFIX}_{function}_Disabled")
+        return any((self.get(name) or "").casefold() in ("true", "1") for name in names)
+
     def connection(self, name: str) -> Connection:
         """The connection a binding calls `name`: the setting of that name, or the family `NAME__accountEndpoint`.
 
