@@ -19,6 +19,9 @@ SHORT_HEADROOM_S = 3600.0
 # Hosts look for leases that nobody has every 13 s.
 _BETWEEN_OWNERS_S = 30.0
 
+# The readings without which it is not known what waits.
+_OF_RELAY = frozenset({"outbox", "positions", "quarantine"})
+
 # Maximum number of partitions that are named.
 _NAMED = 3
 
@@ -83,7 +86,7 @@ def _unread(snapshot: Snapshot) -> Iterator[Headline]:
     known, problems = snapshot.known_of("waiting"), snapshot.problems
     if known.stale and problems:
         since = "" if known.at is None else f" since {clock(float(int(known.at)))}"
-        what = visible(problems[0].what)
+        what = visible(next((each.what for each in problems if each.what in _OF_RELAY), problems[0].what))
         yield Headline(
             Level.WARNING,
             f"It is not known{since} what waits, as not everything could be read ({what}): see below.",

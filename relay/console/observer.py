@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from relay.assembly import open_outbox, open_store
@@ -76,7 +77,10 @@ class Observer:
     async def __aenter__(self) -> Self:
         self._tasks = [
             asyncio.create_task(self._repeat(self.look_at_flow, _BUSY_S, _IDLE_S)),
-            asyncio.create_task(self._repeat(self.look_at_counts, _COUNTS_BUSY_S, _COUNTS_IDLE_S)),
+            *(
+                asyncio.create_task(self._repeat(partial(self._look_at, each), _COUNTS_BUSY_S, _COUNTS_IDLE_S))
+                for each in self._counts.readings
+            ),
             # A look that is awaited for long makes no snapshot, and what it does not read grows stale.
             asyncio.create_task(self._repeat(self._look_at_clock, _CLOCK_S, _CLOCK_S)),
         ]
@@ -139,7 +143,12 @@ class Observer:
 
     async def look_at_counts(self) -> bool:
         """Read quarantine, subscriptions, dead letters and hosts; returns whether anything has changed."""
-        await self._counts.read()
+        for reading in self._counts.readings:
+            await reading()
+        return self._publish()
+
+    async def _look_at(self, reading: Callable[[], Awaitable[None]]) -> bool:
+        await reading()
         return self._publish()
 
     async def _look_at_clock(self) -> bool:

@@ -247,6 +247,30 @@ async def test_what_a_reading_that_hangs_does_not_bring_grows_stale(world: World
     assert (before.known_of("lag_s").at, before.known_of("lag_s").stale) == (NOW, True)
 
 
+async def test_a_service_that_does_not_answer_makes_nothing_else_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_COUNTS_BUSY_S", "_COUNTS_IDLE_S", "_CLOCK_S", "_IDLE_S"):
+        monkeypatch.setattr(f"relay.console.observer.{name}", 0.0)
+    world = World()
+
+    async def count(chosen: object) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(world.items, "count", count)
+    async with world.observer as observer, asyncio.timeout(10):
+        snapshot = await observer.changed(0)
+        while snapshot.known_of("subscriptions").stale:
+            snapshot = await observer.changed(snapshot.number)
+        advance(world, 20)
+        while (await observer.current(0.001)).known_of("subscriptions").at != world.now:
+            pass
+        known = observer.latest.known
+
+    assert known["quarantined"].stale
+    assert not known["subscriptions"].stale
+    assert not known["obstacles"].stale
+
+
 async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
