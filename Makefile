@@ -90,7 +90,7 @@ coverage: setup ## Run the quick tests of relay/, and show how much of it they c
 	@$(PY) -m coverage report
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
-	@PYTHON=$(PYTHON) bash emulators/check.sh
+	@PYTHON="$(PYTHON)" bash emulators/check.sh
 
 infra-check: setup ## Only the tests of the Bicep files
 	@$(PY) -m pytest tests/infra -q

@@ -223,6 +223,12 @@ param existingWorkspace string = ''
 @description('Resource group of existingWorkspace.')
 param existingWorkspaceResourceGroup string = resourceGroup().name
 
+@description('Name of an existing Application Insights to use instead of a new one. It must be that of existingWorkspace, which alerts query.')
+param existingApplicationInsights string = ''
+
+@description('Resource group of existingApplicationInsights.')
+param existingApplicationInsightsResourceGroup string = resourceGroup().name
+
 @description('Export five-minute summaries of Cosmos DB requests (DataPlaneRequests5M, in preview), so that the alert silent detects writes to the outbox that are not published.')
 param summarizeWrites bool = false
 
@@ -260,6 +266,8 @@ var sharedSettings = {
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Service Bus has private endpoints on Premium only. A serverless account has one region.
+var applicationInsightsName = empty(existingApplicationInsights) ? 'appi-relay-${resourceToken}' : existingApplicationInsights
+var allowedApplicationInsights = (!empty(existingApplicationInsights) && empty(existingWorkspace)) ? fail('existingApplicationInsights needs existingWorkspace, its own: alerts would query a workspace that gets none of its telemetry') : applicationInsightsName
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedSecondaryLocation = (serverless && !empty(cosmosSecondaryLocation)) ? fail('cosmosSecondaryLocation needs cosmosCapacityMode Autoscale: a serverless account has one region') : cosmosSecondaryLocation
 
@@ -276,7 +284,9 @@ module monitoring 'modules/monitoring.bicep' = {
   name: 'monitoring'
   params: {
     workspaceName: 'log-relay-${resourceToken}'
-    applicationInsightsName: 'appi-relay-${resourceToken}'
+    applicationInsightsName: allowedApplicationInsights
+    newApplicationInsights: empty(existingApplicationInsights)
+    applicationInsightsGroup: empty(existingApplicationInsights) ? resourceGroup().name : existingApplicationInsightsResourceGroup
     location: location
     tags: allTags
     existingWorkspaceId: existingWorkspaceId

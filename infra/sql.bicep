@@ -237,6 +237,12 @@ param existingWorkspace string = ''
 @description('Resource group of existingWorkspace.')
 param existingWorkspaceResourceGroup string = resourceGroup().name
 
+@description('Name of an existing Application Insights to use instead of a new one. It must be that of existingWorkspace, which alerts query.')
+param existingApplicationInsights string = ''
+
+@description('Resource group of existingApplicationInsights.')
+param existingApplicationInsightsResourceGroup string = resourceGroup().name
+
 // Names are computed here, not taken from module outputs, so that what-if can evaluate every module.
 var resourceToken = toLower(uniqueString(subscription().id, resourceGroup().id, environmentName))
 var allTags = union({ 'azd-env-name': environmentName, application: 'outbox-relay' }, tags)
@@ -255,6 +261,8 @@ var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00
 var onPostgres = engine == 'PostgreSQL'
 var newServer = empty(existingDatabaseServer)
 
+var applicationInsightsName = empty(existingApplicationInsights) ? 'appi-relay-${resourceToken}' : existingApplicationInsights
+var allowedApplicationInsights = (!empty(existingApplicationInsights) && empty(existingWorkspace)) ? fail('existingApplicationInsights needs existingWorkspace, its own: alerts would query a workspace that gets none of its telemetry') : applicationInsightsName
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
 var allowedTier = (onPostgres && zoneRedundant && postgresSkuTier == 'Burstable') ? fail('zoneRedundant needs postgresSkuTier GeneralPurpose or MemoryOptimized: a Burstable server has no standby') : postgresSkuTier
@@ -295,7 +303,9 @@ module monitoring 'modules/monitoring.bicep' = {
   name: 'monitoring'
   params: {
     workspaceName: 'log-relay-${resourceToken}'
-    applicationInsightsName: 'appi-relay-${resourceToken}'
+    applicationInsightsName: allowedApplicationInsights
+    newApplicationInsights: empty(existingApplicationInsights)
+    applicationInsightsGroup: empty(existingApplicationInsights) ? resourceGroup().name : existingApplicationInsightsResourceGroup
     location: location
     tags: allTags
     existingWorkspaceId: existingWorkspaceId

@@ -63,11 +63,10 @@ reference_pages = [
 # Docstrings quote code as Markdown does: a name of the reference becomes a link, anything else stays code.
 default_role = "py:obj"
 nitpicky = True
-# Every name in an annotation is public, except those of other distributions, of type variables, and of what a user
-# passes on without looking inside.
+# Every name of these packages in an annotation is public, except type variables and what a user passes on without
+# looking inside.
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
-    ("py:.*", r"(?!(outbox|inbox|changefeed|outbox_emulators)\b).*"),
     ("py:class", r".*\.(E|E_co|T|T_co)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
     ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
@@ -92,9 +91,11 @@ html_favicon = "../../relay/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-html_baseurl = os.environ.get("DOCS_ADDRESS", "")
 html_theme_options = (
-    {"source_repository": repository_url, "source_branch": "main", "source_directory": ""}
+    {
+        "source_view_link": f"{repository_url}/blob/HEAD/{{filename}}",
+        "source_edit_link": f"{repository_url}/edit/main/{{filename}}",
+    }
     if repository_url
     else {}
 )

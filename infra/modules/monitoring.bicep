@@ -2,6 +2,10 @@ metadata description = 'A Log Analytics workspace, and Application Insights on i
 
 param workspaceName string
 param applicationInsightsName string
+
+@description('Whether to create Application Insights; otherwise it exists in applicationInsightsGroup, and stays as it is.')
+param newApplicationInsights bool
+param applicationInsightsGroup string
 param location string
 param tags object
 
@@ -19,8 +23,6 @@ param dropHostSpans bool
 param relayIdentityId string
 param relayPrincipalId string
 
-// https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/monitor
-var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 var workspaceId = empty(existingWorkspaceId) ? workspace.id : existingWorkspaceId
 
 var workspaceProperties = {
@@ -56,7 +58,7 @@ module transformations 'log-transformations.bicep' = if (dropHostSpans && empty(
   }
 }
 
-resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
+resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = if (newApplicationInsights) {
   name: applicationInsightsName
   location: location
   tags: tags
@@ -68,18 +70,19 @@ resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
-resource relayMayPublish 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(applicationInsights.id, relayIdentityId, monitoringMetricsPublisher)
-  scope: applicationInsights
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', monitoringMetricsPublisher)
-    principalId: relayPrincipalId
-    principalType: 'ServicePrincipal'
+module access 'telemetry-access.bicep' = {
+  name: 'telemetry-access-${uniqueString(relayIdentityId)}'
+  scope: resourceGroup(applicationInsightsGroup)
+  params: {
+    applicationInsightsName: applicationInsightsName
+    relayIdentityId: relayIdentityId
+    relayPrincipalId: relayPrincipalId
   }
+  dependsOn: [
+    applicationInsights
+  ]
 }
 
 output workspaceId string = workspaceId
-output applicationInsightsId string = applicationInsights.id
-output applicationInsightsName string = applicationInsights.name
-// Contains the endpoint. With local authentication off, it grants no access.
-output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString
+output applicationInsightsId string = access.outputs.id
+output applicationInsightsConnectionString string = access.outputs.connectionString

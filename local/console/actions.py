@@ -27,6 +27,7 @@ from relay.console.pages import Extension
 from relay.events import Reason
 
 _FOLDER = Path(__file__).parent
+TEMPLATES = _FOLDER / "templates"
 _PEEKED = 20
 
 
@@ -42,7 +43,7 @@ class Actions:
         """The blocks and routes, with further routes."""
         return Extension(
             "local",
-            _FOLDER / "templates",
+            TEMPLATES,
             routes=[
                 *further,
                 web.get("/local/actions", self.actions),

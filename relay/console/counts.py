@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.console.freshness import Freshness, Part
@@ -39,7 +39,6 @@ class Counts:
         parked: Parked keys.
         subscriptions: By name.
         attempts: The current attempt of each partition that is retried or withheld.
-        obstacles: What keeps the whole relay from working.
     """
 
     def __init__(self, sources: Sources, parts: Parts, freshness: Freshness, clock: Callable[[], float]) -> None:
@@ -52,7 +51,8 @@ class Counts:
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
-        self.obstacles: Sequence[Finding] = ()
+        self._of_topic: Sequence[Finding] = ()
+        self._of_outbox: Sequence[Finding] = ()
         self._obstacles_at = float("-inf")
         self._grouped = _Reading()
         # The records of each key, while they are few enough to be read.
@@ -65,6 +65,11 @@ class Counts:
     def dead_letters(self) -> list[DeadLetterGroup]:
         return [group for groups in self._dead_letters.values() for group in groups]
 
+    @property
+    def obstacles(self) -> Sequence[Finding]:
+        """What keeps the whole relay from working."""
+        return [*self._of_topic, *self._of_outbox]
+
     def state_of(self, partition_key: str) -> Hashable:
         """What differs if other records of a key are in quarantine, or if it is parked or no longer."""
         if self._of_keys is None:
@@ -72,25 +77,33 @@ class Counts:
             return int(self._grouped.at // _AGAIN_S), partition_key in self._parked
         return tuple(self._of_keys.get(partition_key, ())), partition_key in self._parked
 
-    async def read(self) -> None:
-        await self._read_quarantine()
-        await self._read_topic()
-        if self._clock() - self._obstacles_at >= _OBSTACLES_S:
-            await self._read_obstacles()
-        if self._sources.hosts is not None:
-            at, whole = self._clock(), False
-            async with self._parts.reading("hosts"):
-                self.attempts = await self._sources.hosts.attempts()
-                whole = True
-            self._freshness.note(Part.HOSTS, at, whole)
+    @property
+    def readings(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """Each reads a part, and may be repeated on its own: one that gets no answer makes nothing else stale."""
+        return (self._read_quarantine, self._read_topic, self._read_hosts, self._read_obstacles)
+
+    async def _read_hosts(self) -> None:
+        if self._sources.hosts is None:
+            return
+        at, whole = self._clock(), False
+        async with self._parts.reading("hosts"):
+            self.attempts = await self._sources.hosts.attempts()
+            whole = True
+        self._freshness.note(Part.HOSTS, at, whole)
 
     async def _read_obstacles(self) -> None:
-        at, whole = self._clock(), False
-        async with self._parts.reading("obstacles"):
-            of_topic = await self._sources.topic.obstacles()
-            self.obstacles = [*of_topic, *await self._sources.outbox.obstacles()]
-            self._obstacles_at, whole = at, True
-        self._freshness.note(Part.OBSTACLES, at, whole)
+        at, read = self._clock(), 0
+        if at - self._obstacles_at < _OBSTACLES_S:
+            return
+        async with self._parts.reading("status of the topic"):
+            self._of_topic = await self._sources.topic.obstacles()
+            read += 1
+        async with self._parts.reading("locks of the relay"):
+            self._of_outbox = await self._sources.outbox.obstacles()
+            read += 1
+        if read == 2:
+            self._obstacles_at = at
+        self._freshness.note(Part.OBSTACLES, at, read == 2)
 
     async def _read_quarantine(self) -> None:
         at, counted, grouped = self._clock(), False, False

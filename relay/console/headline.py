@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from relay.console.freshness import FIGURES
 from relay.console.model import Partition, Snapshot
-from relay.console.texts import clock, count, plural, prose, short, span, visible
+from relay.console.texts import clock, count, plural, prose, sentence, short, span, visible
 from relay.findings import Level
 from relay.reasons import State
 
@@ -17,6 +18,9 @@ SHORT_HEADROOM_S = 3600.0
 
 # Hosts look for leases that nobody has every 13 s.
 _BETWEEN_OWNERS_S = 30.0
+
+# The readings without which it is not known what waits.
+_OF_RELAY = frozenset({"outbox", "positions", "quarantine"})
 
 # Maximum number of partitions that are named.
 _NAMED = 3
@@ -38,7 +42,7 @@ def headline(snapshot: Snapshot) -> Headline:
 
 def stale_since(snapshot: Snapshot) -> str:
     """Since when some figure is not current, in words; empty if all are."""
-    stale = [known for known in snapshot.known.values() if known.stale]
+    stale = [known for known in map(snapshot.known_of, FIGURES) if known.stale]
     if not stale:
         return ""
     times = [known.at for known in stale if known.at is not None]
@@ -70,7 +74,7 @@ def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
             State.TTL_HEADROOM,
         )
     for obstacle in snapshot.obstacles:
-        yield Headline(obstacle.level, f"{prose(obstacle.what, 300)}.")
+        yield Headline(obstacle.level, f"{sentence(prose(obstacle.what, 300))}.")
     if withheld := [each for each in snapshot.partitions if each.withheld is not None]:
         text = "stopped at a document that the host cannot hand over: see the error below."
         yield Headline(Level.ERROR, f"{_who(withheld)} {text}", State.UNDELIVERED)
@@ -82,9 +86,11 @@ def _unread(snapshot: Snapshot) -> Iterator[Headline]:
     known, problems = snapshot.known_of("waiting"), snapshot.problems
     if known.stale and problems:
         since = "" if known.at is None else f" since {clock(float(int(known.at)))}"
-        what = visible(problems[0].what)
+        what = visible(next((each.what for each in problems if each.what in _OF_RELAY), problems[0].what))
         yield Headline(
-            Level.WARNING, f"It is not known{since} what waits: {what} cannot be read. See below.", State.UNREAD
+            Level.WARNING,
+            f"It is not known{since} what waits, as not everything could be read ({what}): see below.",
+            State.UNREAD,
         )
     if known.stale:
         committed = snapshot.flow.committed

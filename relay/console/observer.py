@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from relay.assembly import open_outbox, open_store
@@ -67,6 +68,7 @@ class Observer:
         self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
         # Set, and replaced, with each new snapshot.
         self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._watched = asyncio.Event()
         self._watchers = 0
         if always:
@@ -76,7 +78,10 @@ class Observer:
     async def __aenter__(self) -> Self:
         self._tasks = [
             asyncio.create_task(self._repeat(self.look_at_flow, _BUSY_S, _IDLE_S)),
-            asyncio.create_task(self._repeat(self.look_at_counts, _COUNTS_BUSY_S, _COUNTS_IDLE_S)),
+            *(
+                asyncio.create_task(self._repeat(partial(self._look_at, each), _COUNTS_BUSY_S, _COUNTS_IDLE_S))
+                for each in self._counts.readings
+            ),
             # A look that is awaited for long makes no snapshot, and what it does not read grows stale.
             asyncio.create_task(self._repeat(self._look_at_clock, _CLOCK_S, _CLOCK_S)),
         ]
@@ -133,13 +138,20 @@ class Observer:
 
     async def look_at_flow(self) -> bool:
         """Read events, positions and new records of quarantine; returns whether there was any news."""
-        news = await self._progress.look()
+        # Looks that overlap would show what one has read and the other has not.
+        async with self._turn:
+            news = await self._progress.look()
         self._publish()
         return news
 
     async def look_at_counts(self) -> bool:
         """Read quarantine, subscriptions, dead letters and hosts; returns whether anything has changed."""
-        await self._counts.read()
+        for reading in self._counts.readings:
+            await reading()
+        return self._publish()
+
+    async def _look_at(self, reading: Callable[[], Awaitable[None]]) -> bool:
+        await reading()
         return self._publish()
 
     async def _look_at_clock(self) -> bool:

@@ -36,7 +36,8 @@ _MOST_GROUPS = 20
 
 _NUMBERS = ("count", "milliseconds", "rate", "span")
 _TIMES = ("clock", "date", "iso", "written")
-_FILTERS = (*_NUMBERS, *_TIMES, "key_path", "lines", "marked", "prose", "set_aside_commands", "short", "visible")
+_TEXTS = ("lines", "marked", "prose", "sentence", "short", "visible")
+_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "key_path", "set_aside_commands")
 
 _TRACE_ID = "{trace_id}"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")

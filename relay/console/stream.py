@@ -88,10 +88,12 @@ class Streams:
         Whenever they become stale, and when they are current again, there is a message `known`.
         """
         seen: dict[str, Tracked] = {}
-        snapshot, stale = await self._view.current(CURRENT_WITHIN_S), False
+        snapshot, said = await self._view.current(CURRENT_WITHIN_S), (False, False)
         while True:
-            if snapshot.known_of("recent").stale != stale:
-                stale = not stale
+            stale = snapshot.known_of("recent").stale
+            # Why they are stale may be known later.
+            if (now := (stale, stale and bool(snapshot.problems))) != said:
+                said = now
                 yield message(_known(snapshot).decode(), "known")
             for tracked in reversed(snapshot.recent):
                 if seen.get(tracked.id) != tracked:

@@ -114,6 +114,11 @@ def prose(text: str | None, most: int = 600) -> str:
     return both_ends(" ".join(words), most) if text else UNKNOWN
 
 
+def sentence(text: str) -> str:
+    """A text that begins with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def lines(text: str) -> str:
     """A text of several lines, each as `visible`."""
     return "\n".join(visible(line.expandtabs(2)) for line in text.splitlines())

@@ -92,8 +92,8 @@ class LeaseWatch:
         except (AzureError, OSError) as error:
             self._ages.missed()
             logger.warning(
-                "relay_age_unavailable: the leases in '%s' cannot be compared with the feed of '%s': %s It is "
-                "tried again in a minute.",
+                "relay_age_unavailable: the leases in '%s' cannot be compared with the feed of '%s': %s Check "
+                "that the app may read both. It is tried again in a minute.",
                 self._settings.cosmos_lease_container,
                 self._settings.cosmos_container,
                 first_line(error),

@@ -39,12 +39,13 @@ async def console(shared_console: ConsolePage) -> AsyncIterator[ConsolePage]:
     After every test nothing has complained in the browser, and no request has gone anywhere else.
     """
     await shared_console.page.goto("about:blank")
+    await shared_console.page.set_viewport_size({"width": 1280, "height": 860})
     await shared_console.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
     shared_console.checker.findings = FINDINGS
     state = busy()
     await shared_console.view.set(
         **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
-        **{each: getattr(state, each) for each in ("dead_letters", "recent", "problems")},
+        **{each: getattr(state, each) for each in ("dead_letters", "recent", "problems", "obstacles", "known")},
     )
     shared_console.complaints.clear()
     shared_console.elsewhere.clear()

@@ -228,4 +228,4 @@ async def test_a_look_that_fails_lets_the_ages_grow_and_says_why(
     assert failing.keys() == before.keys()
     assert all(failing[token] > before[token] for token in before)
     assert "relay_age_unavailable: the leases in 'leases' cannot be compared with the feed" in caplog.text
-    assert "It is tried again in a minute." in caplog.text
+    assert "Check that the app may read both. It is tried again in a minute." in caplog.text

@@ -135,6 +135,12 @@ def test_a_command_sets_up_the_packages_that_it_needs(clone: Path, words: tuple[
     assert [line.split()[-1] for line in lines if "make_venv.py" in line] == [installed]
 
 
+def test_a_python_in_a_folder_with_a_space_is_one_word(clone: Path) -> None:
+    _, lines = make(clone, "--dry-run", "emulators-check", PYTHON="/a folder/python3")
+
+    assert lines == ['PYTHON="/a folder/python3" bash emulators/check.sh']
+
+
 def test_the_environment_grows_and_nothing_is_installed_twice(clone: Path, wheels: Path) -> None:
     with_this_pip(clone / ".venv")
     assert make(clone, ".venv/.installed-sql", PIP_FIND_LINKS=str(wheels))[0] == 0

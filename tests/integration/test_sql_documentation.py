@@ -26,6 +26,8 @@ PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
 README = ROOT / "changefeed/README.md"
 WORDS = 2000
+# Nothing connects to it.
+BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA"
 _WITHIN_S = 40.0
 
 
@@ -107,6 +109,33 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         assert owner.execute(deleted).rowcount == 0
         owner.execute('delete from changefeed."feed:outbox.domain_event"')
         assert owner.execute(deleted).rowcount == 3
+
+
+def test_a_service_writes_events_and_can_neither_change_nor_delete_them(
+    postgres_database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "relay.env").write_text(f"SQL={postgres_database}\nSERVICEBUS={BROKER}\n", encoding="utf-8")
+    [installed] = section(PAGE, "Set up", "sh")
+    run(installed, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    tables = ("outbox.domain_event", *(f'changefeed."{name}:outbox.domain_event"' for name in ("outbox", "feed")))
+    with psycopg.connect(postgres_database, autocommit=True) as owner:
+        owner.execute("create role service")
+        try:
+            for grants in section(PAGE, "Let services write", "sql"):
+                owner.execute(grants)
+            owner.execute("set role service")
+            for statement in section(PAGE, "Write", "sql"):
+                owner.execute(statement)
+            for table in tables:
+                for refused in (f"delete from {table}", f"update {table} set id = id", f"truncate {table}"):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        owner.execute(refused)
+        finally:
+            owner.execute("reset role")
+            owner.execute("drop owned by service")
+            owner.execute("drop role service")
+        assert owner.execute("select id from outbox.domain_event").fetchall() == [("e-1",)]
+        assert owner.execute('select id from changefeed."outbox:outbox.domain_event"').fetchall() == [("e-1",)]
 
 
 def test_the_page_is_short() -> None:

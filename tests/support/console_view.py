@@ -72,6 +72,12 @@ class InMemoryView:
             self._snapshot = replace(self._snapshot, number=self._snapshot.number + 1, **changes)
             self._news.notify_all()
 
+    async def show(self, snapshot: Snapshot) -> None:
+        """Another snapshot."""
+        async with self._news:
+            self._snapshot = replace(snapshot, number=self._snapshot.number + 1 if snapshot.number else 0)
+            self._news.notify_all()
+
     async def count(self, **changes: Any) -> None:
         """Change the flow of the snapshot."""
         await self.set(flow=replace(self._snapshot.flow, **changes))

@@ -68,6 +68,10 @@ from ordering import Order
 __all__ = ["Order", "pack"]
 
 
+class Box:
+    """Not public."""
+
+
 def pack(order: Order) -> bytes:
     """Pack an order.
 
@@ -133,16 +137,16 @@ def build_site(
     options = [
         *("-D", "reference_modules=shop"),
         *("-D", "reference_pages=docs/site/reference/shop"),
-        *("-D", f"repository_url={repository}"),
         *more,
     ]
     script = "import sys; from docs.site.__main__ import build, Path as P; " + (
         f"sys.exit(build(P({str(tree)!r}), P({str(output)!r}), *{options!r}, builder={builder!r}))"
     )
+    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env={**elsewhere, "PYTHONPATH": str(tree), "DOCS_REPOSITORY": repository},
         capture_output=True,
         text=True,
         timeout=120,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("README.md", "## Documentation", "## Pages", "README.md has no table of pages under '## Documentation'"),
         ("shop.py", "code.\n", "code.\n\n    pack(order)\n\nIt is small.\n", "An example would be shown as prose"),
         ("ordering.py", "        item: What it contains.\n", "", "shop.Order does not say what item is"),
+        ("shop.py", "-> bytes:", "-> Box:", "reference target not found: shop.Box"),
         ("ordering.py", '"""Cancel it."""', "...", "shop.Order.cancel is public and has no docstring"),
         (
             "docs/site/reference/shop.rst",
@@ -65,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=[
         *("page", "anchor", "file", "order", "order of a folder", "a diagram's picture", "a diagram's title"),
-        *("no table", "example", "field", "docstring", "reference"),
+        *("no table", "example", "field", "annotation", "docstring", "reference"),
     ],
 )
 def test_what_is_wrong_fails_the_build(tmp_path: Path, file: str, before: str, after: str, says: str) -> None:
@@ -87,7 +89,7 @@ def test_a_build_that_failed_fails_again(tmp_path: Path) -> None:
 
     first, second = (build_site(tree, tmp_path / "site", builder="dummy") for _ in range(2))
 
-    assert first[0] != 0
+    assert "has no `accTitle:`" in first[1]
     assert second == first
 
 
@@ -95,7 +97,29 @@ def test_a_link_to_a_file_that_is_no_page_leads_to_the_repository(site: Path) ->
     page = (site / "docs/orders.html").read_text(encoding="utf-8")
 
     assert f'href="{REPOSITORY}/blob/HEAD/shop.py"' in page
+    assert f'href="{REPOSITORY}/edit/main/docs/orders.md"' in page
     assert 'href="decisions/0001-parcels.html#why-parcels"' in page
+
+
+@pytest.mark.parametrize(
+    ("environment", "known"),
+    [
+        ({}, ""),
+        ({"GITHUB_SERVER_URL": "https://github.test", "GITHUB_REPOSITORY": "shop/shop"}, REPOSITORY),
+        ({"DOCS_REPOSITORY": REPOSITORY, "GITHUB_SERVER_URL": "x", "GITHUB_REPOSITORY": "y"}, REPOSITORY),
+    ],
+    ids=["elsewhere", "on GitHub", "by hand"],
+)
+def test_the_repositorys_address_is_githubs_or_set_by_hand(
+    environment: dict[str, str], known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DOCS_REPOSITORY", "GITHUB_SERVER_URL", "GITHUB_REPOSITORY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    assert runpy.run_path(str(ROOT / "docs/site/conf.py"))["repository_url"] == known
 
 
 def test_without_the_repositorys_address_it_leads_to_a_copy(tmp_path: Path) -> None:
@@ -162,6 +186,11 @@ def test_a_public_name_in_a_docstring_or_an_annotation_is_a_link(site: Path) -> 
     assert '<span class="pre">unpack()</span></code> is code' in page
 
 
+def read(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
 def test_the_site_is_served_on_a_free_port_until_ctrl_c_and_built_again_when_a_page_has_changed(
     site: Path, tmp_path: Path
 ) -> None:
@@ -179,13 +208,16 @@ serve(site, 0, Freshness(tree, lambda: (site / "new.html").write_text((tree / "p
     ) as server:
         assert server.stdout is not None
         address = server.stdout.readline().split()[0]
-        with urllib.request.urlopen(address, timeout=20) as answer:
-            assert b"<title>" in answer.read()
-        page.write_text("changed", encoding="utf-8")
-        with urllib.request.urlopen(address + "new.html", timeout=20) as answer:
-            assert answer.read() == b"changed"
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=20)
+        try:
+            front = read(address)
+            page.write_text("changed", encoding="utf-8")
+            changed = read(f"{address}new.html")
+        finally:
+            server.send_signal(signal.SIGINT)
+            _, errors = server.communicate(timeout=20)
+
+    assert "<title>" in front
+    assert changed == "changed"
 
     assert (server.returncode, errors) == (0, "")
     assert address.startswith("http://127.0.0.1:")

@@ -5,6 +5,7 @@ The host speaks protobuf with the worker; here plain objects with the same attri
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -75,6 +76,18 @@ async def test_the_worker_indexes_the_app_with_its_trigger_and_its_unlimited_ret
     assert binding["createLeaseContainerIfNotExists"] is False
     assert function.retry_options.max_retry_count == -1
     assert function.retry_options.retry_strategy == "exponential_backoff"
+
+
+def test_the_deployment_sets_the_variables_of_telemetry_that_this_worker_reads() -> None:
+    deployed = (ROOT / "infra" / "modules" / "functions.bicep").read_text(encoding="utf-8")
+    constants = importlib.import_module("azure_functions_runtime.utils.constants")
+    read = [
+        constants.PYTHON_ENABLE_OPENTELEMETRY,
+        constants.PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY,
+        constants.PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME,
+    ]
+
+    assert [name for name in read if f"\n  {name}: " not in deployed] == []
 
 
 async def test_the_worker_invokes_the_app_and_the_events_arrive(monkeypatch: pytest.MonkeyPatch) -> None:

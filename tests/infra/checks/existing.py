@@ -144,6 +144,22 @@ def an_existing_workspace_is_used_and_not_changed(project: Project) -> None:
 
 
 @check
+def an_existing_application_insights_gets_the_role_and_is_not_changed(project: Project) -> None:
+    given = {
+        **WORKSPACE_OF_ALL,
+        "existingApplicationInsights": "appi-all",
+        "existingApplicationInsightsResourceGroup": "rg-logs",
+    }
+    for deployment in (project.deploy(**given), project.deploy_sql(**given)):
+        assert deployment.of(COMPONENT) == []
+        assert outside(deployment) == {"rg-logs": {"Microsoft.Authorization/roleAssignments"}}
+    alone = {name: value for name, value in given.items() if name != "existingWorkspace"}
+    for deploy_with in (project.deploy, project.deploy_sql):
+        with pytest.raises(DeploymentFailure, match="existingApplicationInsights needs existingWorkspace"):
+            deploy_with(**alone)
+
+
+@check
 def a_second_app_shares_leases_and_keeps_its_own_identity(project: Project) -> None:
     """What both deployments have in one place is the same; what differs has another name."""
     shared: dict[str, Any] = {**ACCOUNT, **NAMESPACE, "lockContainers": True}

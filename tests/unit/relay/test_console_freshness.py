@@ -234,6 +234,29 @@ async def test_a_look_that_is_under_way_changes_no_figure(world: World) -> None:
     assert not world.observer.latest.known_of("waiting").stale
 
 
+async def test_two_looks_at_once_show_no_half_of_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = world.outbox.positions
+
+    async def late() -> Sequence[Position]:
+        found = await positions()
+        await asyncio.sleep(0)
+        return found
+
+    monkeypatch.setattr(world.outbox, "positions", late)
+    first = asyncio.create_task(world.observer.look_at_flow())
+    await asyncio.sleep(0)
+    commit(world, "0", 5)
+    pass_all(world)
+    second = asyncio.create_task(world.observer.look_at_flow())
+    shown = []
+    for look_done in (first, second):
+        await look_done
+        shown.append((world.observer.latest.flow.committed, world.observer.latest.flow.waiting))
+
+    assert shown[-1] == (8, 0)
+    assert {waiting for _, waiting in shown} == {0}
+
+
 async def test_what_a_reading_that_hangs_does_not_bring_grows_stale(world: World) -> None:
     stall(world, answers=False)
     await world.look()
@@ -245,6 +268,30 @@ async def test_what_a_reading_that_hangs_does_not_bring_grows_stale(world: World
     before = world.observer.latest
     assert before.known_of("lag_s") == before.known_of("partitions")
     assert (before.known_of("lag_s").at, before.known_of("lag_s").stale) == (NOW, True)
+
+
+async def test_a_service_that_does_not_answer_makes_nothing_else_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_COUNTS_BUSY_S", "_COUNTS_IDLE_S", "_CLOCK_S", "_IDLE_S"):
+        monkeypatch.setattr(f"relay.console.observer.{name}", 0.0)
+    world = World()
+
+    async def count(chosen: object) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(world.items, "count", count)
+    async with world.observer as observer, asyncio.timeout(10):
+        snapshot = await observer.changed(0)
+        while snapshot.known_of("subscriptions").stale:
+            snapshot = await observer.changed(snapshot.number)
+        advance(world, 20)
+        while (await observer.current(0.001)).known_of("subscriptions").at != world.now:
+            pass
+        known = observer.latest.known
+
+    assert known["quarantined"].stale
+    assert not known["subscriptions"].stale
+    assert not known["obstacles"].stale
 
 
 async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_not(

@@ -127,7 +127,7 @@ CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0
                 problems=[Problem("outbox", "it is away")],
             ),
             Level.WARNING,
-            "It is not known since 11:30:00 what waits: outbox cannot be read. See below.",
+            "It is not known since 11:30:00 what waits, as not everything could be read (outbox): see below.",
         ),
         (CALM, Level.OK, CALM_TEXT),
         (replace(CALM, flow=Flow(NOON, waiting=1, lag_s=9)), Level.WARNING, "1 event waits, for 9.0 s."),
@@ -170,7 +170,7 @@ CALM = Snapshot(1, NOON, Flow(NOON, committed=5, published=5, waiting=0, lag_s=0
         (
             replace(CALM, obstacles=[Finding.error("the topic 't' is Disabled", "Set its status to Active.")]),
             Level.ERROR,
-            "the topic 't' is Disabled.",
+            "The topic 't' is Disabled.",
         ),
         (
             replace(CALM, flow=Flow(NOON, waiting=1, headroom_s=1800)),

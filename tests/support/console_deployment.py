@@ -1,0 +1,45 @@
+"""A relay in memory that a test moves by hand, and an observer of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from relay.console.observer import Observer
+from relay.console.ports import Sources
+from tests.support.console import InMemoryHosts, InMemoryTopic
+from tests.support.in_memory_items import InMemoryItems
+from tests.support.in_memory_outbox import InMemoryOutbox
+
+NOW = 1_000_010.0
+
+
+class Deployment:
+    """A relay that the test moves by hand, and an observer of it."""
+
+    def __init__(self, outbox: InMemoryOutbox | None = None) -> None:
+        self.now = NOW
+        self._numbers = itertools.count()
+        self.outbox, self.topic = outbox or InMemoryOutbox(), InMemoryTopic()
+        self.items, self.hosts = InMemoryItems(), InMemoryHosts()
+        sources = Sources(self.outbox, self.topic, self.items, self.hosts)
+        self.observer = Observer(sources, clock=lambda: self.now)
+
+    def quarantine(self, identifier: str | None, reason: str = "message-too-large", **more: Any) -> None:
+        number = next(self._numbers)
+        at = f"{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}"
+        record = {
+            "id": f"r{number}",
+            "partitionKey": "k",
+            "type": "quarantinedEvent",
+            "reason": reason,
+            "detail": "as the test says",
+            "quarantinedAt": f"2026-01-01T{at}.000000+00:00",
+            "position": 0,
+            "invocationId": "i",
+        }
+        if identifier is None:
+            record["documentParts"] = 2
+        else:
+            record["document"] = {"id": identifier}
+        self.items.put(record | more)
