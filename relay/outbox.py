@@ -104,10 +104,13 @@ class NextPage:
     Attributes:
         partition: The `Position.name`.
         received: The page, validated; with documents of other types, which are only counted.
+        undeliverable: The findings about documents that the source's host cannot deliver, and behind which nothing
+            is received.
     """
 
     partition: str
     received: Received
+    undeliverable: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     scans = []
     for source, one in each_outbox(settings) if arguments.scan else ():
         scans += [await assembly.scan_outbox(one)]
-        found += _of_source(source, scans[-1].findings)
+        # What stops the next page was found without a scan.
+        found += [each for each in _of_source(source, scans[-1].findings) if each not in found]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
     return with_completed(_result(code, found, terminal, scans), arguments)
 

@@ -50,8 +50,10 @@ async def holdups(settings: Settings, largest: int | None) -> list[Finding]:
                 "Run check with an identity that may read the outbox, the relay's positions and the quarantine.",
             )
         ]
+    stopped = [finding for page in pages for finding in page.undeliverable]
+    pages = [page for page in pages if not page.undeliverable]
     blocked = list(_blocked(pages, holds, settings, largest))
-    found = [*parked, *blocked] or [Finding.ok("no partition key is parked or known to be blocked")]
+    found = [*parked, *stopped, *blocked] or [Finding.ok("no partition key is parked or known to be blocked")]
     # An SQL outbox's own check says what waits there, also if no reader has given it a position.
     return found + (_late(pages, settings) if settings.sql is None else [])
 

@@ -26,6 +26,7 @@ from relay.cosmos.feed import (
 )
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.locks import stale_locks
+from relay.cosmos.scan import undeliverable
 from relay.cosmos.source import event_of, select
 from relay.errors import ServiceError
 from relay.events import Document, Event, Rejected
@@ -89,7 +90,8 @@ class CosmosOutbox:
                 async for page in behind(container, lease, limit).by_page():
                     documents = [document async for document in page if not lease.has_passed(document)]
                     break
-                found.append(NextPage(lease.token, select(documents, self._settings.event_type)))
+                stopping = undeliverable(documents, lease, container.id)
+                found.append(NextPage(lease.token, select(documents, self._settings.event_type), stopping))
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:

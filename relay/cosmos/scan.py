@@ -11,7 +11,7 @@ Others are delivered, and the relay will find that they can never become message
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,11 @@ def _obstacles(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[di
             "depth": depth,
             "integerCharacters": characters,
         }
+
+
+def undeliverable(documents: Iterable[Document], lease: LeasePosition, container: str) -> list[Finding]:
+    """The findings about documents behind a lease that the host cannot deliver."""
+    return [_finding(obstacle, container) for each in documents for obstacle in _obstacles(each, lease)]
 
 
 def _finding(obstacle: Mapping[str, Any], container: str) -> Finding:

@@ -51,6 +51,23 @@ async def test_the_document_a_lease_stops_at_is_named_with_its_remedy(
     assert finding["remedy"].startswith("Delete it from the container 'data'")
 
 
+async def test_a_document_in_the_next_page_is_named_without_a_scan(
+    environment: dict[str, str], trigger: TriggerLeases
+) -> None:
+    await trigger.pass_all()
+    for document in (event("a", "k"), deep("blocking", 64), event("b", "k") | {"data": 7}):
+        await trigger.data.create_item(document)
+
+    run = await relay_command(
+        environment | {"RELAY_ON_POISON": "block"}, "check", "--min-window", "PT5M", "--min-ttl", "PT1H", "--json"
+    )
+
+    # The host delivers nothing of the page, so that nothing else in it blocks.
+    [finding] = [each for each in run.json["findings"] if each["level"] == "error"]
+    assert (run.code, "document 'blocking' with the partition key 'k'" in finding["what"]) == (1, True)
+    assert finding["remedy"].startswith("Delete it from the container 'data'")
+
+
 async def test_a_business_document_is_found_too_and_so_is_one_before_the_first_checkpoint(
     environment: dict[str, str], trigger: TriggerLeases
 ) -> None:

@@ -111,7 +111,7 @@ async def test_a_server_that_cannot_be_reached_or_refuses_is_an_error_of_its_own
     assert "hidden" not in run.out + run.err
 
 
-async def test_a_database_without_the_schema_or_the_feed_names_the_command(
+async def test_a_database_without_the_schema_or_the_feed_names_the_command_that_makes_it(
     environment: dict[str, str], sql: SqlDeployment
 ) -> None:
     (without,) = await findings(environment, "error")
@@ -120,8 +120,11 @@ async def test_a_database_without_the_schema_or_the_feed_names_the_command(
 
     assert "schema changefeed is not installed" in without
     assert f"SQL_FEED '{TABLE}' is not set up" in not_set_up
-    assert "python -m relay install" in without
-    assert "python -m relay install" in not_set_up
+    words = "install --keep 30d"
+    assert f"python -m relay {words} (" in without
+    assert f"python -m relay {words} (" in not_set_up
+    assert (await relay_command(environment, *words.split())).code == 0
+    assert not [each for each in await findings(environment, "error") if "set up" in each]
 
 
 async def test_a_cursor_in_a_feed_that_was_filled_by_hand_is_not_ahead(
