@@ -20,7 +20,7 @@ from relay.events import Event, Rejected
 # long has gone to another process, which reports it, or was given up with the lease.
 FORGOTTEN_AFTER_S = 300.0
 
-# Seconds since the latest look after which nothing is reported. The timer looks once a minute, so a process that has
+# Seconds since the latest look after which nothing is reported. The timer looks once a minute: a process that has
 # not looked for longer no longer runs it, and its values are out of date.
 STALE_AFTER_S = 150.0
 
