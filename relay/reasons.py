@@ -182,8 +182,8 @@ STATES: Mapping[State, Row] = {
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Correct the consumer; then `python -m relay deadletters resubmit --subscription NAME --reason REASON`, "
-        "or `discard`.",
+        "Correct the consumer; then let it handle them where they are, or "
+        "`python -m relay deadletters resubmit --subscription NAME --reason REASON`, or `discard`.",
     ),
     State.UNDELIVERED: Row(
         "the host cannot hand a document over to the relay; nothing behind it is published",

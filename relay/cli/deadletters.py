@@ -108,10 +108,10 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
         explained(settings, subscription),
         DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
     ):
-        found = await queue.peek_one(int(number))
-    if found is None:
+        found = [each async for each in queue.peek([int(number)])]
+    if not found:
         return Result(ExitCode.FINDINGS, {"missing": [arguments.name]}, [f"{arguments.name} is no dead letter"])
-    letter, encoded = found
+    [(letter, encoded)] = found
     shown = {**letter.data(), **described(encoded), **({"data": body(encoded)} if arguments.data else {})}
     return Result(ExitCode.OK, {"deadLetter": shown}, json.dumps(shown, ensure_ascii=False, indent=2).split("\n"))
 

@@ -99,6 +99,13 @@ class Choice:
             and (not self.ids or letter.id in self.ids)
         )
 
+    def numbers(self, subscription: str) -> list[int] | None:
+        """The sequence numbers that are named in a subscription; None if dead letters are chosen otherwise."""
+        if not self.names:
+            return None
+        named = (each.partition("/") for each in self.names)
+        return sorted(int(number) for its, _, number in named if its == subscription)
+
     def missing(self, found: Iterable[DeadLetter]) -> list[str]:
         """The names that no dead letter has."""
         return sorted(self.names - {letter.name for letter in found})
@@ -166,7 +173,7 @@ async def find(
                 explained(settings, subscription),
                 DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
             ):
-                async for letter, _ in queue.peek():
+                async for letter, _ in queue.peek(choice.numbers(subscription)):
                     seen += 1
                     progress.update(seen)
                     if choice.has(letter):

@@ -90,7 +90,7 @@ class Plan:
     def who(self) -> str:
         """The other subscriptions, in a sentence."""
         if self.others is None:
-            return "every other subscription of the topic (they cannot be listed with these rights)"
+            return "every other subscription of the topic, which cannot be listed,"
         return ", ".join(map(repr, self.others)) or "no other subscription"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,17 +16,18 @@ from types import TracebackType
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError
 
 from relay.deadletters import sdk
 from relay.deadletters.letter import DeadLetter, lock_of, read
 
-HELD = 1_000
-"""Maximum number of dead letters that are locked at a time: each lock is renewed by a request of its own."""
+HELD = 10_000
+"""Maximum number of dead letters that are locked at a time."""
 
-# Number of messages that one request asks for; the service gives 256 KB at most.
+# Number of messages that one request asks for, and of locks that one request names.
 _PAGE = 100
+_LOCKS = 200
 # Seconds without a message after which the queue has no more to give.
 _QUIET_S = 3.0
 _RENEW_EVERY_S = 1.0
@@ -73,50 +74,51 @@ class DeadLetterQueue:
             self._renewing.cancel()
             await asyncio.wait({self._renewing})
         async with self._turn:
-            # What is not abandoned, as after the connection is lost, is free when its lock ends.
-            with suppress(AzureError, OSError, ValueError):
-                for message in self._held.values():
-                    await self._receiver.abandon_message(message)
+            # What is not released, as after the connection is lost, is free when its lock ends.
+            await self._each(list(self._held.values()), sdk.release)
             await self._receiver.close()
 
-    async def peek(self) -> AsyncIterator[tuple[DeadLetter, bytes]]:
-        """Every dead letter with its encoding, those that somebody has locked too. It locks none."""
+    async def peek(self, numbers: Iterable[int] | None = None) -> AsyncIterator[tuple[DeadLetter, bytes]]:
+        """Dead letters with their encodings, those that somebody has locked too. It locks none.
+
+        Args:
+            numbers: The sequence numbers of those that are asked for; None for all.
+        """
+        if numbers is not None:
+            for number in numbers:
+                for letter, encoded in await self._peeked(number, 1):
+                    if letter.sequence_number == number:
+                        yield letter, encoded
+            return
         number = 1
-        while True:
-            async with self._turn:
-                page = await sdk.peek(self._receiver, number, _PAGE)
-            if not page:
-                return
-            for encoded in page:
-                letter = read(self.subscription, encoded)
+        while page := await self._peeked(number, _PAGE):
+            for letter, encoded in page:
                 number = max(number, letter.sequence_number + 1)
                 yield letter, encoded
 
-    async def peek_one(self, number: int) -> tuple[DeadLetter, bytes] | None:
-        """The dead letter of a sequence number, with its encoding; None if there is none."""
+    async def _peeked(self, number: int, count: int) -> list[tuple[DeadLetter, bytes]]:
         async with self._turn:
-            page = await sdk.peek(self._receiver, number, 1)
-        found = [(read(self.subscription, encoded), encoded) for encoded in page]
-        return found[0] if found and found[0][0].sequence_number == number else None
+            page = await sdk.peek(self._receiver, number, count)
+        return [(read(self.subscription, encoded), encoded) for encoded in page]
 
     async def receive(self, wanted: Collection[int]) -> AsyncIterator[Locked]:
         """Lock the dead letters of these sequence numbers, in the order in which the queue gives them out.
 
-        It ends when all of them were received, when the queue has given out nothing for some seconds (the others
+        It ends when all of them are locked, when the queue has given out nothing new for some seconds (the others
         are gone, or locked by somebody else), and when `HELD` are locked.
+
+        Args:
+            wanted: May change meanwhile. One that is wanted and is no longer locked here is received again.
         """
-        left = set(wanted)
-        while left and len(self._held) < HELD:
+        while len(self._held) < HELD and any(number not in self._held for number in wanted):
             page = await self._page(min(_PAGE, HELD - len(self._held)))
-            before = set(self._held)
+            fresh = [each for each in page if each.letter.sequence_number not in self._held]
             self._held |= {each.letter.sequence_number: each.received for each in page}
-            if not self._held.keys() - before:
-                # Nothing came, or what comes again because its lock was lost.
+            if not fresh:
                 return
-            for locked in page:
-                if locked.letter.sequence_number in left:
-                    left.discard(locked.letter.sequence_number)
-                    yield locked
+            for each in fresh:
+                if each.letter.sequence_number in wanted:
+                    yield each
 
     async def complete(self, locked: Locked) -> bool:
         """Remove a dead letter; returns False if its lock was lost before, so that it is in the queue again."""
@@ -134,15 +136,11 @@ class DeadLetterQueue:
 
         As for `receive`, some may be left. One whose lock was lost before it was removed is locked again.
         """
-        left, lost = set(wanted), True
-        while left and lost:
-            lost = False
-            async for locked in self.receive(left):
-                if await self.complete(locked):
-                    left.discard(locked.letter.sequence_number)
-                    yield locked.letter
-                else:
-                    lost = True
+        left = set(wanted)
+        async for locked in self.receive(left):
+            if await self.complete(locked):
+                left.discard(locked.letter.sequence_number)
+                yield locked.letter
 
     async def _page(self, count: int) -> list[Locked]:
         async with self._turn:
@@ -156,20 +154,35 @@ class DeadLetterQueue:
 
     async def _renew(self) -> None:
         """Renew the locks that are half over."""
-        until: dict[int, timedelta] = {}
+        whole: dict[int, timedelta] = {}
         while True:
             await asyncio.sleep(_RENEW_EVERY_S)
-            for number, message in list(self._held.items()):
-                whole = until.setdefault(number, _left(message))
-                if number not in self._held or _left(message) > whole / 2:
-                    continue
-                try:
-                    async with self._turn:
-                        await self._receiver.renew_message_lock(message)
-                except (AzureError, OSError, ValueError) as error:
-                    _log.info("the lock on a dead letter was not renewed: %s", type(error).__name__)
-                else:
-                    until[number] = _left(message)
+            for number, message in self._held.items():
+                whole.setdefault(number, _left(message))
+            due = [each for number, each in self._held.items() if _left(each) < whole[number] / 2]
+            async with self._turn:
+                await self._each(due, sdk.renew)
+
+    async def _each(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        work: Callable[[ServiceBusReceiver, Sequence[ServiceBusReceivedMessage]], Awaitable[None]],
+    ) -> None:
+        """Do something with many locks at once; where that fails because of one of them, with each by itself."""
+        for batch in batched(messages):
+            try:
+                await work(self._receiver, batch)
+            except (AzureError, OSError, ValueError) as error:
+                _log.info("%s of %s locks: %s", work.__name__, len(batch), type(error).__name__)
+                for each in batch if isinstance(error, MessageLockLostError) else ():
+                    with suppress(MessageLockLostError, ValueError):
+                        await work(self._receiver, [each])
+
+
+def batched(messages: Sequence[ServiceBusReceivedMessage]) -> Iterator[Sequence[ServiceBusReceivedMessage]]:
+    """As many as one request names."""
+    for start in range(0, len(messages), _LOCKS):
+        yield messages[start : start + _LOCKS]
 
 
 def _left(message: ServiceBusReceivedMessage) -> timedelta:

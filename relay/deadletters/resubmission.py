@@ -116,9 +116,9 @@ class Resubmission:
         await self._remove_kept(locked)
 
     async def _lock(self, letters: Sequence[DeadLetter]) -> dict[str, Locked]:
-        numbers: defaultdict[str, list[int]] = defaultdict(list)
+        numbers: defaultdict[str, set[int]] = defaultdict(set)
         for letter in letters:
-            numbers[letter.subscription].append(letter.sequence_number)
+            numbers[letter.subscription].add(letter.sequence_number)
         return {
             each.letter.name: each
             for subscription, wanted in numbers.items()

@@ -2,19 +2,23 @@
 
 Its decoder lacks types of AMQP 1.0 (char, decimal32, decimal64), and one such message ends the connection, or
 fails the whole page that is peeked. It does not tell text from binary data, so a message that it has decoded
-cannot be sent again as it was.
+cannot be sent again as it was. And its public methods renew and settle one lock with a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._common import mgmt_handlers
 from azure.servicebus._common.constants import (
     MGMT_REQUEST_FROM_SEQUENCE_NUMBER,
     MGMT_REQUEST_MAX_MESSAGE_COUNT,
+    MGMT_RESPONSE_MESSAGE_EXPIRATION,
     REQUEST_RESPONSE_PEEK_OPERATION,
+    SETTLEMENT_ABANDON,
 )
 from azure.servicebus.aio import ServiceBusReceiver
 
@@ -48,6 +52,22 @@ async def peek(receiver: ServiceBusReceiver, number: int, count: int) -> list[by
         REQUEST_RESPONSE_PEEK_OPERATION, request, read
     )
     return found
+
+
+async def renew(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Renew the locks of messages with one request. Raises MessageLockLostError if one of them is over."""
+    inner: Any = receiver
+    answer = await inner._renew_locks(*(message.lock_token for message in messages))
+    for message, until_ms in zip(messages, answer[MGMT_RESPONSE_MESSAGE_EXPIRATION], strict=True):
+        message._expiry = datetime.fromtimestamp(until_ms / 1000, UTC)
+
+
+async def release(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Abandon messages with one request; in a dead-letter queue, this counts as no delivery. Likewise."""
+    inner: Any = receiver
+    await inner._settle_message_via_mgmt_link(
+        SETTLEMENT_ABANDON, [message.lock_token for message in messages if message.lock_token is not None]
+    )
 
 
 def keep_encoded(receiver: ServiceBusReceiver, take: Callable[[bytes], bytes]) -> None:

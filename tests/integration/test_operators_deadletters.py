@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusSubQueue
@@ -10,6 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.deadletters.queue import DeadLetterQueue
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
 
@@ -169,13 +173,33 @@ async def test_what_another_receiver_has_locked_is_not_discarded(
     assert [*run.json["discarded"], *run.json["locked"]] in (["all/1", "all/2"], ["all/2", "all/1"])
 
 
+async def test_a_lock_that_is_lost_does_not_keep_others_from_being_renewed(topic: Topic) -> None:
+    dead_letters = topic.outlet("all").dead_letters
+    dead_letters.settings = replace(dead_letters.settings, lock_ms=3_000)
+    topic.publish(event("k", 1), event("k", 2))
+    topic.dead_letter("all", "k", count=2)
+    async with (
+        ServiceBusClient.from_connection_string(topic.servicebus.connection_string) as client,
+        DeadLetterQueue(client, TOPIC, "all") as queue,
+    ):
+        lost, kept = [each async for each in queue.receive({1, 2})]
+        dead_letters.expire_lock(UUID(str(lost.received.lock_token)).bytes_le)
+        # Longer than the lock.
+        await asyncio.sleep(4)
+
+        assert (await queue.complete(kept), await queue.complete(lost)) == (True, False)
+        assert [letter.sequence_number async for letter in queue.remove([lost.letter.sequence_number])] == [
+            lost.letter.sequence_number
+        ]
+    assert topic.dead("all") == []
+
+
 async def test_without_the_right_to_manage_the_subscription_has_to_be_named(
     environment: dict[str, str], topic: Topic
 ) -> None:
     topic.publish(event("k", 1))
     topic.dead_letter("all", "k")
-    wrong = topic.servicebus.connection_string.replace("SharedAccessKey=", "SharedAccessKey=AAAA")
-    limited = {**environment, "SERVICEBUS_ADMIN": wrong}
+    limited = topic.without_manage
 
     unnamed = await relay_command(limited, "deadletters", "list")
     named = await relay_command(limited, "deadletters", "list", "--subscription", "all", "--json")

@@ -33,14 +33,22 @@ class Topic:
             "SERVICEBUS_ADMIN": self.servicebus.admin_endpoint,
         }
 
+    @property
+    def without_manage(self) -> dict[str, str]:
+        """These settings without the right to manage."""
+        admin = self.servicebus.admin_endpoint.removeprefix("http://")
+        refused = f"Endpoint=sb://{admin};SharedAccessKeyName=k;SharedAccessKey=AAAA;UseDevelopmentEmulator=true"
+        return {**self.environment, "SERVICEBUS_ADMIN": refused}
+
     def publish(self, *messages: Message) -> None:
         topic = self.servicebus.broker.namespace.destination(TOPIC)
-        topic.publish([parse(bytes(each.encode())) for each in messages])
+        for each in messages:
+            topic.publish([parse(bytes(each.encode()))])
 
     def dead_letter(
         self,
         subscription: str,
-        key: str,
+        key: str | None,
         *,
         count: int = 1,
         reason: str | None = "schema",
@@ -75,9 +83,9 @@ class Topic:
         """The counts of its dead-letter queue."""
         return self.outlet(subscription).dead_letters.counts()
 
-    def ids(self, subscription: str) -> list[str | None]:
-        """The ids of the messages that wait in a subscription, in order."""
-        return [each.message.message_id for each in self.outlet(subscription).messages.peek(0, 10_000)]
+    def ids(self, subscription: str, key: str | None = None) -> list[str | None]:
+        """The ids of the messages that wait in a subscription, or in a session of it, in order."""
+        return [each.message.message_id for each in self.outlet(subscription).messages.peek(0, 10_000, key)]
 
     def dead(self, subscription: str) -> list[str | None]:
         """The ids of its dead letters, in order."""
@@ -85,15 +93,19 @@ class Topic:
 
 
 def dead_letter(
-    outlet: Any, key: str, count: int = 1, reason: str | None = "schema", description: str = ""
+    outlet: Any, key: str | None, count: int = 1, reason: str | None = "schema", description: str = ""
 ) -> None:
-    """Dead-letter the first messages of a session of a queue or subscription."""
+    """Dead-letter the first messages of a session; the key is None for a queue or subscription without any."""
     holder = _Holder()
-    session = outlet.messages.accept(key, holder)
-    for _ in range(count):
-        _, lock = outlet.messages.take_from(session, holder)
+    if key is None:
+        taken = [outlet.messages.take(holder) for _ in range(count)]
+    else:
+        session = outlet.messages.accept(key, holder)
+        taken = [outlet.messages.take_from(session, holder) for _ in range(count)]
+    for _, lock in taken:
         outlet.messages.dead_letter(lock.token, reason, description)
-    outlet.messages.close_session(session, holder)
+    if key is not None:
+        outlet.messages.close_session(session, holder)
 
 
 @dataclass(eq=False)

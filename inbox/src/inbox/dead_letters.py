@@ -117,9 +117,7 @@ class DeadLetterReceiver:
         handler: As for `Receiver`.
         topic, subscription: The entity whose dead letters to handle; or
         queue: A queue.
-        options: The fields of `Options`. `prefetch` is the number of dead letters that one request asks for,
-            `idle_s` the time without any after which the queue has no more, and `accept_s` the time to wait for
-            earlier ones of a key that somebody else has locked.
+        options: The fields of `Options`. `prefetch` is the number of dead letters that one request asks for.
 
     Raises:
         ValueError: As `Receiver`.

@@ -12,8 +12,9 @@ class Options:
     Attributes:
         sessions: Number of sessions handled concurrently. Each has its own connection.
         prefetch: Number of messages fetched ahead in each session; at least 1, or their order is lost.
-        accept_s: Time that one request waits for a session with messages.
-        idle_s: Time that a session without messages is kept.
+        accept_s: Time that one request waits for a session with messages; with dead letters, the time to wait for
+            those that somebody else has locked.
+        idle_s: Time that a session without messages is kept, or a dead-letter queue that gives out none.
         hold_s: Time after which a session with more messages is released, so that other sessions get a turn.
         renew_s: Maximum time between two renewals of a session's lock.
         retry_s: Pause before a failed message is delivered again; doubled with each delivery.
