@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import sys
 from typing import Any
 
 from relay.console.observer import Observer
@@ -43,3 +45,18 @@ class Deployment:
         else:
             record["document"] = {"id": identifier}
         self.items.put(record | more)
+
+
+def size_of(root: object, besides: Deployment) -> int:
+    """The bytes of everything that can be reached from an object, but what the test has given it."""
+    seen = {id(each) for each in (besides, besides.outbox, besides.topic, besides.items, besides.hosts)}
+    seen |= {id(each) for each in besides.outbox.committed}
+    total, left = 0, [root]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type) or callable(each) or type(each).__name__ == "module":
+            continue
+        seen.add(id(each))
+        total += sys.getsizeof(each)
+        left += gc.get_referents(each)
+    return total

@@ -27,7 +27,7 @@ from relay.console.timelines import Timelines
 from relay.cosmos.feed import brief
 from relay.holds import marker
 from relay.outbox import Committed, id_name, key_name
-from tests.support.console_deployment import NOW, Deployment
+from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 
 MEGABYTE = 1_000_000
@@ -99,6 +99,7 @@ async def test_fifty_hostile_events_make_no_large_answer(relayed: Counted, fille
     [partition] = snapshot.partitions
     assert (partition.error or "").endswith("set it aside: python -m relay quarantine add")
     assert len(partition.error or "") <= 4000
+    assert size_of(relayed.observer, besides=relayed) < 4 * MEGABYTE
 
 
 async def test_the_data_of_a_timeline_is_cut(relayed: Counted) -> None:

@@ -239,7 +239,8 @@ async def test_two_looks_at_once_show_no_half_of_one(world: World, monkeypatch: 
 
     async def late() -> Sequence[Position]:
         found = await positions()
-        await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
         return found
 
     monkeypatch.setattr(world.outbox, "positions", late)

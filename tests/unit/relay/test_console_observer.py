@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from relay.console.model import Arrival, Delivery, Problem, Stage, Subscription
 from relay.errors import StoreError
 from relay.holds import marker
-from tests.support.console_deployment import NOW, Deployment
+from tests.support.console_deployment import NOW, Deployment, size_of
 
 
 @pytest.fixture
@@ -388,18 +386,3 @@ async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: p
         snapshot = await asyncio.wait_for(observer.changed(observer.latest.number), 10)
 
     assert (snapshot.subscriptions, looks > before) == ((Subscription("all", 2, 0),), True)
-
-
-def size_of(root: object, besides: Deployment) -> int:
-    """The bytes of everything that can be reached from an object, but what the test has given it."""
-    seen = {id(each) for each in (besides, besides.outbox, besides.topic, besides.items, besides.hosts)}
-    seen |= {id(each) for each in besides.outbox.committed}
-    total, left = 0, [root]
-    while left:
-        each = left.pop()
-        if id(each) in seen or isinstance(each, type) or callable(each) or type(each).__name__ == "module":
-            continue
-        seen.add(id(each))
-        total += sys.getsizeof(each)
-        left += gc.get_referents(each)
-    return total
