@@ -109,7 +109,7 @@ class Quarantined:
     def __init__(self, items: Items) -> None:
         self._items = items
         self._names: dict[int, None] = {}
-        self._latest: OrderedDict[int, RecordSummary] = OrderedDict()
+        self._latest: OrderedDict[int, QuarantineRecord] = OrderedDict()
         self._since: str | None = None
         self._newest: str | None = None
         self.complete = True
@@ -138,14 +138,13 @@ class Quarantined:
 
     def record(self, event: Waiting) -> QuarantineRecord | None:
         """The record of an event, if it is one of the latest."""
-        found = next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
-        return None if found is None else QuarantineRecord.of(found)
+        return next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
 
     def _keep(self, page: Iterable[RecordSummary]) -> None:
         for summary in page:
             name = _name(summary)
             self._names[name] = None
-            self._latest[name] = summary
+            self._latest[name] = QuarantineRecord.of(summary)
             if len(self._latest) > _SUMMARIES:
                 self._latest.popitem(last=False)
             if self._newest is None or summary.quarantined_at > self._newest:

@@ -17,6 +17,7 @@ from relay.console.model import (
 from relay.console.ports import Attempt, Parts, Sources
 from relay.events import Reason
 from relay.findings import Finding
+from relay.outbox import key_name
 from relay.quarantine.items import Filter
 
 _DEAD_LETTERS = "dead letters of "
@@ -75,7 +76,7 @@ class Counts:
         if self._of_keys is None:
             # Of very many, nobody looks for those of one key whenever there is another.
             return int(self._grouped.at // _AGAIN_S), partition_key in self._parked
-        return tuple(self._of_keys.get(partition_key, ())), partition_key in self._parked
+        return tuple(self._of_keys.get(key_name(partition_key), ())), partition_key in self._parked
 
     @property
     def readings(self) -> Sequence[Callable[[], Awaitable[None]]]:
@@ -123,7 +124,7 @@ class Counts:
             found = await self._sources.items.summaries(Filter(), _RECORDS)
             of_keys: dict[str, list[str]] = {}
             for each in found:
-                of_keys.setdefault(each.partition_key, []).append(each.id)
+                of_keys.setdefault(key_name(each.partition_key), []).append(each.id)
             self._of_keys = of_keys
             return [
                 QuarantineGroup(reason, len(records), tuple(map(QuarantineRecord.of, records[:EXAMPLES])))

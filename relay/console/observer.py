@@ -68,6 +68,7 @@ class Observer:
         self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
         # Set, and replaced, with each new snapshot.
         self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._watched = asyncio.Event()
         self._watchers = 0
         if always:
@@ -137,7 +138,9 @@ class Observer:
 
     async def look_at_flow(self) -> bool:
         """Read events, positions and new records of quarantine; returns whether there was any news."""
-        news = await self._progress.look()
+        # Looks that overlap would show what one has read and the other has not.
+        async with self._turn:
+            news = await self._progress.look()
         self._publish()
         return news
 

@@ -19,12 +19,14 @@ let heardAt = '';
 
 // The stream may be open while the server cannot read what it shows; without a stream, nothing is current.
 function show() {
-  const stale = document.querySelector('.headline [data-connection]').dataset.connection;
+  const headline = document.querySelector('.headline [data-connection]').dataset, stale = headline.connection;
   const [state, text] = stream === 'live' ? [stale ? 'stale' : 'live', stale || 'live']
     : stream === 'lost' ? ['lost', `reconnecting${heardAt && `, last heard at ${heardAt}`}`] : ['connecting', 'connecting'];
   connection.dataset.state = state;
   document.getElementById('connection-text').textContent = text;
   document.getElementById('main').classList.toggle('lost', state === 'lost');
+  const timeline = document.getElementById('timeline');
+  if (timeline) timeline.classList.toggle('stale', headline.timeline === 'stale');
 }
 
 function become(state) {

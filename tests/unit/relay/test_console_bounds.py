@@ -20,19 +20,16 @@ from relay.console.model import (
     Snapshot,
     Subscription,
 )
-from relay.console.observer import Observer
-from relay.console.ports import Attempt, Sources
+from relay.console.ports import Attempt
 from relay.console.server import loopback
 from relay.console.stream import encoded
 from relay.console.timelines import Timelines
 from relay.cosmos.feed import brief
 from relay.holds import marker
 from relay.outbox import Committed, id_name, key_name
-from tests.support.console import InMemoryHosts, InMemoryTopic
-from tests.support.in_memory_items import InMemoryItems
+from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 
-NOW = 1_000_010.0
 MEGABYTE = 1_000_000
 
 
@@ -47,33 +44,17 @@ class CountingOutbox(InMemoryOutbox):
         return await super().of_key(partition_key, limit)
 
 
-class Deployment:
-    """An observer of a relay in memory."""
+class Counted(Deployment):
+    """A relay whose outbox counts."""
 
     def __init__(self) -> None:
-        self.outbox, self.topic, self.items = CountingOutbox(), InMemoryTopic(), InMemoryItems()
-        self.hosts = InMemoryHosts()
-        self.observer = Observer(Sources(self.outbox, self.topic, self.items, self.hosts), clock=lambda: NOW)
-
-    def record(self, number: int, partition_key: str = "k", **more: Any) -> None:
-        self.items.put(
-            {
-                "id": f"r{number}",
-                "partitionKey": partition_key,
-                "type": "quarantinedEvent",
-                "reason": "message-too-large",
-                "detail": "as the test says",
-                "quarantinedAt": f"2026-01-01T00:00:{number % 60:02}.000000+00:00",
-                "position": 0,
-                "invocationId": "i",
-                **more,
-            }
-        )
+        self.counting = CountingOutbox()
+        super().__init__(self.counting)
 
 
 @pytest.fixture
-def relayed() -> Deployment:
-    return Deployment()
+def relayed() -> Counted:
+    return Counted()
 
 
 def hostile(filler: str, number: int) -> dict[str, Any]:
@@ -90,13 +71,13 @@ def hostile(filler: str, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("filler", ["x", "\x01", "\N{PILE OF POO}"])
-async def test_fifty_hostile_events_make_no_large_answer(relayed: Deployment, filler: str) -> None:
+async def test_fifty_hostile_events_make_no_large_answer(relayed: Counted, filler: str) -> None:
     for number in range(50):
         document = hostile(filler, number)
         relayed.outbox.store(document)
         # Without its document, which is too large for one item, the record is found by its place.
         key, detail = document["partitionKey"], document["id"][:50_000]
-        relayed.record(number, key, detail=detail, documentParts=2, lsn=number + 1, order=0)
+        relayed.quarantine(None, partitionKey=key, detail=detail, lsn=number + 1, order=0)
     relayed.outbox.pass_all()
     relayed.topic.counts = [Subscription("all", 1, 1)]
     error = f"{document['id']} set it aside: python -m relay quarantine add"
@@ -118,9 +99,10 @@ async def test_fifty_hostile_events_make_no_large_answer(relayed: Deployment, fi
     [partition] = snapshot.partitions
     assert (partition.error or "").endswith("set it aside: python -m relay quarantine add")
     assert len(partition.error or "") <= 4000
+    assert size_of(relayed.observer, besides=relayed) < 4 * MEGABYTE
 
 
-async def test_the_data_of_a_timeline_is_cut(relayed: Deployment) -> None:
+async def test_the_data_of_a_timeline_is_cut(relayed: Counted) -> None:
     for number in range(300):
         relayed.outbox.commit(f"event-{number}", data="y" * 100_000)
 
@@ -164,7 +146,7 @@ def test_what_is_read_of_a_key_keeps_no_documents() -> None:
 
 
 async def test_ten_requests_for_the_state_share_one_encoding(
-    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+    relayed: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
 
@@ -188,7 +170,7 @@ async def test_ten_requests_for_the_state_share_one_encoding(
 
 
 @asynccontextmanager
-async def viewers(relayed: Deployment, keys: Sequence[str]) -> AsyncIterator[list[Any]]:
+async def viewers(relayed: Counted, keys: Sequence[str]) -> AsyncIterator[list[Any]]:
     """An open timeline for each of these keys, read once."""
 
     async def read(key: str) -> Any:
@@ -208,7 +190,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_pause")
-async def test_a_hundred_timelines_are_not_read_again_for_events_of_other_keys(relayed: Deployment) -> None:
+async def test_a_hundred_timelines_are_not_read_again_for_events_of_other_keys(relayed: Counted) -> None:
     keys = [f"key-{number}" for number in range(100)]
     for key in keys:
         relayed.outbox.commit(f"{key}-1", key)
@@ -216,25 +198,25 @@ async def test_a_hundred_timelines_are_not_read_again_for_events_of_other_keys(r
     await relayed.observer.look()
 
     async with viewers(relayed, keys) as opened:
-        assert sorted(relayed.outbox.read_keys) == sorted(keys)
-        relayed.outbox.read_keys.clear()
+        assert sorted(relayed.counting.read_keys) == sorted(keys)
+        relayed.counting.read_keys.clear()
         for number in range(50):
             relayed.outbox.commit(f"other-{number}", "other")
             relayed.outbox.pass_all()
             await relayed.observer.look()
             for each in opened:
                 await each.html()
-        assert relayed.outbox.read_keys == []
+        assert relayed.counting.read_keys == []
 
         relayed.outbox.commit("key-7-2", "key-7")
         await relayed.observer.look()
         shown = [await each.html() for each in opened]
-        assert relayed.outbox.read_keys == ["key-7"]
+        assert relayed.counting.read_keys == ["key-7"]
         assert shown[7].count("committed") == 1
 
 
 @pytest.mark.usefixtures("no_pause")
-async def test_a_hundred_viewers_of_one_key_read_it_once(relayed: Deployment) -> None:
+async def test_a_hundred_viewers_of_one_key_read_it_once(relayed: Counted) -> None:
     relayed.outbox.commit("a")
     await relayed.observer.look()
 
@@ -242,22 +224,22 @@ async def test_a_hundred_viewers_of_one_key_read_it_once(relayed: Deployment) ->
         for expected in (1, 2):
             shown = await asyncio.gather(*(each.html() for each in opened))
             assert len(set(shown)) == 1
-            assert len(relayed.outbox.read_keys) == expected
+            assert len(relayed.counting.read_keys) == expected
             relayed.outbox.commit("b")
             await relayed.observer.look()
 
 
 @pytest.mark.usefixtures("no_pause")
-async def test_a_timeline_is_read_again_for_everything_that_happens_to_its_key(relayed: Deployment) -> None:
+async def test_a_timeline_is_read_again_for_everything_that_happens_to_its_key(relayed: Counted) -> None:
     relayed.outbox.commit("a")
     delivery = Delivery("a", "all", Arrival.WAITING, accepted_at=NOW)
     await relayed.observer.look()
 
     async def is_read_again(timeline: Any) -> bool:
-        relayed.outbox.read_keys.clear()
+        relayed.counting.read_keys.clear()
         await relayed.observer.look()
         await timeline.html()
-        return relayed.outbox.read_keys == ["k"]
+        return relayed.counting.read_keys == ["k"]
 
     async with viewers(relayed, ["k"]) as [timeline]:
         assert not await is_read_again(timeline)
@@ -267,36 +249,36 @@ async def test_a_timeline_is_read_again_for_everything_that_happens_to_its_key(r
         assert await is_read_again(timeline)
         relayed.topic.arrivals = {"k": [delivery]}
         assert await is_read_again(timeline)
-        relayed.record(1, document={"id": "a"})
+        relayed.quarantine("a")
         assert await is_read_again(timeline)
-        relayed.items.put(marker("k", "r1"))
+        relayed.items.put(marker("k", "r0"))
         assert await is_read_again(timeline)
-        relayed.items.take("r1", "k")
+        relayed.items.take("r0", "k")
         assert await is_read_again(timeline)
-        relayed.record(2, "other", document={"id": "x"})
+        relayed.quarantine("x", partitionKey="other")
         relayed.topic.arrivals |= {"other": [delivery]}
         assert not await is_read_again(timeline)
 
 
 @pytest.mark.usefixtures("no_pause")
 async def test_a_timeline_that_could_not_be_read_is_tried_again(
-    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+    relayed: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relayed.outbox.commit("a")
     await relayed.observer.look()
     relayed.topic.fails = "the namespace does not answer"
     async with viewers(relayed, ["k"]) as [timeline]:
         await timeline.html()
-        assert len(relayed.outbox.read_keys) == 1
+        assert len(relayed.counting.read_keys) == 1
         monkeypatch.setattr("relay.console.timelines._RETRY_S", 0.0)
         relayed.outbox.commit("b")
         await relayed.observer.look()
         for _ in range(2):
             await timeline.html()
-        assert len(relayed.outbox.read_keys) == 3
+        assert len(relayed.counting.read_keys) == 3
 
 
-async def test_events_that_are_stale_are_said_to_be_in_their_stream(relayed: Deployment) -> None:
+async def test_events_that_are_stale_are_said_to_be_in_their_stream(relayed: Counted) -> None:
     relayed.outbox.commit("a")
     await relayed.observer.look()
     async with TestClient(TestServer(application(relayed.observer, loopback))) as client, asyncio.timeout(20):

@@ -234,6 +234,30 @@ async def test_a_look_that_is_under_way_changes_no_figure(world: World) -> None:
     assert not world.observer.latest.known_of("waiting").stale
 
 
+async def test_two_looks_at_once_show_no_half_of_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = world.outbox.positions
+
+    async def late() -> Sequence[Position]:
+        found = await positions()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return found
+
+    monkeypatch.setattr(world.outbox, "positions", late)
+    first = asyncio.create_task(world.observer.look_at_flow())
+    await asyncio.sleep(0)
+    commit(world, "0", 5)
+    pass_all(world)
+    second = asyncio.create_task(world.observer.look_at_flow())
+    shown = []
+    for look_done in (first, second):
+        await look_done
+        shown.append((world.observer.latest.flow.committed, world.observer.latest.flow.waiting))
+
+    assert shown[-1] == (8, 0)
+    assert {waiting for _, waiting in shown} == {0}
+
+
 async def test_what_a_reading_that_hangs_does_not_bring_grows_stale(world: World) -> None:
     stall(world, answers=False)
     await world.look()
