@@ -35,7 +35,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -63,6 +63,9 @@ fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 
 mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.py" or MUTANTS="--sample 200 --seed 1"
 	@$(PY) -m tests.mutants $(MUTANTS)
+
+spec: setup ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds
+	@$(PY) -m spec $(if $(FULL),--full)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
 soak: setup ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=

