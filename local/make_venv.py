@@ -33,6 +33,7 @@ SETS = ("local", "sql", "dev", "docs")
 _DEFAULT = "dev"
 _DEPLOYED = "requirements.txt"
 _COMPILED = "python-qpid-proton"
+_BUILDING = "hatchling"
 OLDEST = (3, 11)
 _STEPS = (
     ("collecting", re.compile(r" *(?:Collecting|Processing) (?:\S*/)?([\w.-]+)")),
@@ -147,17 +148,17 @@ def make_environment(folder: Path, progress: Progress) -> Path:
 
 def check_compiler(python: Path) -> None:
     """Raise CannotSetUp if python-qpid-proton has no wheel and cannot be compiled."""
-    command = [str(python), str(ROOT / "emulators/compiler.py"), _compiled()]
+    command = [str(python), str(ROOT / "emulators/compiler.py"), *_pinned(_COMPILED)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     if checked.returncode != 0:
         raise CannotSetUp(checked.stderr.strip())
 
 
-def _compiled() -> str:
-    """The requirement that is compiled on most platforms."""
-    lines = (ROOT / "requirements-local.txt").read_text(encoding="utf-8").splitlines()
-    [requirement] = [line for line in lines if line.startswith(_COMPILED)]
-    return requirement
+def _pinned(package: str) -> list[str]:
+    """The requirement of a package, if a set lists it."""
+    files = [ROOT / f"requirements-{name}.txt" for name in SETS]
+    lines = [line for file in files if file.exists() for line in file.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if line.startswith(f"{package}==")]
 
 
 def install(python: Path, name: str, progress: Progress) -> None:
@@ -166,19 +167,30 @@ def install(python: Path, name: str, progress: Progress) -> None:
     Raises:
         CannotSetUp: pip failed; with the end of its output.
     """
-    requirements = f"requirements-{name}.txt"
-    if _stamp("local").exists():
-        _install(python, progress, requirements)
-        return
+    first = not _stamp(SETS[0]).exists()
+    if first:
+        _install_first(python, progress)
+    if not (first and name == SETS[0]):
+        _install(python, progress, f"requirements-{name}.txt")
+
+
+def _install_first(python: Path, progress: Progress) -> None:
+    """Install the first set into a new environment, in little time.
+
+    python-qpid-proton is compiled while most other packages are installed, which takes about as long. And the
+    packages of this repository are built without an environment of its own for each, which pip would fill anew.
+    """
+    requirements = f"requirements-{SETS[0]}.txt"
     with tempfile.TemporaryDirectory() as wheels:
-        # It takes about as long as all other packages, which are installed meanwhile. If it fails here, the
-        # last step tries it again, and shows why.
-        with _pip(python, "wheel", "--no-deps", "--wheel-dir", wheels, _compiled()) as compiling:
-            _install(python, progress, _DEPLOYED)
+        with _pip(python, "wheel", "--no-deps", "--wheel-dir", wheels, *_pinned(_COMPILED)) as compiling:
+            _install(python, progress, _DEPLOYED, *_pinned(_BUILDING))
             progress.begin(f"building {_COMPILED}")
             while _runs(compiling):
                 progress.show()
-        _install(python, progress, requirements, "--find-links", wheels)
+        progress.begin("collecting packages")
+        options = ("--no-build-isolation", "--find-links", wheels)
+        # If it could not be compiled, pip tries it again here, and shows why.
+        _install(python, progress, requirements, *(options if compiling.returncode == 0 else ()))
 
 
 @contextmanager

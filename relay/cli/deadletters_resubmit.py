@@ -72,14 +72,12 @@ class Plan:
         window: The topic's duplicate detection window; None without one.
         ready: Those whose copies the topic takes now.
         early: Those that it would drop.
-        nameless: Those without a message id, whose copies cannot be recognised.
         others: The subscriptions that get a copy besides those of the dead letters; None if they cannot be listed.
     """
 
     window: timedelta | None
     ready: list[DeadLetter]
     early: list[DeadLetter]
-    nameless: list[DeadLetter]
     others: list[str] | None
 
     def from_when(self, letter: DeadLetter) -> str:
@@ -97,13 +95,11 @@ class Plan:
 def plan(found: Sequence[DeadLetter], facts: ServiceBusFacts, settings: Settings, now: datetime) -> Plan:
     """Sort the chosen dead letters by whether the topic takes their copies at `now`."""
     window = duplicate_window(facts, settings)
-    nameless = [letter for letter in found if not letter.id]
-    named = [letter for letter in found if letter.id]
-    early = [letter for letter in named if window is not None and letter.enqueued_at + window > now]
-    ready = [letter for letter in named if letter not in early]
+    early = [letter for letter in found if window is not None and letter.enqueued_at + window > now]
+    ready = [letter for letter in found if letter not in early]
     subscriptions = facts.subscriptions
     others = None if isinstance(subscriptions, Gap) else _others(subscriptions, ready)
-    return Plan(window, ready, early, nameless, others)
+    return Plan(window, ready, early, others)
 
 
 def _others(subscriptions: Sequence[SubscriptionProperties], letters: Sequence[DeadLetter]) -> list[str]:
@@ -162,7 +158,6 @@ def _result(
     left = {name: fate for name, fate in fates.items() if fate not in _DONE}
     why = {name: _TEXTS[fate].format(later=later, error=errors.get(name)) for name, fate in left.items()}
     why |= {letter.name: _early(chosen, letter) for letter in chosen.early}
-    why |= {letter.name: "it has no message id, so its copy cannot be recognised" for letter in chosen.nameless}
     why |= dict.fromkeys(missing, "there is no such dead letter")
     done = {fate: [name for name, its in fates.items() if its is fate] for fate in _DONE}
     data: dict[str, Any] = {
@@ -170,7 +165,6 @@ def _result(
         "alreadyWaiting": done[Fate.WAITING],
         "tooEarly": [{"name": letter.name, "from": chosen.from_when(letter)} for letter in chosen.early],
         "left": [{"name": name, "why": str(fate), "detail": why[name]} for name, fate in left.items()],
-        "withoutId": [letter.name for letter in chosen.nameless],
         "missing": list(missing),
         "otherSubscriptions": chosen.others,
         "refused": refused,

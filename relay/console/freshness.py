@@ -63,10 +63,12 @@ class Freshness:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._at: dict[Part, float] = {}
+        self._ended: dict[Part, float] = {}
         self._failed: set[Part] = set()
 
     def note(self, part: Part, at: float, whole: bool) -> None:
         """A reading that began at this time has ended: with all of the part, or not."""
+        self._ended[part] = self._clock()
         if whole:
             self._at[part] = at
             self._failed.discard(part)
@@ -78,6 +80,12 @@ class Freshness:
         if at is None:
             return Known()
         return Known(at, part in self._failed or self._clock() - at > STALE_AFTER_S[part])
+
+    def is_answered(self) -> bool:
+        """Whether each part of the figures was read lately, or could not be."""
+        now = self._clock()
+        parts = set(FIGURES.values())
+        return all(part in self._ended and now - self._ended[part] <= STALE_AFTER_S[part] for part in parts)
 
     def figures(self) -> dict[str, Known]:
         """When each figure was known, by its name."""

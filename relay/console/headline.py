@@ -41,12 +41,14 @@ def headline(snapshot: Snapshot) -> Headline:
 
 
 def stale_since(snapshot: Snapshot) -> str:
-    """Since when some figure is not current, in words; empty if all are."""
+    """Since when some figure is not current, in words; empty if all are. `incomplete` if one was never read."""
     stale = [known for known in map(snapshot.known_of, FIGURES) if known.stale]
     if not stale:
         return ""
     times = [known.at for known in stale if known.at is not None]
-    return f"stale since {clock(float(int(min(times))))}" if times else "reading"
+    if times:
+        return f"stale since {clock(float(int(min(times))))}"
+    return "incomplete" if snapshot.problems else "reading"
 
 
 def _states(snapshot: Snapshot) -> Iterator[Headline]:

@@ -66,8 +66,8 @@ class Observer:
         self._counts = Counts(sources, self._parts, self._freshness, clock)
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
-        # Set, and replaced, with each new snapshot.
-        self._news = asyncio.Event()
+        # Set, and replaced, with each new snapshot, and whenever a reading has ended.
+        self._news, self._ended = asyncio.Event(), asyncio.Event()
         self._turn = asyncio.Lock()
         self._watched = asyncio.Event()
         self._watchers = 0
@@ -110,8 +110,8 @@ class Observer:
         """See ports.View."""
         with self._watching(), suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while any(known.stale for known in self.latest.known.values()):
-                    await self._news.wait()
+                while not self._freshness.is_answered():
+                    await self._ended.wait()
         return self.latest
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
@@ -141,18 +141,25 @@ class Observer:
         # Looks that overlap would show what one has read and the other has not.
         async with self._turn:
             news = await self._progress.look()
-        self._publish()
+        self._end()
         return news
 
     async def look_at_counts(self) -> bool:
         """Read quarantine, subscriptions, dead letters and hosts; returns whether anything has changed."""
         for reading in self._counts.readings:
             await reading()
-        return self._publish()
+        return self._end()
 
     async def _look_at(self, reading: Callable[[], Awaitable[None]]) -> bool:
         await reading()
-        return self._publish()
+        return self._end()
+
+    def _end(self) -> bool:
+        """A reading has ended; returns whether anything is new."""
+        news = self._publish()
+        self._ended.set()
+        self._ended = asyncio.Event()
+        return news
 
     async def _look_at_clock(self) -> bool:
         return self._publish()

@@ -95,7 +95,7 @@ class View(Protocol):
         """Wait until there is a snapshot with a number above this one, and return the latest."""
 
     async def current(self, timeout_s: float, /) -> Snapshot:
-        """The latest snapshot, as soon as nothing in it is stale, and at the latest after this time."""
+        """The latest snapshot, as soon as each part was read or could not be, at the latest after this time."""
 
     def follow(self, partition_key: str, /) -> AbstractContextManager[Callable[[], Hashable]]:
         """While entered, what it yields returns another value whenever the key's timeline may have changed."""

@@ -47,7 +47,7 @@ class DeadLetter:
     Attributes:
         sequence_number: The broker's number in the subscription, which it keeps as a dead letter.
         order: Its number in the topic: the events of a partition key have rising ones, in every subscription.
-        id: The message id, which is the event's id; None without one.
+        id: The message id, which is the event's id. Service Bus gives a message one that has none.
         partition_key: The session id; without one, the partition key.
         enqueued_at: When the topic accepted it. Nothing says when it was dead-lettered.
         bytes: Size of the message.

@@ -35,6 +35,26 @@ from local.make_venv import alone
 with alone(Path(sys.argv[1])):
     print(1)
 """
+_OWN = """
+[build-system]
+requires = ["a-build-tool"]
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "own"
+version = "1"
+"""
+_BACKEND = """
+import zipfile
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{folder}/own-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("own-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: own\\nVersion: 1\\n")
+        wheel.writestr("own-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("own-1.dist-info/RECORD", "")
+    return "own-1-py3-none-any.whl"
+"""
 _OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
 
@@ -112,6 +132,19 @@ def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Pat
     assert lines[0].startswith("Setting up .venv with Python 3.")
     assert lines[-1].startswith(".venv is ready, after ")
     assert make_setup(clone, PYTHON="/not/used") == (0, [])
+
+
+def test_a_package_of_the_repository_is_built_without_fetching_its_build_tool(clone: Path, wheels: Path) -> None:
+    with_this_pip(clone / ".venv")
+    (clone / "own").mkdir()
+    (clone / "own/pyproject.toml").write_text(_OWN, encoding="utf-8")
+    (clone / "own/backend.py").write_text(_BACKEND, encoding="utf-8")
+    with (clone / "requirements-local.txt").open("a", encoding="utf-8") as requirements:
+        requirements.write("-e ./own\n")
+
+    code, lines = make(clone, ".venv/.installed-local", PIP_FIND_LINKS=str(wheels))
+
+    assert code == 0, lines
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ async def last_shown(address: str) -> Shown | None:
         await page.goto(address)
         shown = Shown(0, 0, 0)
         while await page.get_attribute("#connection", "data-state") != "lost":
-            shown = Shown(*(int(re.sub(r"\D", "", text)) for text in await page.evaluate(_TOTALS)))
+            shown = Shown(*(int(re.sub(r"\D", "", text) or 0) for text in await page.evaluate(_TOTALS)))
             await asyncio.sleep(_EVERY_S)
         await browser.close()
         return shown

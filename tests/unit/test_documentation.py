@@ -174,6 +174,19 @@ def test_every_page_has_its_place_in_the_reading_order() -> None:
     ]
 
 
+def test_the_list_of_decisions_says_what_they_say() -> None:
+    rows = {}
+    for file in sorted((ROOT / "docs/decisions").glob("0*.md")):
+        text = file.read_text(encoding="utf-8")
+        [(number, title)] = re.findall(r"\A# (\d+)\. (.+)", text)
+        later = re.search(r"^\*Superseded( in part)? by \[decision (\d+)\]", text, re.MULTILINE)
+        state = f"{'in part ' if later[1] else ''}superseded by {later[2]} " if later else ""
+        rows[file.name] = f"| {number} | [{title}]({file.name}) | {state}|"
+    listed = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| \d.*", listed, re.MULTILINE) == list(rows.values())
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text(
         "# Other page: `code`\n\n## Twice\n\n## Twice\n\n```sh\n# no heading\n```\n", encoding="utf-8"

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.console.freshness import FIGURES, STALE_AFTER_S, Part
-from relay.console.model import Flow, Snapshot, Stage, Subscription
+from relay.console.headline import stale_since
+from relay.console.model import Flow, Known, Snapshot, Stage, Subscription
 from relay.console.observer import Observer
 from relay.console.ports import Sources
 from relay.console.stream import encoded
@@ -316,6 +317,19 @@ async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_n
         stall(world, answers=False)
         late = await observer.current(0.01)
         assert late.known_of("waiting").stale
+
+
+async def test_what_cannot_be_read_does_not_hold_up_the_answer() -> None:
+    world = World()
+    fail(world, "topic")
+    async with world.observer as observer, asyncio.timeout(20):
+        for _ in range(2):
+            answer = await observer.current(60)
+
+    assert answer.flow.waiting == 0
+    assert not answer.known_of("waiting").stale
+    assert answer.known_of("subscriptions") == Known()
+    assert stale_since(answer) == "incomplete"
 
 
 async def test_events_that_are_read_for_long_are_not_said_to_be_all(

@@ -239,6 +239,37 @@ async def test_each_lease_is_read_from_where_it_stands(account: Account) -> None
         assert (reading["start_time"], "continuation" in reading) == ("Beginning", False)
 
 
+@pytest.mark.parametrize(
+    ("policy", "fate", "command"),
+    [
+        ("skip", "would be quarantined", "quarantine discard ID"),
+        ("park", "would be quarantined, and park its partition key", "quarantine discard ID"),
+        ("block", "would block its partition key", "quarantine add k"),
+    ],
+)
+async def test_invalid_events_are_named_and_many_are_counted(
+    account: Account, policy: str, fate: str, command: str
+) -> None:
+    account.items["leases"] = [lease("0", 5)]
+    account.items["data"] = [item(f"e{lsn}", lsn, type="domainEvent", data=7) for lsn in range(5, 28)]
+
+    found = await scan(Settings.from_environment(ENVIRONMENT | {"RELAY_ON_POISON": policy}))
+
+    *named, more = found.findings
+    assert [each["id"] for each in found.data["rejected"]] == [f"e{lsn}" for lsn in range(6, 28)]
+    assert found.data["rejected"][0] == {
+        "id": "e6",
+        "partitionKey": "k",
+        "lease": "host.test_db_coll..0",
+        "reason": "data-not-object",
+        "detail": "data is a number, not an object",
+    }
+    assert len(named) == 20
+    assert f"event 'e6' with the partition key 'k' of the lease 'host.test_db_coll..0' {fate}: " in named[0].what
+    assert f"python -m relay {command}" in (named[0].remedy or "")
+    assert (more.what, more.remedy) == (f"2 more event(s) {fate}", "Use --json.")
+
+
 async def test_without_leases_the_feed_is_not_scanned(account: Account) -> None:
     found = await scan(SETTINGS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -120,6 +121,21 @@ def test_what_is_cut_off_anywhere_is_refused_or_read() -> None:
         for use in (lambda cut: read("all", cut), copy_of, described, body):
             try:
                 use(whole[:length])
+            except ValueError:
+                continue
+
+
+def test_bytes_that_were_changed_anywhere_are_refused_or_read() -> None:
+    whole = delivered(event("k", 1, letter=char("é"), large="x" * 300, at=timestamp(AT_MS), id=UUID(int=1)))
+    drawn = Random(1)
+
+    for _ in range(3_000):
+        changed = bytearray(whole)
+        for _ in range(drawn.randint(1, 4)):
+            changed[drawn.randrange(len(changed))] = drawn.randrange(256)
+        for use in (lambda encoded: read("all", encoded), copy_of, described, body, lock_of):
+            try:
+                use(bytes(changed))
             except ValueError:
                 continue
 

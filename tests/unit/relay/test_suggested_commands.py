@@ -51,14 +51,15 @@ def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
 COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +\(|[`\n|]|$)")
 
 # What is no command as it stands: a name for any, and a pattern that finds them.
-PLACEHOLDERS = ("COMMAND", "((?:")
+ANY_COMMAND = "COMMAND"
+PATTERN = re.compile(r"\(\?:|\(\.\+\)")
 
 
 def suggested() -> Iterator[tuple[str, str, list[str]]]:
     """Each command in the texts: its place, its program, and its words."""
     for place, text in texts("relay", "changefeed"):
         for found in COMMAND.finditer(text.replace(INSERTED, "x")):
-            if not any(each in found[2] for each in PLACEHOLDERS):
+            if ANY_COMMAND not in found[2] and not PATTERN.search(text):
                 yield place, found[1], shlex.split(found[2])
 
 
