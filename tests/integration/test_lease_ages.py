@@ -240,10 +240,12 @@ async def test_a_change_of_an_account_whose_clock_is_ahead_has_waited_for_no_tim
     async with CosmosServer(clock=lambda: time.time() + SLOW_S) as server:
         provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
         async with CosmosClient.from_connection_string(server.connection_string) as client:
-            await write(TriggerLeases(client), KEYS[:1], "e")
+            trigger = TriggerLeases(client)
+            leases = await (await trigger.store()).all()
+            await write(trigger, KEYS[:1], "e")
         settings = {"COSMOS": server.connection_string, "SERVICEBUS": servicebus.connection_string}
 
-        assert await Watched(settings).look() == {"none": 0.0}
+        assert await Watched(settings).look() == {lease.token: 0.0 for lease in leases}
 
 
 async def test_a_look_that_fails_lets_the_ages_grow_and_says_why(
