@@ -1,7 +1,8 @@
 """`python -m changefeed`: install the schema, set up feeds, and look at them.
 
 Exit codes: 0 done; 1 not done, try again: nothing came in time, another process is at work, or the database
-cannot be reached; 2 something has to be changed: the arguments, the settings or the schema; 130 interrupted.
+cannot be reached; 2 something has to be changed: the arguments, the settings or the schema; 130 interrupted;
+141 nobody reads the output.
 """
 
 from __future__ import annotations

@@ -114,14 +114,14 @@ class LeaseWatch:
             async for feed_range in outbox.read_feed_ranges():
                 for each in stretches(feed_range["Range"], positions):
                     age_s = await _age_s(outbox, each.start(rid))
+                    # Not below 0: `_ts` has whole seconds of the service's clock.
                     ages_s[each.name] = max(age_s, ages_s.get(each.name, 0.0))
                     call.answered()
         return ages_s
 
 
 async def _age_s(outbox: ContainerProxy, start: dict[str, Any]) -> float:
-    """Seconds since the first change after `start`; 0 if there is none."""
+    """Seconds since the first change after `start`; 0 if there is none, and less where the clocks differ."""
     async for document in outbox.query_items_change_feed(max_item_count=1, **start):
-        # Whole seconds, by the service's clock.
-        return max(0.0, time.time() - float(document["_ts"]))
+        return time.time() - float(document["_ts"])
     return 0.0

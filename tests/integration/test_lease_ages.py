@@ -193,11 +193,17 @@ async def test_a_look_costs_what_the_page_says(
     trigger: TriggerLeases, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     charged: defaultdict[str, float] = defaultdict(float)
+    sessions: set[aiohttp.ClientSession] = set()
+    pages: set[str] = set()
     ask = aiohttp.ClientSession._request
 
     async def counted(self: Any, method: str, url: Any, **options: Any) -> aiohttp.ClientResponse:
         response = await ask(self, method, url, **options)
-        charged[f"{method} {urlsplit(str(url)).path}"] += float(response.headers["x-ms-request-charge"])
+        path = urlsplit(str(url)).path
+        charged[f"{method} {path}"] += float(response.headers["x-ms-request-charge"])
+        sessions.add(self)
+        if method == "GET" and path.endswith("/docs/"):
+            pages.add(options["headers"]["x-ms-max-item-count"])
         return response
 
     await write(trigger, KEYS, "e")
@@ -208,8 +214,36 @@ async def test_a_look_costs_what_the_page_says(
     # Both containers have four physical partitions here.
     assert charged.pop("GET /dbs/outbox/colls/data/docs/") == 4
     assert 8 < charged.pop("POST /dbs/outbox/colls/leases/docs/") < 12
+    assert pages == {"1"}
+    # Nothing is connected until the next look.
+    assert [session.closed for session in sessions] == [True]
     # The account and the containers' definitions.
     assert set(charged) <= {"GET /", "GET /dbs/outbox/colls/data/", "GET /dbs/outbox/colls/leases/"}
+
+
+async def test_a_look_that_takes_too_long_fails(
+    trigger: TriggerLeases, watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await trigger.pass_all()
+    before = await watched.look()
+    monkeypatch.setattr("relay.cosmos.ages._LOOK_TIMEOUT_S", 0.0)
+    failing = await watched.look()
+
+    assert failing.keys() == before.keys()
+    assert all(failing[token] > before[token] for token in before)
+    assert "relay_age_unavailable" in caplog.text
+
+
+async def test_a_change_of_an_account_whose_clock_is_ahead_has_waited_for_no_time(
+    servicebus: ServiceBusServer,
+) -> None:
+    async with CosmosServer(clock=lambda: time.time() + SLOW_S) as server:
+        provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
+        async with CosmosClient.from_connection_string(server.connection_string) as client:
+            await write(TriggerLeases(client), KEYS[:1], "e")
+        settings = {"COSMOS": server.connection_string, "SERVICEBUS": servicebus.connection_string}
+
+        assert await Watched(settings).look() == {"none": 0.0}
 
 
 async def test_a_look_that_fails_lets_the_ages_grow_and_says_why(

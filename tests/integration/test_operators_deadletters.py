@@ -175,7 +175,7 @@ async def test_what_another_receiver_has_locked_is_not_discarded(
 
 async def test_a_lock_that_is_lost_does_not_keep_others_from_being_renewed(topic: Topic) -> None:
     dead_letters = topic.outlet("all").dead_letters
-    dead_letters.settings = replace(dead_letters.settings, lock_ms=3_000)
+    dead_letters.settings = replace(dead_letters.settings, lock_ms=6_000)
     topic.publish(event("k", 1), event("k", 2))
     topic.dead_letter("all", "k", count=2)
     async with (
@@ -185,7 +185,7 @@ async def test_a_lock_that_is_lost_does_not_keep_others_from_being_renewed(topic
         lost, kept = [each async for each in queue.receive({1, 2})]
         dead_letters.expire_lock(UUID(str(lost.received.lock_token)).bytes_le)
         # Longer than the lock.
-        await asyncio.sleep(4)
+        await asyncio.sleep(6.5)
 
         assert (await queue.complete(kept), await queue.complete(lost)) == (True, False)
         assert [letter.sequence_number async for letter in queue.remove([lost.letter.sequence_number])] == [

@@ -412,7 +412,7 @@ async def test_locks_are_renewed_while_a_consumer_keeps_its_session(
     environment: dict[str, str], topic: Topic, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters = topic.outlet("all").dead_letters
-    dead_letters.settings = replace(dead_letters.settings, lock_ms=3_000)
+    dead_letters.settings = replace(dead_letters.settings, lock_ms=6_000)
     topic.publish(event("k", 1))
     topic.dead_letter("all", "k")
     now(clock)
@@ -429,7 +429,7 @@ async def test_locks_are_renewed_while_a_consumer_keeps_its_session(
         running = asyncio.create_task(resubmit(environment, "--all"))
         await asyncio.wait_for(until(lambda: topic.counts("all").locked), 20)
         # Longer than the lock, from whenever it began.
-        await asyncio.sleep(3.5)
+        await asyncio.sleep(6.5)
         await consumer.close()
         run = await running
 

@@ -104,7 +104,10 @@ _COMMANDS = {
         *("unit/relay/test_main", "unit/relay/test_libraries"),
     ),
     "cli/sender": ("unit/relay/test_sender",),
-    "cli/quarantine": ("unit/relay/test_quarantine_commands", "unit/relay/test_operations_inputs"),
+    "cli/quarantine": (
+        *("unit/relay/test_quarantine_commands", "unit/relay/test_release_command"),
+        "unit/relay/test_operations_inputs",
+    ),
     "cli/records": (
         *("unit/relay/test_records", "integration/test_operators_quarantine"),
         *("integration/test_operators_holdings", "integration/test_operators_parked"),
@@ -117,7 +120,7 @@ _COMMANDS = {
     "deadletters/queue": ("integration/test_operators_deadletters", "integration/test_operators_resubmit"),
     "deadletters/resubmission": ("integration/test_operators_resubmit",),
     "deadletters/sdk": ("integration/test_operators_deadletters", "integration/test_operators_resubmit"),
-    "cli/release": ("unit/relay/test_quarantine_commands",),
+    "cli/release": ("unit/relay/test_release_command", "unit/relay/test_parked_release"),
     "cli/replay": ("unit/relay/test_replay_command", "integration/test_sql_replay"),
     "cli/replay_run": (
         *("unit/relay/test_replay_state", "unit/relay/test_replay_command"),

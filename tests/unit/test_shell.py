@@ -25,7 +25,7 @@ from local.sending.command import _next
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
-from outbox_emulators import command_line, shell
+from outbox_emulators import command_line, shell, testing
 from relay.cli.check import _line
 from relay.cli.terminal import Terminal, shows_colours
 from relay.findings import Finding
@@ -294,3 +294,13 @@ def test_findings_stand_out_from_what_is_in_order(monkeypatch: pytest.MonkeyPatc
         "\x1b[1;31merror   \x1b[0m broken",
         "\x1b[1;33mwarning \x1b[0m odd",
     ]
+
+
+def test_a_missing_extra_of_the_emulators_is_installed_with_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(testing, "servicebus", raising=False)
+    monkeypatch.setitem(sys.modules, "outbox_emulators.testing.servicebus", None)
+
+    with pytest.raises(ImportError) as refused:
+        _ = testing.ServiceBusNamespace
+
+    assert str(refused.value).endswith(f". Run {shell.python()} -m pip install 'outbox-emulators[servicebus]'")

@@ -12,6 +12,7 @@ from azure.cosmos.aio import CosmosClient
 from outbox_emulators.functions.errors import HostError, UnableToStart, describe, is_transient
 from outbox_emulators.functions.settings import Connection, Settings
 from outbox_emulators.functions.transport import client_options
+from outbox_emulators.shell import python
 
 _MANAGED_IDENTITY = "managedidentity"
 
@@ -61,7 +62,7 @@ class Connections:
             from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
         except ModuleNotFoundError as error:
             raise HostError(
-                f"{error}. Run pip install 'outbox-emulators[identity]', or set a connection string"
+                f"{error}. Run {python()} -m pip install 'outbox-emulators[identity]', or set a connection string"
             ) from error
 
         if (connection.credential or "").casefold() == _MANAGED_IDENTITY:

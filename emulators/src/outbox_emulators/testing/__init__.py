@@ -18,6 +18,7 @@ from outbox_emulators.faults import InvalidFault
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.listeners import Secured, Tls
 from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_emulators.shell import python
 from outbox_emulators.testing.background import BackgroundLoop, background_loop
 from outbox_emulators.testing.clock import ManualClock
 from outbox_emulators.testing.cosmos import CosmosAccount, CosmosDatabase, cosmos_account
@@ -58,5 +59,5 @@ def __getattr__(name: str) -> Any:
     try:
         from outbox_emulators.testing import servicebus
     except ModuleNotFoundError as error:
-        raise ImportError(f"{error}. Run pip install 'outbox-emulators[servicebus]'") from error
+        raise ImportError(f"{error}. Run {python()} -m pip install 'outbox-emulators[servicebus]'") from error
     return getattr(servicebus, name)
