@@ -31,9 +31,6 @@ class Recent:
     def __iter__(self) -> Iterator[tuple[EventName, Tracked]]:
         return iter(self._tracked.items())
 
-    def __contains__(self, name: EventName) -> bool:
-        return name in self._tracked
-
     def add(self, tracked: Tracked, event: Committed) -> None:
         """Add an event that is new, or was read again."""
         name = event.partition_key, event.id
