@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import regex
 
 _LONGEST = 1_024
+# As in PCRE, the service's.
+_LARGEST_COUNT = 65_535
 _MOST_CHARACTERS = 1_000_000
 _TIMEOUT_S = 1.0
 
@@ -31,7 +33,10 @@ class Pattern:
     def __init__(self, expression: str, flags: regex.RegexFlag) -> None:
         if len(expression) > _LONGEST:
             raise PatternTooLargeError(f"The pattern is {len(expression)} characters long; {_LONGEST} are served.")
-        if (size := _size(expression)) > _MOST_CHARACTERS:
+        counts = [(ends_group, int(most or least or 1)) for ends_group, least, most in _COUNTS.findall(expression)]
+        if any(count > _LARGEST_COUNT for _, count in counts):
+            raise InvalidPatternError(f"A count is above {_LARGEST_COUNT}.")
+        if (size := _size(expression, counts)) > _MOST_CHARACTERS:
             raise PatternTooLargeError(
                 f"With its counts, the pattern has up to {size} characters; {_MOST_CHARACTERS} are served."
             )
@@ -80,9 +85,9 @@ def _too_slow() -> PatternTooLargeError:
     return PatternTooLargeError(f"A text was not matched with the pattern within {_TIMEOUT_S:g} s.")
 
 
-def _size(expression: str) -> int:
+def _size(expression: str, counts: Iterable[tuple[str, int]]) -> int:
     """A bound on the characters of the expression, each as often as it is counted: counts of groups multiply."""
     groups, characters = [1], [1]
-    for ends_group, least, most in _COUNTS.findall(expression):
-        (groups if ends_group else characters).append(int(most or least or 1))
+    for ends_group, count in counts:
+        (groups if ends_group else characters).append(count)
     return math.prod(groups) * max(characters) * len(expression)
