@@ -20,6 +20,11 @@ def both_ends(text: str, most: int) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
+def was_cut(text: str, most: int) -> bool:
+    """Whether `relay.outbox.cut_text` has left something out."""
+    return len(text) == most and text.endswith("…")
+
+
 def optional(text: str | None, most: int) -> str | None:
     """As `relay.outbox.cut_text`; None for none."""
     return None if text is None else cut_text(text, most)

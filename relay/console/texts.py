@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from relay.commands import escaped, line, positional, release_key, set_aside
-from relay.console.bounds import both_ends
+from relay.console.bounds import REASON, both_ends, was_cut
 from relay.outbox import cut_text
 from relay.reasons import State
 
@@ -173,9 +173,18 @@ class Commands:
         """Release every record of a key in order, which unparks it."""
         return release_key(partition_key, *self._words)
 
-    def dead_letters(self, command: str, subscription: str, reason: str) -> str:
-        """List, resubmit or discard the dead letters of a subscription with a reason."""
-        return line("deadletters", command, f"--subscription={subscription}", f"--reason={reason}")
+    def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, str]]:
+        """What can be done with the dead letters of a subscription with a reason, and the command that does it."""
+        chosen = f"--subscription={subscription}"
+        if was_cut(reason, REASON):
+            # No dead letter has the reason that is shown.
+            yield "list the dead letters of the subscription", line("deadletters", "list", chosen)
+            return
+        for command in ("list", "resubmit", "discard"):
+            yield (
+                f"{command} the dead letters with this reason",
+                line("deadletters", command, chosen, f"--reason={reason}"),
+            )
 
     def check(self) -> str:
         return line("check")

@@ -11,6 +11,7 @@ import pytest
 from relay.cli.main import parser
 from relay.commands import set_aside
 from relay.console import texts
+from relay.console.bounds import REASON
 from relay.console.headline import headline
 from relay.console.model import (
     Arrival,
@@ -29,6 +30,7 @@ from relay.console.texts import Commands
 from relay.console.timeline import steps
 from relay.errors import BlockedError, SettingsError
 from relay.findings import Finding, Level
+from relay.outbox import cut_text
 from relay.reasons import State
 from relay.results import KeyFailure, Outcome
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
@@ -239,7 +241,8 @@ def test_every_command_of_the_page_is_one() -> None:
     commands = Commands()
     made = [
         *(command for state in State for command in commands.of_state(state)),
-        *(commands.dead_letters(each, "-all", "-x y") for each in ("list", "resubmit", "discard")),
+        *(command for _, command in commands.dead_letters("-all", "-x y")),
+        *(command for _, command in commands.dead_letters("-all", "-x" * 99 + "y…")),
         *(commands.of_reason(each, "message-refused") for each in ("release", "discard")),
         *(commands.check(), commands.scan(), commands.release_key("-k"), commands.release_record("-r1234567")),
     ]
@@ -247,6 +250,18 @@ def test_every_command_of_the_page_is_one() -> None:
     for command in made:
         assert parser().parse_args(shlex.split(command)[3:]).run
     assert {state for state in State if not commands.of_state(state)} == {State.TTL_HEADROOM, State.LAG}
+
+
+def test_a_reason_that_is_cut_chooses_no_dead_letters() -> None:
+    whole, cut = "x" * REASON, cut_text("x" * (REASON + 1), REASON)
+
+    assert [command.count(whole) for _, command in Commands().dead_letters("all", whole)] == [1, 1, 1]
+    assert list(Commands().dead_letters("all", cut)) == [
+        (
+            "list the dead letters of the subscription",
+            "python -m relay deadletters list --subscription=all",
+        )
+    ]
 
 
 def test_an_event_takes_the_steps_that_are_known() -> None:
