@@ -29,7 +29,11 @@ DATABASE = "outbox"
 _SYSTEM_USER = "pgserver"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
+# What listens on the port may be another program, which does not answer.
+_CONNECT_TIMEOUT_S = 3
 _POLL_EVERY_S = 0.05
+# Maximum number of free ports that are tried.
+_PORTS = 5
 _PAUSE_S = 0.25
 
 _OPTIONS = {
@@ -53,14 +57,15 @@ class PostgresServer:
     """A server that is started again when it ends without being asked to.
 
     Attributes:
-        port: On 127.0.0.1; the same for every start.
+        port: On 127.0.0.1; known once it is started, and the same whenever it is started again.
     """
 
     def __init__(self, data: Path, port: int) -> None:
         """`data` is its folder, made if it does not exist; `port` 0 takes a free one."""
         self._data = data
         self._process: asyncio.subprocess.Process | None = None
-        self.port = port or _free_port()
+        self._takes_any = port == 0
+        self.port = port
 
     @property
     def url(self) -> str:
@@ -73,6 +78,22 @@ class PostgresServer:
     async def start(self) -> None:
         """Make what is missing, start, and wait until the database can be used. Raises PostgresFailed."""
         await asyncio.to_thread(prepare, self._data)
+        if not self._takes_any:
+            await self._start()
+            return
+        for left in reversed(range(_PORTS)):
+            self.port = _free_port()
+            try:
+                await self._start()
+            except PostgresFailed:
+                # Another program may have taken the port since.
+                if not left:
+                    raise
+                await self.stop()
+            else:
+                return
+
+    async def _start(self) -> None:
         await self._launch()
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -119,7 +140,9 @@ class PostgresServer:
                 raise PostgresFailed(f"PostgreSQL ended with exit code {self._process.returncode}; see its log")
             try:
                 url = self._url("postgres")
-                async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                async with await psycopg.AsyncConnection.connect(
+                    url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
+                ) as connection:
                     await self._check_own(connection)
                     await connection.execute(f"create database {DATABASE}")
             except psycopg.errors.DuplicateDatabase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from changefeed import AsyncConsumer, AsyncFeed
+from local.database import server
 from local.database.counts import SqlCounts
 from local.stack.parts import Part, PartFailed
 from relay.sql.install import install
@@ -65,6 +67,24 @@ async def test_what_was_committed_survives_a_kill_and_a_restart(tmp_path: Path) 
         assert await answer(part, "select number from kept") == 7
     async with running(tmp_path) as part:
         assert await answer(part, "select number from kept") == 7
+
+
+async def test_a_port_that_another_program_has_taken_since_it_was_free_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        free = server._free_port
+        ports = iter([taken.getsockname()[1]])
+        monkeypatch.setattr(server, "_free_port", lambda: next(ports, None) or free())
+        started = server.PostgresServer(tmp_path / "data", 0)
+        try:
+            await started.start()
+
+            assert started.port != taken.getsockname()[1]
+        finally:
+            await started.stop()
 
 
 async def test_it_asks_for_its_password(tmp_path: Path) -> None:
