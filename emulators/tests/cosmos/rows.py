@@ -44,7 +44,7 @@ def _result(row: bytes) -> dict[str, Any]:
             size, at = _varint(row, at)
             text = row[at : at + size].decode()
             at += size
-            found[name] = json.loads(text) if text.startswith("{") else text
+            found[name] = json.loads(text) if name == "body" and text.startswith("{") else text
     return found
 
 
