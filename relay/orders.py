@@ -9,7 +9,7 @@ A quarantine that cannot be read delays no more than it has to. With `skip`, the
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
 If another process may have attempted a page, set an event aside and published those behind it, the relay tries
 for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
-knows of no event that an operator has set aside.
+knows of no event that an operator has set aside. A process remembers the orders that it removes.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
+        self._removed: dict[EventName, Sequence[Order]] = {}
         self._begun: dict[str, None] = {}
         self._unreadable_until = 0.0
 
@@ -111,8 +112,9 @@ class Orders:
     def _known(self) -> Holds:
         read = self._read or Holds()
         orders = dict(read.orders)
-        for name, versions in self._set_aside.items():
-            orders[name] = (*versions, *orders.get(name, ()))
+        for known in (self._removed, self._set_aside):
+            for name, versions in known.items():
+                orders[name] = (*versions, *orders.get(name, ()))
         return Holds(read.parked, orders)
 
     async def _refresh(self, patience_s: float) -> None:
@@ -163,17 +165,15 @@ class Orders:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
                 passed = await self._settled(items)
                 done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
+                # This process may have lost the lease without noticing, and still have the page of such an event.
+                for name in done:
+                    _remember(self._removed, name, found.orders[name])
                 if done:
                     await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
             # They stay in force, and are removed later.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
-        for name, place in done.items():
-            # Of a later version the replica that answered may not know yet.
-            later = tuple(each for each in self._set_aside.pop(name, ()) if each.place != place)
-            if later:
-                _remember(self._set_aside, name, later)
         return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
 
 

@@ -86,8 +86,9 @@ async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> No
 
     found = await orders.for_attempt(page("x", "y", "z"), "i1", 0)
 
-    assert set(found.orders) == {Y, ("k", "z")}
     assert set(quarantine.held) == {Y}
+    # This process may be the one that has lost the lease.
+    assert set(found.orders) == {X, Y, ("k", "z")}
 
 
 async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with_a_place() -> None:
@@ -122,8 +123,7 @@ async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_
     found = await orders.for_attempt(page("x", lsn=9), "i2", 1)
 
     assert quarantine.held == {}
-    (order,) = found.orders[X]
-    assert (order.carried_out, order.place) == (True, Place(lsn=9))
+    assert (True, Place(lsn=9)) in [(order.carried_out, order.place) for order in found.orders[X]]
 
 
 async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
@@ -160,7 +160,7 @@ async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_
     assert not await orders.for_attempt(page("x"), "i1", 1)
 
 
-async def test_what_this_process_has_set_aside_it_knows_until_the_checkpoint_has_passed_it() -> None:
+async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_removed() -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
     orders = Orders(quarantine, OnPoison.SKIP, source.settled)
     await orders.for_attempt(page("x"), "i1", 0)
@@ -171,7 +171,8 @@ async def test_what_this_process_has_set_aside_it_knows_until_the_checkpoint_has
     quarantine.broken = False
     source.passed_lsn = 5
 
-    assert not await orders.for_attempt(page("x"), "i1", 1)
+    assert set((await orders.for_attempt(page("x"), "i1", 1)).orders) == {X}
+    assert quarantine.held == {}
 
 
 async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:

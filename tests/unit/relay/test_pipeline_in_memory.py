@@ -495,6 +495,23 @@ async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_b
     assert (running.quarantine.held, running.quarantine.ordered) == ({}, {("k", "never")})
 
 
+async def test_an_event_whose_order_is_removed_is_not_published_by_the_process_that_removes_it() -> None:
+    running = Running()
+    running.quarantine.ordered = {("k", "x")}
+    page = [document("x", _lsn=1), document("x2", _lsn=2)]
+    await running.relay.handle(page, "i1")
+    # Another process still has the page, and does not know that the lease is not its own.
+    running.restart()
+    running.source.passed_lsn = 2
+
+    first = await running.relay.handle(page, "i2", 1)
+    second = await running.relay.handle(page, "i2", 2)
+
+    assert running.quarantine.held == {}
+    assert (first.superseded, second.superseded) == (1, 1)
+    assert running.publisher.accepted == {"k": ["x2"]}
+
+
 async def test_two_events_that_block_a_page_are_set_aside_one_after_the_other() -> None:
     running = Running(OnPoison.BLOCK)
     batch = [document("a", "a", data=7), document("b", "b", data=7), document("c", "c")]
