@@ -20,8 +20,8 @@ from tests.support.outbox import event
 
 KEYS = 1000
 
-# Lines and characters of an attempt's log, and characters of its exception, which the host logs. An attempt makes at
-# least 64 transfers. For a link that ends while it opens, the SDK may log a traceback of its own.
+# Lines and characters of an attempt's log, and characters of its exception, which the host logs. An attempt makes
+# 64 transfers or more. For a link that ends while it opens, the SDK may log a traceback of its own.
 MOST_LINES = 60
 MOST_CHARACTERS = 20_000
 
