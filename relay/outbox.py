@@ -270,7 +270,7 @@ CLEAN_UP_S = 10.0
 
 
 def id_name(identifier: str) -> str:
-    """An id, or what stands for one that is too long to be shown."""
+    """An id; one that is too long to show is shortened, with a digest at its end."""
     return _name(identifier, _ID)
 
 

@@ -244,7 +244,7 @@ class Release:
         return lines + self._sender.failure_lines()
 
     def _parked_lines(self, key: str, count: int) -> list[str]:
-        """The commands with which a key is unparked that has so many records left."""
+        """The commands that unpark a key with `count` records left."""
         stays = f"  partition key {key!r} stays parked, with {count} record(s)"
         release = f"    {commands.release_key(key)}"
         # A record that waits for an earlier one is no cause.

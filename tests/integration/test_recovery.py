@@ -50,7 +50,7 @@ async def published(sql: SqlDeployment, servicebus: ServiceBusServer) -> None:
 
 
 async def received(servicebus: ServiceBusServer, count: int) -> list[str]:
-    """The ids of exactly so many messages of the key `k`."""
+    """The ids of the messages of the key `k`, of which there must be `count`."""
     subscriber = Subscriber(servicebus.connection_string)
     await subscriber.receive(count, receivers=1)
     await subscriber.receive_rest(wait_s=0.3)

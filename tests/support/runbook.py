@@ -45,7 +45,7 @@ class Operator:
         (self.folder / ENV_FILE).write_text("".join(lines), encoding="utf-8")
 
     async def follow(self, row: str, **values: str) -> Run:
-        """Run the one command of a row; `values` stand for the words in capitals, such as ID."""
+        """Run the only command of a row; `values` replace the words in capitals, such as ID."""
         [words] = with_commands()[row]
         return await self.paste(words, **values)
 
