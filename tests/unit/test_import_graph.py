@@ -16,7 +16,7 @@ PACKAGES = {
     "outbox": ROOT / "outbox/src",
     "inbox": ROOT / "inbox/src",
     "outbox_emulators": ROOT / "emulators/src",
-    **dict.fromkeys(("relay", "changefeed", "local", "samples", "bench", "tests"), ROOT),
+    **dict.fromkeys(("relay", "changefeed", "local", "samples", "bench", "simulation", "tests"), ROOT),
 }
 NOTHING: frozenset[str] = frozenset()
 ALLOWED = {
