@@ -102,6 +102,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
+        if not self.ready:
+            self.process.listen(self.time())
         self.ready.append(handle)
         return handle
 
@@ -126,6 +128,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self.timers, (when, self._timers_made, handle))
+        self.process.listen(when)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

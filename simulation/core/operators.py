@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from journal import entries
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
@@ -12,7 +13,7 @@ from relay.cosmos.source import event_of
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
-from relay.quarantine.items import Filter
+from relay.quarantine.items import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
@@ -21,7 +22,7 @@ from simulation.core.store import SimulatedItems
 from simulation.core.worker import EVENT_TYPE
 
 if TYPE_CHECKING:
-    from simulation.core.universe import Services
+    from simulation.core.services import Services
 
 _PAUSE_S = 20.0
 
@@ -64,16 +65,23 @@ class Operator:
 
     async def _clear(self, records: Records) -> None:
         """`quarantine discard` of what is poisoned, and `quarantine release` of the key."""
-        found = await records.find(Filter())
-        for summary in found:
+        for summary in await records.find(Filter()):
             if summary.reason != Reason.KEY_PARKED and self.services.world.entropy.random() < 0.7:
-                self.services.note(
-                    "discards", self.process.name, key=summary.partition_key, id=summary.document_id
-                )
-                await records.remove(summary)
+                await self._discard(records, summary)
         for key in await records.parked():
             release = Release(records, OrderedSender(self._publisher()), _Outbox(), EVENT_TYPE)  # type: ignore[arg-type]
             await release.release_parked(key, None)
+            # What was parked behind poison may be poison itself, which shows now.
+            for kept in release.still_invalid:
+                await self._discard(records, kept.summary)
+
+    async def _discard(self, records: Records, summary: RecordSummary) -> None:
+        key, event_id = summary.partition_key, str(summary.document_id)
+        self.services.discarded.add((key, event_id))
+        self.services.journal.append(
+            entries.Discarded(at=self.services.at, by=self.process.name, key=key, id=event_id)
+        )
+        await records.remove(summary)
 
     def _publisher(self) -> ServiceBusPublisher:
         senders = SimulatedSenders(self.process, self.services.to_topic, self.services.topic)
