@@ -116,6 +116,7 @@ async def test_an_item_that_was_sent_in_several_lines_is_one(path: Path, recordi
         provision(server.account, [ContainerSpec.parse("shop/carts:/pk")])
         raw = RawClient(session, server.endpoint, server.key)
         headers = {"x-ms-documentdb-partitionkey": '["k"]'}
+        text = '{\n "id": "1",\r\n "pk": "k"}'
         answer = await raw.send("POST", "/dbs/shop/colls/carts/docs", headers=headers, body=text)
 
     assert answer.status == 201

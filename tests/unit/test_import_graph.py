@@ -16,7 +16,8 @@ PACKAGES = {
     "outbox": ROOT / "outbox/src",
     "inbox": ROOT / "inbox/src",
     "outbox_emulators": ROOT / "emulators/src",
-    **dict.fromkeys(("relay", "changefeed", "local", "samples", "bench", "journal", "spec", "tests"), ROOT),
+    **dict.fromkeys(("relay", "changefeed", "local", "samples"), ROOT),
+    **dict.fromkeys(("bench", "journal", "simulation", "spec", "tests"), ROOT),
 }
 NOTHING: frozenset[str] = frozenset()
 ALLOWED = {

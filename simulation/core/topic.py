@@ -1,0 +1,58 @@
+"""A topic with sessions and a duplicate detection window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from relay.servicebus.messages import Message
+
+
+class RefusedError(Exception):
+    """The topic refuses a transfer, with a condition."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(condition)
+        self.condition = condition
+
+
+class BusyError(Exception):
+    """The namespace is throttled."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """The topic.
+
+    Attributes:
+        window_s: The duplicate detection window, in seconds.
+        accepted: What subscribers get, by session, in order.
+        refuses: The condition with which it refuses everything at the moment, if it does.
+        is_busy: Whether it is throttled.
+        noted: Called with each message that is accepted or dropped, and whether it was dropped.
+    """
+
+    window_s: float
+    noted: Callable[[Message, bool], None]
+    accepted: dict[str, list[str]] = field(default_factory=dict)
+    refuses: str | None = None
+    is_busy: bool = False
+    _seen: dict[str, float] = field(default_factory=dict)
+
+    def take(self, messages: Sequence[Message], poison: Sequence[str], now: float) -> None:
+        """Accept a transfer as a whole. `poison` are the conditions that its contents cause.
+
+        Raises RefusedError and BusyError.
+        """
+        if self.is_busy:
+            raise BusyError
+        if self.refuses is not None or poison:
+            raise RefusedError(self.refuses or poison[0])
+        for message in messages:
+            # A message id is known for the whole topic, whatever its session.
+            seen = self._seen.get(message.id)
+            is_repeat = seen is not None and now - seen < self.window_s
+            if not is_repeat:
+                self._seen[message.id] = now
+                self.accepted.setdefault(message.partition_key, []).append(message.id)
+            self.noted(message, is_repeat)
