@@ -1,76 +1,21 @@
-"""What the processes of the core's world share: the services, the ways to them, and the journal."""
+"""The services of the core's world: a container and its leases, beside what every world has."""
 
 from __future__ import annotations
 
-from journal import entries
-from journal.entries import Entry, digest_of
-from relay.events import Reason
-from relay.holds import ORDER_TYPE, is_pending
-from relay.quarantine.items import Item
-from relay.quarantine.record import RECORD_TYPE
-from relay.servicebus.messages import Message
+from simulation import services
 from simulation.core.container import Container
 from simulation.core.leases import Leases
-from simulation.core.store import NotedItems
-from simulation.core.topic import Topic
 from simulation.line import Line
 from simulation.plan import Plan
 from simulation.world import World
 
-WINDOW_S = 600.0
 
-
-class Services:
+class Services(services.Services):
     """The services, in one world."""
 
     def __init__(self, world: World, plan: Plan) -> None:
-        self.world = world
-        self.policy = plan.policy
-        self.journal: list[Entry] = []
+        super().__init__(world, plan)
         self.container = Container(world.entropy)
         self.leases = Leases(self.container)
-        self.topic = Topic(WINDOW_S, self._taken)
-        self.store = NotedItems(self._stored)
-        self.to_topic = Line(world, "topic")
         self.to_container = Line(world, "container")
         self.to_leases = Line(world, "leases")
-        self.to_store = Line(world, "store")
-        self.discarded: set[tuple[str, str]] = set()
-
-    @property
-    def lines(self) -> dict[str, Line]:
-        """The ways, by the names of the services."""
-        return {line.name: line for line in (self.to_topic, self.to_container, self.to_leases, self.to_store)}
-
-    @property
-    def at(self) -> float:
-        """The time for the journal."""
-        return round(self.world.now, 6)
-
-    def waiting(self) -> list[tuple[str, str]]:
-        """The events, by key and id, that wait for an order as an operator sees it."""
-        settled = {(each.key, each.id) for each in self.journal if isinstance(each, entries.SetAside)}
-        return [
-            (each.key, each.id)
-            for each in self.journal
-            if isinstance(each, entries.Committed) and not each.sound and (each.key, each.id) not in settled
-        ]
-
-    def _stored(self, created: bool, key: str, item: Item) -> None:
-        if item["type"] == ORDER_TYPE and created and is_pending(item):
-            self.journal.append(entries.Ordered(at=self.at, key=key, id=item["eventId"]))
-        elif item["type"] == RECORD_TYPE:
-            event_id = item["document"]["id"]
-            if created and item["reason"] == Reason.KEY_PARKED:
-                self.journal.append(entries.Parked(at=self.at, key=key, id=event_id))
-            elif created:
-                self.journal.append(entries.SetAside(at=self.at, key=key, id=event_id, reason=item["reason"]))
-            elif (key, event_id) not in self.discarded:
-                self.journal.append(entries.Released(at=self.at, key=key, id=event_id))
-
-    def _taken(self, message: Message, number: int, is_repeat: bool) -> None:
-        kind = entries.Duplicate if is_repeat else entries.Accepted
-        digest = digest_of(message.body.decode(), message.subject)
-        self.journal.append(
-            kind(at=self.at, key=message.partition_key, id=message.id, digest=digest, number=number)
-        )

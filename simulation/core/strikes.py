@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from journal import entries
 from simulation.core.host import Host
 from simulation.core.services import Services
-from simulation.core.topic import CONDITIONS
 from simulation.faults import Fault, Kind
+from simulation.topic import CONDITIONS
 from simulation.world import Process
 
 if TYPE_CHECKING:

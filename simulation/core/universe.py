@@ -9,14 +9,17 @@ from typing import Any
 from journal import checker, entries
 from journal.entries import digest_of
 from relay import jsontext
+from relay.cosmos.source import event_of
 from relay.holds import PARKED_TYPE
 from simulation import excuses, faults, reality
 from simulation.core.host import Host
-from simulation.core.operators import Operator
-from simulation.core.services import WINDOW_S, Services
+from simulation.core.services import Services
 from simulation.core.strikes import KINDS, SERVICES, Strikes
-from simulation.core.topic import CONDITIONS
+from simulation.core.worker import EVENT_TYPE
+from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
+from simulation.services import WINDOW_S
+from simulation.topic import CONDITIONS
 from simulation.world import World
 
 _KEYS = 12
@@ -74,7 +77,7 @@ class Universe:
         """Run it; returns whether everything was published in time."""
         self.services.leases.begin()
         self.keep_hosts()
-        Operator(self.services, 1)
+        Operator(self.services, 1, event_of, EVENT_TYPE)
         self._plan_commits()
         strikes = Strikes(self.services, lambda: [host for host in self.hosts if host.works], self.keep_hosts)
         for fault in self.plan.faults:
@@ -136,7 +139,7 @@ class Universe:
         document: dict[str, Any] = {
             "id": f"e{number}-{order}",
             "partitionKey": key,
-            "type": "domainEvent",
+            "type": EVENT_TYPE,
             "order": order,
             "data": {"action": "Changed", "number": number},
         }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from journal import entries
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
-from relay.cosmos.source import event_of
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
@@ -17,12 +17,9 @@ from relay.quarantine.items import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
-from simulation.core.senders import SimulatedSenders
-from simulation.core.store import SimulatedItems
-from simulation.core.worker import EVENT_TYPE
-
-if TYPE_CHECKING:
-    from simulation.core.services import Services
+from simulation.senders import SimulatedSenders
+from simulation.services import Services
+from simulation.store import SimulatedItems
 
 _PAUSE_S = 20.0
 
@@ -30,8 +27,8 @@ _PAUSE_S = 20.0
 class _Outbox:
     """What a release asks of the outbox."""
 
-    def event_of(self, document: Any) -> Event | Rejected:
-        return event_of(document)
+    def __init__(self, event_of: Callable[[Any], Event | Rejected]) -> None:
+        self.event_of = event_of
 
     async def passed_behind(self, event: Event) -> list[str]:
         return []
@@ -40,8 +37,13 @@ class _Outbox:
 class Operator:
     """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside."""
 
-    def __init__(self, services: Services, number: int) -> None:
+    def __init__(
+        self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
+    ) -> None:
+        """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
         self.services = services
+        self._outbox = _Outbox(event_of)
+        self._event_type = event_type
         self.process = services.world.process(f"operator-{number}")
         self.process.start(self._run())
 
@@ -69,7 +71,7 @@ class Operator:
             if summary.reason != Reason.KEY_PARKED and self.services.world.entropy.random() < 0.7:
                 await self._discard(records, summary)
         for key in await records.parked():
-            release = Release(records, OrderedSender(self._publisher()), _Outbox(), EVENT_TYPE)  # type: ignore[arg-type]
+            release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
             await release.release_parked(key, None)
             # What was parked behind poison may be poison itself, which shows now.
             for kept in release.still_invalid:
