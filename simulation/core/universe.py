@@ -6,16 +6,17 @@ import random
 from functools import partial
 from typing import Any
 
-from journal import checker, entries
+from journal import entries
 from journal.entries import digest_of
 from relay import jsontext
 from relay.cosmos.source import event_of
 from relay.holds import PARKED_TYPE
-from simulation import excuses, faults, reality
+from simulation import faults, reality
 from simulation.core.host import Host
 from simulation.core.services import Services
 from simulation.core.strikes import KINDS, SERVICES, Strikes
 from simulation.core.worker import EVENT_TYPE
+from simulation.judging import judged
 from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.services import WINDOW_S
@@ -52,15 +53,7 @@ def simulate(chosen: Plan) -> Result:
             is_over = universe.run()
         finally:
             world.close()
-    journal = universe.services.journal
-    judged = excuses.without_excused(journal, WINDOW_S)
-    report = checker.check(judged, checker.Policy(chosen.policy), is_complete=is_over)
-    violations = list(report.findings)
-    if not is_over:
-        violations.append(f"stuck: not everything was published {_PATIENCE_S:g} s after the last fault")
-    elif report.quarantined != report.expected_quarantined:
-        violations.append(f"{report.quarantined} events are set aside, instead of {report.expected_quarantined}")
-    return Result(journal, violations, world.now, len(journal) - len(judged))
+    return judged(chosen, universe.services.journal, window_s=WINDOW_S, virtual_s=world.now, is_over=is_over)
 
 
 class Universe:
