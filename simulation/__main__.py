@@ -87,10 +87,9 @@ def _report(name: str, kind: Kind, plan: Plan, result: Result, options: argparse
     if options.without:
         return
     left_out = runner.shortened(kind, plan)
-    print(
-        f"With fewer faults:\n  {command} --without {' '.join(map(str, left_out))}" if left_out else "", flush=True
-    )
-    print("which leaves:", *plan.without(left_out).faults, sep="\n  ", flush=True)
+    if left_out:
+        print(f"With fewer faults:\n  {command} --without {' '.join(map(str, left_out))}")
+    print("The faults that it takes:", *plan.without(left_out).faults, sep="\n  ", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import gc
 import importlib
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 
 from simulation import reality
@@ -20,7 +21,7 @@ KINDS = {
 
 def kind_named(name: str) -> Kind:
     """A kind of universe."""
-    return importlib.import_module(f"simulation.{name}.universe")  # type: ignore[return-value]
+    return importlib.import_module(f"simulation.{name}.universe")
 
 
 @contextlib.contextmanager
@@ -37,7 +38,9 @@ def prepared(*, logs: bool = False) -> Iterator[None]:
     # A killed process never gets to its `finally`: Python runs it when the coroutine is collected.
     sys.unraisablehook = lambda _: None
     try:
-        with reality.replaced():
+        with reality.replaced(), warnings.catch_warnings():
+            # Nor are coroutines awaited that it was about to.
+            warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
         sys.unraisablehook = hook

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any
 
 from journal import entries
@@ -30,6 +29,9 @@ _SPAN_S = 240.0
 
 # What is not published after all faults have ended, within this time, is stuck.
 _PATIENCE_S = 7200.0
+
+# Seconds between two events after that.
+_TRICKLE_S = 60.0
 
 # Hosts that work at any time, others being killed or frozen.
 _HOSTS = 2
@@ -78,6 +80,7 @@ class Universe:
         last = max((fault.at + fault.lasts_s for fault in self.plan.faults), default=0.0)
         self.world.run(lambda: False, max(last, _SPAN_S) + 1)
         self.keep_hosts()
+        self._trickle(0)
         return self.world.run(self._is_quiet, _PATIENCE_S)
 
     def keep_hosts(self) -> None:
@@ -106,10 +109,24 @@ class Universe:
             number += 1
             self.world.outside.at(entropy.uniform(0, _SPAN_S), self._commit, number, size)
 
+    def _trickle(self, number: int) -> None:
+        """Commit a sound event now and then: while nothing at all is accepted, nothing is poison."""
+        key = f"key-{number % _KEYS}"
+        self._store(key, [_document(key, f"t{number}", 0)])
+        self.world.outside.after(_TRICKLE_S, self._trickle, number + 1)
+
     def _commit(self, number: int, size: int) -> None:
-        services = self.services
         key = f"key-{self.world.entropy.randrange(_KEYS)}"
-        documents = list(map(partial(self._document, key, number), range(size)))
+        documents = [_document(key, f"e{number}", order) for order in range(size)]
+        for document in documents:
+            if self.world.entropy.random() < 0.02:
+                document["refused"] = self.world.entropy.choice(CONDITIONS)
+            elif self.world.entropy.random() < 0.01:
+                document["data"] = "no object"
+        self._store(key, documents)
+
+    def _store(self, key: str, documents: list[dict[str, Any]]) -> None:
+        services = self.services
         lsn = services.container.commit(key, documents, self.world.outside.wall())
         for document in documents:
             data = document["data"]
@@ -127,17 +144,12 @@ class Universe:
                 )
             )
 
-    def _document(self, key: str, number: int, order: int) -> dict[str, Any]:
-        entropy = self.world.entropy
-        document: dict[str, Any] = {
-            "id": f"e{number}-{order}",
-            "partitionKey": key,
-            "type": EVENT_TYPE,
-            "order": order,
-            "data": {"action": "Changed", "number": number},
-        }
-        if entropy.random() < 0.02:
-            document["refused"] = entropy.choice(CONDITIONS)
-        elif entropy.random() < 0.01:
-            document["data"] = "no object"
-        return document
+
+def _document(key: str, commit: str, order: int) -> dict[str, Any]:
+    return {
+        "id": f"{commit}-{order}",
+        "partitionKey": key,
+        "type": EVENT_TYPE,
+        "order": order,
+        "data": {"action": "Changed", "commit": commit},
+    }
