@@ -23,6 +23,9 @@ from simulation.store import SimulatedItems
 
 _PAUSE_S = 20.0
 
+# How long an operator waits for the relay to set an event aside, where it does so by itself.
+_PATIENCE_S = 900.0
+
 
 class _Outbox:
     """What a release asks of the outbox."""
@@ -53,16 +56,19 @@ class Operator:
         while True:
             await asyncio.sleep(_PAUSE_S * entropy.uniform(0.5, 2))
             try:
-                if self.services.policy is OnPoison.BLOCK:
-                    await self._order(records)
-                else:
+                await self._order(records)
+                if self.services.policy is not OnPoison.BLOCK:
                     await self._clear(records)
             except (StoreError, OperationError):
                 pass
 
     async def _order(self, records: Records) -> None:
-        """`quarantine add`, for what the operator sees waiting."""
-        for key, event_id in self.services.waiting():
+        """`quarantine add`, for what holds up its key, as the log says.
+
+        That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
+        """
+        patience_s = 0.0 if self.services.policy is OnPoison.BLOCK else _PATIENCE_S
+        for key, event_id in self.services.waiting(patience_s):
             await records.order(key, event_id)
 
     async def _clear(self, records: Records) -> None:

@@ -46,13 +46,18 @@ class Services:
         """The time for the journal."""
         return round(self.world.now, 6)
 
-    def waiting(self) -> list[tuple[str, str]]:
-        """The events, by key and id, that wait for an order as an operator sees it."""
-        settled = {(each.key, each.id) for each in self.journal if isinstance(each, entries.SetAside)}
+    def waiting(self, longer_than_s: float) -> list[tuple[str, str]]:
+        """The events, by key and id, that have waited so long for their content, as an operator sees it."""
+        of_quarantine = (entries.SetAside, entries.Parked, entries.Ordered)
+        settled = {(each.key, each.id) for each in self.journal if isinstance(each, of_quarantine)}
+        before = self.world.now - longer_than_s
         return [
             (each.key, each.id)
             for each in self.journal
-            if isinstance(each, entries.Committed) and not each.sound and (each.key, each.id) not in settled
+            if isinstance(each, entries.Committed)
+            and each.at <= before
+            and not each.sound
+            and (each.key, each.id) not in settled
         ]
 
     def _stored(self, created: bool, key: str, item: Item) -> None:
