@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from relay.cosmos.source import event_of
 from relay.holds import PARKED_TYPE, is_pending
 from relay.quarantine.items import Item
 from relay.quarantine.record import RECORD_TYPE
 from relay.servicebus.messages import Message
-from relay.settings import OnPoison
 from simulation import reality
 from simulation.core.container import Container
-from simulation.core.faults import Fault, schedule
+from simulation.core.faults import KINDS
 from simulation.core.host import Host
 from simulation.core.leases import Leases
-from simulation.core.operators import Operator
-from simulation.core.store import NotedItems
-from simulation.core.topic import Topic
 from simulation.core.verdict import Violation, judge
+from simulation.core.worker import EVENT_TYPE
+from simulation.faults import Fault
 from simulation.line import Line
+from simulation.operators import Operator
+from simulation.plan import Plan
+from simulation.store import NotedItems
+from simulation.topic import Topic
 from simulation.world import Process, World
 
 WINDOW_S = 600.0
@@ -32,27 +34,9 @@ _PATIENCE_S = 7200.0
 _CONDITIONS = ("com.microsoft:argument-out-of-range", "amqp:decode-error", "amqp:not-allowed")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What happens in a universe, apart from the choices that the world makes by its seed.
-
-    Attributes:
-        seed: Names the universe.
-        events: Number of events.
-        faults: In the order of their times.
-    """
-
-    seed: int
-    events: int
-    faults: tuple[Fault, ...]
-    policy: OnPoison
-
-    @classmethod
-    def of(cls, seed: int, *, events: int = 200, faults: int = 20) -> Plan:
-        """The plan of a seed."""
-        entropy = random.Random(f"{seed} plan")
-        policy = entropy.choice(list(OnPoison))
-        return cls(seed, events, tuple(schedule(entropy, faults, _SPAN_S)), policy)
+def plan_of(seed: int, *, events: int = 200, faults: int = 20) -> Plan:
+    """The plan of a seed."""
+    return Plan.of(seed, KINDS, _SPAN_S, events=events, faults=faults)
 
 
 class Services:
@@ -141,7 +125,7 @@ class Universe:
         self.services.leases.begin()
         for _ in range(2):
             self._new_host()
-        Operator(self.services, 1)
+        Operator(self.services, 1, event_of, EVENT_TYPE)
         self._plan_commits()
         for fault in self.plan.faults:
             self.world.outside.at(fault.at, self._strike, fault)

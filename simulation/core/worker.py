@@ -14,9 +14,9 @@ from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from simulation.core.senders import SimulatedSenders
-from simulation.core.store import SimulatedItems
 from simulation.line import Line, LineError
+from simulation.senders import SimulatedSenders
+from simulation.store import SimulatedItems
 
 if TYPE_CHECKING:
     from simulation.core.container import Container

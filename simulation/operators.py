@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
-from relay.cosmos.source import event_of
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
@@ -16,21 +16,37 @@ from relay.quarantine.items import Filter
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
-from simulation.core.senders import SimulatedSenders
-from simulation.core.store import SimulatedItems
-from simulation.core.worker import EVENT_TYPE
-
-if TYPE_CHECKING:
-    from simulation.core.universe import Services
+from simulation.line import Line
+from simulation.senders import SimulatedSenders
+from simulation.store import NotedItems, SimulatedItems
+from simulation.topic import Topic
+from simulation.world import World
 
 _PAUSE_S = 20.0
+
+
+class Services(Protocol):
+    """What an operator uses of a universe."""
+
+    world: World
+    policy: OnPoison
+    topic: Topic
+    store: NotedItems
+    to_topic: Line
+    to_store: Line
+
+    def note(self, what: str, by: str, **more: Any) -> None:
+        """An entry in the journal."""
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """The events that an operator sees waiting because of their content, by key and id."""
 
 
 class _Outbox:
     """What a release asks of the outbox."""
 
-    def event_of(self, document: Any) -> Event | Rejected:
-        return event_of(document)
+    def __init__(self, event_of: Callable[[Any], Event | Rejected]) -> None:
+        self.event_of = event_of
 
     async def passed_behind(self, event: Event) -> list[str]:
         return []
@@ -39,8 +55,13 @@ class _Outbox:
 class Operator:
     """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside."""
 
-    def __init__(self, services: Services, number: int) -> None:
+    def __init__(
+        self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
+    ) -> None:
+        """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
         self.services = services
+        self._outbox = _Outbox(event_of)
+        self._event_type = event_type
         self.process = services.world.process(f"operator-{number}")
         self.process.start(self._run())
 
@@ -72,7 +93,7 @@ class Operator:
                 )
                 await records.remove(summary)
         for key in await records.parked():
-            release = Release(records, OrderedSender(self._publisher()), _Outbox(), EVENT_TYPE)  # type: ignore[arg-type]
+            release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
             await release.release_parked(key, None)
 
     def _publisher(self) -> ServiceBusPublisher:
