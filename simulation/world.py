@@ -33,7 +33,7 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.loop = ProcessLoop(self)  # type: ignore[abstract]  # no files, pipes or signals here
+        self.loop = world.loop_of(self)
         self.is_alive = True
         self.is_frozen = False
         # The earliest time for which the world has it on its list.
@@ -151,6 +151,10 @@ class World:
         # The services, which are not killed: what has reached them is carried out.
         self.outside = self.process("outside")
         self.running = self.outside
+
+    def loop_of(self, process: Process) -> ProcessLoop:
+        """The loop for a process that begins."""
+        return ProcessLoop(process)  # type: ignore[abstract]  # no files, pipes or signals here
 
     def process(self, name: str) -> Process:
         """Another process, which lives until it is killed."""
