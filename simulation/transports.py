@@ -219,6 +219,8 @@ class Server(asyncio.AbstractServer):
 class NetworkLoop(ProcessLoop):
     """The loop of a process that is connected to the network."""
 
+    process: Process
+
     def __init__(self, process: Process, network: Network) -> None:
         super().__init__(process)
         self.network = network
