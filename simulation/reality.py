@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,27 +75,49 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
 # Modules that need the real ones, or of which no code runs in a universe.
 _LEFT = ("simulation.reality", "datetime", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
 
+# Packages whose functions have clocks as default arguments.
+_WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")
+
 
 @contextmanager
 def replaced() -> Iterator[None]:
     """Let the modules that are loaded ask the world, until the block ends. Load what a universe needs before."""
     undo: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, attribute: str, value: Any) -> None:
+        undo.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, value)
+
     for name, module in list(sys.modules.items()):
         if name.startswith(_LEFT) and name != "logging":
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            try:
-                new = _REPLACED.get(value)
-            except TypeError:
-                continue
+            new = _new(value)
             if new is not None:
-                undo.append((module, attribute, value))
-                setattr(module, attribute, new)
+                replace(module, attribute, new)
+            elif name.startswith(_WITH_DEFAULTS):
+                for function in _functions(value):
+                    if function.__defaults__ and any(_new(each) for each in function.__defaults__):
+                        defaults = tuple(_new(each) or each for each in function.__defaults__)
+                        replace(function, "__defaults__", defaults)
     try:
         yield
     finally:
-        for module, attribute, value in reversed(undo):
-            setattr(module, attribute, value)
+        for owner, attribute, value in reversed(undo):
+            setattr(owner, attribute, value)
+
+
+def _new(value: Any) -> Any:
+    try:
+        return _REPLACED.get(value)
+    except TypeError:
+        return None
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """A function, or those of a class."""
+    members = [value, *vars(value).values()] if isinstance(value, type) else [value]
+    return [each for each in members if isinstance(each, FunctionType)]
 
 
 @contextmanager
