@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from relay.errors import PoisonError, RetryableError
 from relay.servicebus.transfers import LinkLimits, Transfer
-from simulation.core.topic import BusyError, RefusedError, Topic
 from simulation.line import Line
+from simulation.topic import BusyError, RefusedError, Topic
 from simulation.world import Process
 
 _LIMITS = LinkLimits(batch=4_000, message=20_000)
