@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from simulation.world import Process, World
+from simulation.way import Way
+from simulation.world import World
 
 T = TypeVar("T")
 
@@ -15,33 +16,18 @@ class LineError(Exception):
     """The request was not answered: it may or may not have been carried out."""
 
 
-class Line:
-    """A way to a service.
+class Line(Way):
+    """A way to a service that answers requests.
+
+    Of the requests that get lost, half were carried out.
 
     Attributes:
-        fastest_s, slowest_s: Seconds that a request or an answer takes.
-        cut: Names of processes that reach nothing, and that nothing reaches.
-        is_down: Whether the service answers nobody.
-        loses: The share of requests that get no answer, half of them after they were carried out.
         timeout_s: After how many seconds the caller learns that there is no answer.
     """
 
     def __init__(self, world: World, name: str, *, timeout_s: float = 5.0) -> None:
-        self.world = world
-        self.name = name
-        self.fastest_s, self.slowest_s = 0.001, 0.02
-        self.cut: set[str] = set()
-        self.is_down = False
-        self.loses = 0.0
+        super().__init__(world, name)
         self.timeout_s = timeout_s
-
-    def delay_s(self) -> float:
-        """Seconds for one way."""
-        return self.world.entropy.uniform(self.fastest_s, self.slowest_s)
-
-    def is_open(self, process: Process) -> bool:
-        """Whether something can get through at the moment."""
-        return not self.is_down and process.name not in self.cut
 
     async def ask(self, operation: Callable[[], T]) -> T:
         """Have the service carry out an operation for the process that runs.
@@ -80,7 +66,7 @@ class Line:
             else:
                 answer.set_exception(error)
 
-        is_lost = self.loses > 0 and world.entropy.random() < self.loses
+        is_lost = self.is_struck()
         timer = process.loop.call_later(self.timeout_s, no_answer)
         if self.is_open(process) and not (is_lost and world.entropy.random() < 0.5):
             world.outside.after(self.delay_s(), carry_out)
