@@ -5,21 +5,21 @@ Beyond that, delivery is at least once: docs/guarantees.md, the assumption Windo
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 
 from journal import entries
 from journal.entries import Entry
 
 Name = tuple[str, str]
 
-Learned = tuple[str, str, str]
-"""A process, and the key and the id of an event of whose acceptance it has learned."""
+Learned = Mapping[tuple[str, str, str], float]
+"""When a process has learned that an event was accepted, by its name, the key and the id."""
 
 
-def without_excused(journal: Sequence[Entry], window_s: float, learned: Container[Learned]) -> list[Entry]:
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:
     """The journal without further copies of events that were not checkpointed in time.
 
-    A copy from a process that has `learned` of the event's acceptance is not excused.
+    A copy from a process that had learned of the event's acceptance is not excused.
     """
     first: dict[Name, entries.Accepted] = {}
     committed: dict[Name, entries.Committed] = {}
@@ -30,13 +30,11 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Containe
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Accepted):
             name = entry.key, entry.id
-            is_known = (entry.by, *name) in learned
-            if (
-                name in first
-                and not is_known
-                and not _was_passed(committed[name], first[name], checkpoints, window_s / 2)
-            ):
-                continue
+            if name in first:
+                was_known = learned.get((entry.by, *name), entry.at) < entry.at
+                was_passed = _was_passed(committed[name], first[name], checkpoints, window_s / 2)
+                if not (was_known or was_passed):
+                    continue
             first.setdefault(name, entry)
         kept.append(entry)
     return kept
