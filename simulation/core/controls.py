@@ -98,7 +98,7 @@ CONTROLS = {
     "PagesEndWithCommits": Control(
         lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.OUT_OF_ORDER, 10
     ),
-    "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.MISSING, 100),
+    "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
     "ComparesWhatIsSetAside": Control(
         lambda: patch.object(Fence, "passed", _none_passed), Wrong.QUARANTINED_AND_DELIVERED, 100
     ),
