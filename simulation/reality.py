@@ -10,8 +10,10 @@ import os
 import random
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,12 +22,18 @@ if TYPE_CHECKING:
 _RealDatetime = datetime_module.datetime
 _real = {name: getattr(time, name) for name in ("time", "monotonic", "time_ns", "monotonic_ns", "perf_counter")}
 _real_urandom = os.urandom
+_real_uuid1 = uuid.uuid1
+_RealRandom = random.Random
 
 # The world that runs, in this thread.
 _world: World | None = None
 
 
 class _IsDatetime(type):
+    def __call__(cls, *args: Any, **more: Any) -> _RealDatetime:
+        # The real class, for those who look at an object's type.
+        return _RealDatetime(*args, **more)
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _RealDatetime)
 
@@ -49,6 +57,17 @@ class _Datetime(_RealDatetime, metaclass=_IsDatetime):
         return cls.now()
 
 
+class _Random(_RealRandom):
+    """The class `Random`, which without a seed is seeded by the world."""
+
+    def __init__(self, x: Any = None) -> None:
+        super().__init__(_world.entropy.random() if x is None and _world is not None else x)
+
+
+def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
+    return _real_uuid1(node, clock_seq) if _world is None else uuid.UUID(bytes=_urandom(16), version=1)
+
+
 def _monotonic() -> float:
     return _real["monotonic"]() if _world is None else _world.running.monotonic()
 
@@ -68,11 +87,13 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
     _real["time_ns"]: lambda: int(_time() * 1_000_000_000),
     _real["monotonic_ns"]: lambda: int(_monotonic() * 1_000_000_000),
     _real_urandom: _urandom,
+    _real_uuid1: _uuid1,
     _RealDatetime: _Datetime,
+    _RealRandom: _Random,
 }
 
 # Modules that need the real ones, or of which no code runs in a universe.
-_LEFT = ("simulation.reality", "datetime", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
+_LEFT = ("simulation.reality", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
 
 
 @contextmanager
@@ -83,18 +104,42 @@ def replaced() -> Iterator[None]:
         if name.startswith(_LEFT) and name != "logging":
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            try:
-                new = _REPLACED.get(value)
-            except TypeError:
-                continue
+            new = _replacement(value)
             if new is not None:
                 undo.append((module, attribute, value))
                 setattr(module, attribute, new)
+        for function in _functions(module):
+            for attribute, value in _new_defaults(function):
+                undo.append((function, attribute, getattr(function, attribute)))
+                setattr(function, attribute, value)
     try:
         yield
     finally:
-        for module, attribute, value in reversed(undo):
-            setattr(module, attribute, value)
+        for owner, attribute, value in reversed(undo):
+            setattr(owner, attribute, value)
+
+
+def _replacement(value: Any) -> Any:
+    try:
+        return _REPLACED.get(value)
+    except TypeError:
+        return None
+
+
+def _functions(module: Any) -> Iterator[FunctionType]:
+    """The functions of a module, and those of its classes."""
+    for value in list(getattr(module, "__dict__", {}).values()):
+        members = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
+        yield from (each for each in (value, *members) if isinstance(each, FunctionType))
+
+
+def _new_defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The defaults of a function that has the real clock for one."""
+    if any(_replacement(each) for each in function.__defaults__ or ()):
+        yield "__defaults__", tuple(_replacement(each) or each for each in function.__defaults__ or ())
+    if any(_replacement(each) for each in (function.__kwdefaults__ or {}).values()):
+        items = (function.__kwdefaults__ or {}).items()
+        yield "__kwdefaults__", {name: _replacement(each) or each for name, each in items}
 
 
 @contextmanager
