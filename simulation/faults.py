@@ -1,19 +1,24 @@
-"""Faults of a world: values, chosen from a seed, each with its time and how long it lasts."""
+"""Faults as values, chosen from a seed: each with its time, what it befalls, and how long it lasts."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-SUSPEND = "suspend"
-"""The kind that may outlast a duplicate detection window."""
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: what happens at which second, to whom, for how long."""
+    """A fault.
+
+    Attributes:
+        at: When it strikes, in seconds.
+        kind: What happens.
+        target: Which process, partition or lease it befalls: a number that is counted off among those that exist.
+        service: Which service it is about, if it is about one.
+        lasts_s: How long it lasts, in seconds.
+        size: How bad it is, from 0 to 1.
+    """
 
     at: float
     kind: str
@@ -22,41 +27,32 @@ class Fault:
     lasts_s: float
     size: float
 
-    def data(self) -> dict[str, Any]:
-        """For the journal."""
-        return asdict(self)
+    def __str__(self) -> str:
+        return f"{self.at:8.3f} s  {self.kind}, {self.service} or {self.target}, {self.lasts_s:g} s, {self.size:g}"
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
-    """The faults of a kind of universe.
+class Kind:
+    """A kind of fault: how often it is chosen, in relation to the others, and how long it lasts at most."""
 
-    Attributes:
-        weights: How often each is chosen, in relation to the others.
-        services: What a fault of a service may befall.
-        longest_s: No fault but `SUSPEND` lasts longer, in seconds.
-        suspended_s: Maximum seconds for which a machine is suspended.
-    """
+    weight: int
+    longest_s: float = 45.0
 
-    weights: Mapping[str, int]
-    services: Sequence[str]
-    longest_s: float
-    suspended_s: float
 
-    def schedule(self, entropy: random.Random, count: int, span_s: float) -> list[Fault]:
-        """Faults within a span of time, in their order."""
-        kinds = entropy.choices(list(self.weights), list(self.weights.values()), k=count)
-        faults = []
-        for kind in kinds:
-            longest_s = self.suspended_s if kind == SUSPEND else self.longest_s
-            faults.append(
-                Fault(
-                    at=round(entropy.uniform(0, span_s), 3),
-                    kind=kind,
-                    target=entropy.randrange(100),
-                    service=entropy.choice(self.services),
-                    lasts_s=round(longest_s * entropy.random() ** 2, 3),
-                    size=round(entropy.random(), 3),
-                )
-            )
-        return sorted(faults, key=lambda fault: fault.at)
+def schedule(
+    entropy: random.Random, kinds: Mapping[str, Kind], services: Sequence[str], count: int, span_s: float
+) -> tuple[Fault, ...]:
+    """Faults within a span of time, in their order. Short ones are more frequent than long ones."""
+    chosen = entropy.choices(list(kinds), [kind.weight for kind in kinds.values()], k=count)
+    faults = [
+        Fault(
+            at=round(entropy.uniform(0, span_s), 3),
+            kind=kind,
+            target=entropy.randrange(100),
+            service=entropy.choice(services),
+            lasts_s=round(kinds[kind].longest_s * entropy.random() ** 2, 3),
+            size=round(entropy.random(), 3),
+        )
+        for kind in chosen
+    ]
+    return tuple(sorted(faults, key=lambda fault: fault.at))

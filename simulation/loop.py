@@ -12,10 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
-
-if TYPE_CHECKING:
-    from simulation.world import Process
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -52,6 +49,16 @@ def restart_numbers() -> None:
     _numbers = iter(range(sys.maxsize))
 
 
+class Owner(Protocol):
+    """What a loop asks of its process."""
+
+    def monotonic(self) -> float:
+        """Seconds by a clock that does not step."""
+
+    def listen(self, when: float) -> None:
+        """Have the loop run at a time of that clock."""
+
+
 class ProcessLoop(asyncio.AbstractEventLoop):
     """An event loop that the world runs, callback by callback.
 
@@ -61,7 +68,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         unhandled: Contexts of exceptions that nobody has retrieved.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Owner) -> None:
         self.process = process
         self.ready: deque[asyncio.Handle] = deque()
         self.timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -102,6 +109,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
+        if not self.ready:
+            self.process.listen(self.time())
         self.ready.append(handle)
         return handle
 
@@ -126,6 +135,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self.timers, (when, self._timers_made, handle))
+        self.process.listen(when)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

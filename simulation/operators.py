@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from journal import entries
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
-from relay.quarantine.items import Filter
+from relay.quarantine.items import Filter, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
-from simulation.line import Line
 from simulation.senders import SimulatedSenders
-from simulation.store import NotedItems, SimulatedItems
-from simulation.topic import Topic
-from simulation.world import World
+from simulation.services import Services
+from simulation.store import SimulatedItems
 
 _PAUSE_S = 20.0
 
-
-class Services(Protocol):
-    """What an operator uses of a universe."""
-
-    world: World
-    policy: OnPoison
-    topic: Topic
-    store: NotedItems
-    to_topic: Line
-    to_store: Line
-
-    def note(self, what: str, by: str, **more: Any) -> None:
-        """An entry in the journal."""
-
-    def waiting(self) -> list[tuple[str, str]]:
-        """The events that an operator sees waiting because of their content, by key and id."""
+# How long an operator waits for the relay to set an event aside, where it does so by itself.
+_PATIENCE_S = 900.0
 
 
 class _Outbox:
@@ -71,30 +56,40 @@ class Operator:
         while True:
             await asyncio.sleep(_PAUSE_S * entropy.uniform(0.5, 2))
             try:
-                if self.services.policy is OnPoison.BLOCK:
-                    await self._order(records)
-                else:
+                await self._order(records)
+                if self.services.policy is not OnPoison.BLOCK:
                     await self._clear(records)
             except (StoreError, OperationError):
                 pass
 
     async def _order(self, records: Records) -> None:
-        """`quarantine add`, for what the operator sees waiting."""
-        for key, event_id in self.services.waiting():
+        """`quarantine add`, for what holds up its key, as the log says.
+
+        That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
+        """
+        patience_s = 0.0 if self.services.policy is OnPoison.BLOCK else _PATIENCE_S
+        for key, event_id in self.services.waiting(patience_s):
             await records.order(key, event_id)
 
     async def _clear(self, records: Records) -> None:
         """`quarantine discard` of what is poisoned, and `quarantine release` of the key."""
-        found = await records.find(Filter())
-        for summary in found:
+        for summary in await records.find(Filter()):
             if summary.reason != Reason.KEY_PARKED and self.services.world.entropy.random() < 0.7:
-                self.services.note(
-                    "discards", self.process.name, key=summary.partition_key, id=summary.document_id
-                )
-                await records.remove(summary)
+                await self._discard(records, summary)
         for key in await records.parked():
             release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
             await release.release_parked(key, None)
+            # What was parked behind poison may be poison itself, which shows now.
+            for kept in release.still_invalid:
+                await self._discard(records, kept.summary)
+
+    async def _discard(self, records: Records, summary: RecordSummary) -> None:
+        key, event_id = summary.partition_key, str(summary.document_id)
+        self.services.discarded.add((key, event_id))
+        self.services.journal.append(
+            entries.Discarded(at=self.services.at, by=self.process.name, key=key, id=event_id)
+        )
+        await records.remove(summary)
 
     def _publisher(self) -> ServiceBusPublisher:
         senders = SimulatedSenders(self.process, self.services.to_topic, self.services.topic)

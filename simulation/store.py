@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from relay.errors import StoreError
 from relay.holds import Holds
-from relay.quarantine.items import Filter, Item, Operation, RecordSummary, Stored
+from relay.quarantine.items import Create, Filter, Item, Operation, RecordSummary, Stored
 from simulation.line import Line, LineError
 from tests.support.in_memory_items import InMemoryItems
 
@@ -78,27 +78,27 @@ def _carry_out(operation: Callable[..., Coroutine[Any, Any, T]], arguments: Any,
 class NotedItems(InMemoryItems):
     """The store itself: what is written to it is noted."""
 
-    def __init__(self, noted: Callable[[str, str, str, Item], None]) -> None:
-        """`noted` gets "created" or "deleted", the partition key, the id, and the item."""
+    def __init__(self, noted: Callable[[bool, str, Item], None]) -> None:
+        """`noted` gets whether an item was created or deleted, its partition key, and the item."""
         super().__init__()
         self._noted = noted
 
     async def create(self, item: Item, /) -> None:
         await super().create(item)
-        self._noted("created", item["partitionKey"], item["id"], item)
+        self._noted(True, item["partitionKey"], item)
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         item = (await self.read(identifier, partition_key)).item
         await super().delete(identifier, partition_key, etag=etag)
-        self._noted("deleted", partition_key, identifier, item)
+        self._noted(False, partition_key, item)
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
         before = {item["id"]: item for item in self.stored if item["partitionKey"] == partition_key}
         await super().batch(partition_key, operations)
-        after = {item["id"]: item for item in self.stored if item["partitionKey"] == partition_key}
+        after = {item["id"] for item in self.stored if item["partitionKey"] == partition_key}
         for identifier, item in before.items():
             if identifier not in after:
-                self._noted("deleted", partition_key, identifier, item)
-        for identifier, item in after.items():
-            if identifier not in before:
-                self._noted("created", partition_key, identifier, item)
+                self._noted(False, partition_key, item)
+        for operation in operations:
+            if isinstance(operation, Create):
+                self._noted(True, partition_key, operation.item)

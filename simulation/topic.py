@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from relay.servicebus.messages import Message
 
+# With which a topic blames the content.
+CONDITIONS = ("com.microsoft:argument-out-of-range", "amqp:decode-error", "amqp:not-allowed")
+
 
 class RefusedError(Exception):
     """The topic refuses a transfer, with a condition."""
@@ -29,15 +32,16 @@ class Topic:
         accepted: What subscribers get, by session, in order.
         refuses: The condition with which it refuses everything at the moment, if it does.
         is_busy: Whether it is throttled.
-        noted: Called with each message that is accepted or dropped, and whether it was dropped.
+        noted: Called with each message, its sequence number, and whether it was dropped.
     """
 
     window_s: float
-    noted: Callable[[Message, bool], None]
+    noted: Callable[[Message, int, bool], None]
     accepted: dict[str, list[str]] = field(default_factory=dict)
     refuses: str | None = None
     is_busy: bool = False
-    _seen: dict[str, float] = field(default_factory=dict)
+    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _number: int = 0
 
     def take(self, messages: Sequence[Message], poison: Sequence[str], now: float) -> None:
         """Accept a transfer as a whole. `poison` are the conditions that its contents cause.
@@ -51,8 +55,9 @@ class Topic:
         for message in messages:
             # A message id is known for the whole topic, whatever its session.
             seen = self._seen.get(message.id)
-            is_repeat = seen is not None and now - seen < self.window_s
-            if not is_repeat:
-                self._seen[message.id] = now
+            is_repeat = seen is not None and now - seen[0] < self.window_s
+            if seen is None or not is_repeat:
+                self._number += 1
+                seen = self._seen[message.id] = now, self._number
                 self.accepted.setdefault(message.partition_key, []).append(message.id)
-            self.noted(message, is_repeat)
+            self.noted(message, seen[1], is_repeat)

@@ -184,7 +184,7 @@ class StreamTransport(asyncio.Transport):
 class Server(asyncio.AbstractServer):
     """A port that a process listens to."""
 
-    def __init__(self, loop: ProcessLoop, network: Network, port: Port) -> None:
+    def __init__(self, loop: NetworkLoop, network: Network, port: Port) -> None:
         self._loop = loop
         self._network = network
         self._port = port
@@ -218,6 +218,8 @@ class Server(asyncio.AbstractServer):
 
 class NetworkLoop(ProcessLoop):
     """The loop of a process that is connected to the network."""
+
+    process: Process
 
     def __init__(self, process: Process, network: Network) -> None:
         super().__init__(process)

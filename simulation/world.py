@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -34,6 +36,8 @@ class Process:
         self.loop = world.loop_of(self)
         self.is_alive = True
         self.is_frozen = False
+        # The earliest time for which the world has it on its list.
+        self.listed = math.inf
         self.skew_s = 0.0
         self.pause_s = 0.0
         self.busy_until = 0.0
@@ -50,8 +54,14 @@ class Process:
         return EPOCH + self.world.now + self.skew_s
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` in this process."""
-        return self.loop.create_task(work)
+        """Run `work` in this process. If it fails, that is a defect of the simulation, and ends it."""
+        task = self.loop.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.world.failures.append(task.exception())
 
     def at(self, when_s: float, act: Callable[..., object], *args: Any) -> None:
         """Call `act` in this process at a time of the world."""
@@ -60,6 +70,21 @@ class Process:
     def after(self, delay_s: float, act: Callable[..., object], *args: Any) -> None:
         """Call `act` in this process after some seconds."""
         self.at(self.world.now + delay_s, act, *args)
+
+    def freeze(self) -> None:
+        """Stop it where it is."""
+        self.is_frozen = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.is_frozen = False
+        self.world.enlist(self)
+
+    def listen(self, when: float) -> None:
+        """Have it run at a time of its own clock, unless it is to run earlier."""
+        when -= self._offset_s
+        if when < self.listed:
+            self.world.enlist_at(self, max(when, self.world.now))
 
     def due(self) -> float | None:
         """When something of it can run, in the world's time; None if nothing can."""
@@ -118,7 +143,11 @@ class World:
         self.entropy = random.Random(seed)
         self.processes: list[Process] = []
         self.rounds = 0
+        self.failures: list[BaseException | None] = []
         self._dead: list[Process] = []
+        # When a process may run, a random number and a count that break ties, and the process: a heap.
+        self._list: list[tuple[float, float, int, Process]] = []
+        self._listed = 0
         # The services, which are not killed: what has reached them is carried out.
         self.outside = self.process("outside")
         self.running = self.outside
@@ -153,7 +182,12 @@ class World:
                 self.now = end
                 return until()
             self.now = max(self.now, when)
+            heapq.heappop(self._list)
+            chosen.listed = math.inf
             self._run(chosen)
+            self.enlist(chosen)
+            if self.failures:
+                raise RuntimeError("a simulated process has failed") from self.failures[0]
         return True
 
     def run_task(self, process: Process, work: Coroutine[Any, Any, Any], at_most_s: float) -> Any:
@@ -163,22 +197,31 @@ class World:
             raise TimeoutError(f"{process.name} did not end within {at_most_s:g} virtual seconds")
         return task.result()
 
+    def enlist(self, process: Process) -> None:
+        """Note when a process can run."""
+        due = process.due()
+        if due is not None and due < process.listed:
+            self.enlist_at(process, due)
+
+    def enlist_at(self, process: Process, when: float) -> None:
+        """Note that a process may run at a time."""
+        process.listed = when
+        self._listed += 1
+        heapq.heappush(self._list, (when, self.entropy.random(), self._listed, process))
+
     def _next(self) -> tuple[float, Process] | None:
         """The process that runs next: the earliest, and any of those that are at the same time."""
-        earliest: float | None = None
-        candidates: list[Process] = []
-        for process in self.processes:
-            due = process.due()
-            if due is None or (earliest is not None and due > earliest):
-                continue
-            if earliest is None or due < earliest:
-                earliest = due
-                candidates = [process]
-            else:
-                candidates.append(process)
-        if earliest is None:
-            return None
-        return earliest, candidates[0] if len(candidates) == 1 else self.entropy.choice(candidates)
+        waiting = self._list
+        while waiting:
+            when, _, _, process = waiting[0]
+            due = process.due() if when == process.listed else None
+            if due is not None and due <= when:
+                return when, process
+            heapq.heappop(waiting)
+            if when == process.listed:
+                process.listed = math.inf
+                self.enlist(process)
+        return None
 
     def _run(self, process: Process) -> None:
         self.rounds += 1

@@ -12,13 +12,14 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from journal import entries
 from simulation.core.container import Document, GoneError
 from simulation.core.leases import Lease, LeaseLostError
 from simulation.core.worker import Worker
 from simulation.line import LineError
 
 if TYPE_CHECKING:
-    from simulation.core.universe import Services
+    from simulation.core.services import Services
 
 # The trigger's own timings, in seconds.
 ACQUIRE_S, RENEW_S, EXPIRE_S = 13.0, 17.0, 60.0
@@ -84,7 +85,7 @@ class Host:
 
         def take() -> Lease:
             taken = leases.change(lease, owner=self.name, renewed=now)
-            self.services.note("claimed", self.name, lease=lease.number)
+            self._note(entries.Claimed, lease)
             return taken
 
         try:
@@ -93,6 +94,13 @@ class Host:
             return
         self._owned[lease.number] = taken
         self._reading[lease.number] = self.process.start(self._read(taken))
+
+    def _note(self, kind: type[entries.OfLease], lease: Lease, **more: Any) -> None:
+        covers = lease.minimum, lease.maximum
+        entry = kind(
+            at=self.services.at, by=self.name, lease=str(lease.number), owner=self.name, covers=covers, **more
+        )
+        self.services.journal.append(entry)
 
     async def _update(self, lease: Lease, **changes: Any) -> Lease:
         """Change an own lease. Raises LeaseLostError and LineError."""
@@ -104,14 +112,7 @@ class Host:
             if current is None or current.owner != self.name:
                 raise LeaseLostError
             if "position" in changes:
-                self.services.note(
-                    "checkpointed",
-                    self.name,
-                    lease=lease.number,
-                    minimum=lease.minimum,
-                    maximum=lease.maximum,
-                    **changes,
-                )
+                self._note(entries.Checkpointed, lease, position=(changes["position"],))
             return self.services.leases.change(current, renewed=now, **changes)
 
         return await self.services.to_leases.ask(update)

@@ -21,7 +21,7 @@ from simulation.store import SimulatedItems
 if TYPE_CHECKING:
     from simulation.core.container import Container
     from simulation.core.leases import Leases
-    from simulation.core.universe import Services
+    from simulation.core.services import Services
 
 EVENT_TYPE = "domainEvent"
 
@@ -86,7 +86,7 @@ class Worker:
     def _begin(
         self, documents: Sequence[Document], invocation: str, retry: int, answer: asyncio.Future[None]
     ) -> None:
-        task = self.process.start(self._handle(documents, invocation, retry))
+        task = self.process.loop.create_task(self._handle(documents, invocation, retry))
         task.add_done_callback(lambda done: self._answer(answer, done.exception()))
 
     async def _handle(self, documents: Sequence[Document], invocation: str, retry: int) -> None:
