@@ -79,9 +79,10 @@ class Operator:
         for key in await records.parked():
             release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
             await release.release_parked(key, None)
-            # What was parked behind poison may be poison itself, which shows now.
+            # What was parked behind poison may be poison itself, which shows now. Of an outage, the operator knows.
             for kept in release.still_invalid:
-                await self._discard(records, kept.summary)
+                if (key, kept.summary.document_id) in self.services.unsound:
+                    await self._discard(records, kept.summary)
 
     async def _discard(self, records: Records, summary: RecordSummary) -> None:
         key, event_id = summary.partition_key, str(summary.document_id)

@@ -42,6 +42,13 @@ class Services:
         return {line.name: line for line in vars(self).values() if isinstance(line, Line)}
 
     @property
+    def unsound(self) -> set[tuple[str, str | None]]:
+        """The events, by key and id, that cannot be published."""
+        return {
+            (each.key, each.id) for each in self.journal if isinstance(each, entries.Committed) and not each.sound
+        }
+
+    @property
     def at(self) -> float:
         """The time for the journal."""
         return round(self.world.now, 6)
