@@ -21,7 +21,8 @@ from simulation.senders import SimulatedSenders
 from simulation.services import Services
 from simulation.store import SimulatedItems
 
-_PAUSE_S = 20.0
+# Seconds between two looks of an operator: one is quick, one comes after a window has passed.
+_PAUSES_S = (20.0, 120.0, 1000.0)
 
 # How long an operator waits for the relay to set an event aside, where it does so by itself.
 _PATIENCE_S = 900.0
@@ -52,9 +53,10 @@ class Operator:
 
     async def _run(self) -> None:
         entropy = self.services.world.entropy
+        pause_s = entropy.choice(_PAUSES_S)
         records = Records(SimulatedItems(self.services.to_store, self.services.store))
         while True:
-            await asyncio.sleep(_PAUSE_S * entropy.uniform(0.5, 2))
+            await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
             try:
                 await self._order(records)
                 if self.services.policy is not OnPoison.BLOCK:
@@ -79,7 +81,7 @@ class Operator:
         for key in await records.parked():
             release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
             await release.release_parked(key, None)
-            # What was parked behind poison may be poison itself, which shows now. Of an outage, the operator knows.
+            # What was parked behind poison may be poison itself, which shows now. An outage is no reason.
             for kept in release.still_invalid:
                 if (key, kept.summary.document_id) in self.services.unsound:
                     await self._discard(records, kept.summary)

@@ -95,23 +95,30 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
 # Modules that need the real ones, or of which no code runs in a universe.
 _LEFT = ("simulation.reality", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
 
+# Packages whose functions have clocks as default arguments.
+_WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")
+
 
 @contextmanager
 def replaced() -> Iterator[None]:
     """Let the modules that are loaded ask the world, until the block ends. Load what a universe needs before."""
     undo: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, attribute: str, value: Any) -> None:
+        undo.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, value)
+
     for name, module in list(sys.modules.items()):
         if name.startswith(_LEFT) and name != "logging":
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            new = _replacement(value)
+            new = _new(value)
             if new is not None:
-                undo.append((module, attribute, value))
-                setattr(module, attribute, new)
-        for function in _functions(module):
-            for attribute, value in _new_defaults(function):
-                undo.append((function, attribute, getattr(function, attribute)))
-                setattr(function, attribute, value)
+                replace(module, attribute, new)
+            elif name.startswith(_WITH_DEFAULTS):
+                for function in _functions(value):
+                    for kind, defaults in _new_defaults(function):
+                        replace(function, kind, defaults)
     try:
         yield
     finally:
@@ -119,27 +126,26 @@ def replaced() -> Iterator[None]:
             setattr(owner, attribute, value)
 
 
-def _replacement(value: Any) -> Any:
+def _new(value: Any) -> Any:
     try:
         return _REPLACED.get(value)
     except TypeError:
         return None
 
 
-def _functions(module: Any) -> Iterator[FunctionType]:
-    """The functions of a module, and those of its classes."""
-    for value in list(getattr(module, "__dict__", {}).values()):
-        members = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
-        yield from (each for each in (value, *members) if isinstance(each, FunctionType))
+def _functions(value: Any) -> list[FunctionType]:
+    """A function, or those of a class."""
+    members = [value, *vars(value).values()] if isinstance(value, type) else [value]
+    return [each for each in members if isinstance(each, FunctionType)]
 
 
 def _new_defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The defaults of a function that has the real clock for one."""
-    if any(_replacement(each) for each in function.__defaults__ or ()):
-        yield "__defaults__", tuple(_replacement(each) or each for each in function.__defaults__ or ())
-    if any(_replacement(each) for each in (function.__kwdefaults__ or {}).values()):
-        items = (function.__kwdefaults__ or {}).items()
-        yield "__kwdefaults__", {name: _replacement(each) or each for name, each in items}
+    """Those of its default arguments, by position and by keyword, that need another value."""
+    if any(_new(each) for each in function.__defaults__ or ()):
+        yield "__defaults__", tuple(_new(each) or each for each in function.__defaults__ or ())
+    by_keyword = function.__kwdefaults__ or {}
+    if any(_new(each) for each in by_keyword.values()):
+        yield "__kwdefaults__", {name: _new(each) or each for name, each in by_keyword.items()}
 
 
 @contextmanager

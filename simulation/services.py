@@ -79,9 +79,9 @@ class Services:
             elif (key, event_id) not in self.discarded:
                 self.journal.append(entries.Released(at=self.at, key=key, id=event_id))
 
-    def _taken(self, message: Message, number: int, is_repeat: bool) -> None:
+    def _taken(self, message: Message, by: str, number: int, is_repeat: bool) -> None:
         kind = entries.Duplicate if is_repeat else entries.Accepted
         digest = digest_of(message.body.decode(), message.subject)
         self.journal.append(
-            kind(at=self.at, key=message.partition_key, id=message.id, digest=digest, number=number)
+            kind(at=self.at, by=by, key=message.partition_key, id=message.id, digest=digest, number=number)
         )

@@ -80,7 +80,7 @@ class Probe:
         """
         made = self._made
         async with self._one_at_a_time:
-            if self._made == made and self._evidence.is_stale(doubted):
+            if self._made == made and self._evidence.wants_repeat(doubted):
                 await self._send(sender, timeout_s)
 
     async def after_an_end(self, sender: Sender, timeout_s: float) -> None:
@@ -179,7 +179,7 @@ class Turn:
         (event,) = transfer.events
         try:
             check_size(transfer, limits.message)
-            if self._shared.evidence.is_stale(event):
+            if self._shared.evidence.wants_repeat(event):
                 await self._shared.probe.repeat(
                     self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
                 )

@@ -55,7 +55,15 @@ def simulate(chosen: Plan) -> Result:
             is_over = universe.run()
         finally:
             world.close()
-    return judged(chosen, universe.services.journal, window_s=WINDOW_S, virtual_s=world.now, is_over=is_over)
+    services = universe.services
+    return judged(
+        chosen,
+        services.journal,
+        window_s=WINDOW_S,
+        learned=services.topic.learned,
+        virtual_s=world.now,
+        is_over=is_over,
+    )
 
 
 class Universe:
