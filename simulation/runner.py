@@ -15,6 +15,7 @@ from simulation.plan import Kind, Plan, Result
 
 KINDS = {
     "core": "the pipeline, the publisher and the quarantine, on ports in memory",
+    "wire": "the app with the SDKs, over the emulators' servers and a network in memory",
 }
 """The kinds of universe, and what runs in each: the package `simulation.<kind>` has them."""
 

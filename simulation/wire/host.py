@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from azure.core.exceptions import AzureError
+
 from outbox_emulators.functions import host
 from outbox_emulators.functions.edges import Edges
 from simulation.wire.services import APP, Services
@@ -14,18 +18,22 @@ class Host:
     def __init__(self, services: Services, name: str) -> None:
         world = services.world
         self.process = world.process(name)
-        self.worker = SimulatedWorker(world, self.process, APP, services.settings())
-        self.process.start(self._run(services))
-        self.host: host.Host | None = None
+        edges = Edges(world.entropy.randrange(1 << 32))
+        settings = services.settings()
+        self.worker = SimulatedWorker(world, self.process, APP, settings)
+        self._host = host.Host(APP, settings, instance=name, edges=edges, worker=self.worker)
+        self.process.start(self._host.start())
 
     @property
     def works(self) -> bool:
         """Neither killed nor frozen."""
         return self.process.is_alive and not self.process.is_frozen
 
-    async def _run(self, services: Services) -> None:
-        edges = Edges(services.world.entropy.randrange(1 << 32))
-        self.host = host.Host(
-            APP, services.settings(), instance=self.process.name, edges=edges, worker=self.worker
-        )
-        await self.host.start()
+    def steal(self, number: int) -> None:
+        """Take a lease from whoever has it."""
+        self.process.start(self._steal(number))
+
+    async def _steal(self, number: int) -> None:
+        # As the balancer, it tries again at another time.
+        with contextlib.suppress(AzureError):
+            await self._host.steal(str(number % 4))

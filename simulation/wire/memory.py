@@ -1,7 +1,9 @@
-"""What a library keeps for its whole process, for each simulated process by itself."""
+"""What a library keeps for its whole process: another one for each simulated process, or the same for all."""
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -49,10 +51,17 @@ class OfProcess(MutableMapping[Any, Any]):
 @contextmanager
 def of(world: World) -> Iterator[None]:
     """Let each process of the world have its own, until the block ends."""
-    module = vars(routing)
+    module, tls = vars(routing), vars(ssl)
     before = {name: module[name] for name in _SHARED}
+    create_context = tls["create_default_context"]
     module.update({name: OfProcess(world) for name in _SHARED})
+    # Reading the certificates takes 25 ms, and nothing here is encrypted.
+    tls["create_default_context"] = _context
     try:
         yield
     finally:
         module.update(before)
+        tls["create_default_context"] = create_context
+
+
+_context = functools.cache(ssl.create_default_context)

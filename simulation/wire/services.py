@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.batches import BatchOperation, execute_batch
 from outbox_emulators.cosmos import jsontext
+from outbox_emulators.cosmos.batches import BatchOperation, execute_batch
+from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.fault_injection import FaultInjector
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.settings import OnPoison
 from simulation.connected import ConnectedWorld
-from simulation.network import Port
-from simulation.wire.recordings import Notes, Recorder
+from simulation.notes import Notes
+from simulation.topic import CONDITIONS
+from simulation.wire.recordings import Recorder, Watch
 
-CONDITIONS = ("com.microsoft:argument-out-of-range", "amqp:decode-error", "amqp:not-allowed")
 WINDOW_S = 600
 TOPIC = "domain-events"
 DATABASE = "outbox"
@@ -48,28 +50,35 @@ _ENTITIES = {
 }
 
 
-class Services:
-    """A broker and an account, and what the relay is told of them."""
+class Services(Notes):
+    """A broker and an account, and what the relay is told of them.
 
-    def __init__(self, world: ConnectedWorld, policy: str) -> None:
-        self.world = world
-        self.notes = Notes(lambda: world.now)
-        self.policy = policy
+    Attributes:
+        watch: What became of everything so far.
+        lines: The ways to both, by their names.
+    """
+
+    world: ConnectedWorld
+
+    def __init__(self, world: ConnectedWorld, policy: OnPoison) -> None:
+        super().__init__(world, policy)
+        self.watch = Watch(self)
         seed = world.entropy.randrange(1 << 32)
         self.broker = ServiceBusServer(
             Entities.from_document(_ENTITIES),
             port=_BROKER_PORT,
             admin_port=_ADMIN_PORT,
             edges=seed,
-            recording=Recorder(self.notes.of_topic),
+            recording=Recorder(self.watch.of_topic),
         )
         self.gateway = CosmosServer(
-            port=_GATEWAY_PORT, physical_partitions=2, edges=seed, recording=Recorder(self.notes.of_account)
+            port=_GATEWAY_PORT, physical_partitions=2, edges=seed, recording=Recorder(self.watch.of_account)
         )
-        self.ports: Mapping[str, Port] = {
+        self.ports = {
             "topic": world.network.port(_BROKER_PORT),
             "account": world.network.port(_GATEWAY_PORT),
         }
+        self.lines = {name: port.way for name, port in self.ports.items()}
 
     def start(self) -> None:
         """Start both, with a topic that refuses what is poisoned."""
@@ -82,17 +91,18 @@ class Services:
 
     def refuse(self, condition: str, **more: Any) -> None:
         """Let the topic refuse what is sent, with a condition."""
-        plan = FaultPlan(FaultKind.REJECT, TOPIC, condition=condition, **more)
-        FaultInjector(self.broker.broker).inject(plan)
+        self.inject(FaultKind.REJECT, condition=condition, **more)
+
+    def inject(self, kind: FaultKind, **more: Any) -> None:
+        """Inject a fault into what is sent to the topic."""
+        FaultInjector(self.broker.broker).inject(FaultPlan(kind, TOPIC, **more))
 
     def commit(self, key: str, documents: Sequence[Mapping[str, Any]]) -> None:
         """Commit documents of one key together."""
         account = self.gateway.account
         container = account.catalog.container(DATABASE, "data")
         requested = [
-            BatchOperation.of(
-                jsontext.parse(json.dumps({"operationType": "Create", "resourceBody": document}))
-            )
+            BatchOperation.of(jsontext.parse(json.dumps({"operationType": "Create", "resourceBody": document})))
             for document in documents
         ]
         effective = container.partition_key.of_header(json.dumps([key]))
@@ -112,9 +122,10 @@ class Services:
             "AzureWebJobs.relay_age.Disabled": "true",
         }
 
-    def is_quiet(self) -> bool:
-        """Whether the leases have passed everything, and no key is parked."""
-        return not self.notes.awaited and not self.notes.parked
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """The physical partitions of the outbox."""
+        return self.gateway.account.catalog.container(DATABASE, "data").partitions
 
 
 def _never(*_: object) -> bool:

@@ -145,5 +145,3 @@ def _settle(answer: asyncio.Future[Any], result: Any, error: BaseException | Non
         answer.set_result(result)
     else:
         answer.set_exception(error)
-
-
