@@ -9,7 +9,10 @@ A quarantine that cannot be read delays no more than it has to. With `skip`, the
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
 If another process may have attempted a page, set an event aside and published those behind it, the relay tries
 for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
-knows of no event that an operator has set aside. A process remembers the orders that it removes.
+knows of no event that an operator has set aside.
+
+An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
+compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
@@ -74,19 +77,35 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
-        self._removed: dict[EventName, Sequence[Order]] = {}
         self._begun: dict[str, None] = {}
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
         """The holds on documents of this batch. Raises QuarantineError if it requires a reading that fails."""
         is_first = invocation_id not in self._begun
-        tried_elsewhere = is_first and _may_have_been_tried(received)
+        tried_elsewhere = is_first and _is_old_enough(received)
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
         invalid = is_first and bool(received.rejected)
         if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
+        return self._known().about((*received.events, *received.rejected))
+
+    def may_have_been_tried(self, received: Received, invocation_id: str) -> bool:
+        """Whether this batch may have been attempted before, here or elsewhere; ask before `for_attempt`."""
+        return invocation_id in self._begun or _is_old_enough(received) or bool(received.rejected)
+
+    async def after_comparison(self, received: Received, passed: Set[int]) -> Holds:
+        """The holds on documents of this batch, of which the checkpoint has passed some. Raises QuarantineError.
+
+        With `park`, one that was passed may have parked its key after the reading for this attempt.
+        """
+        if self._policy is OnPoison.PARK and passed:
+            async with within(_READING_S, QuarantineError, "reading parked keys again"):
+                found = await self._quarantine.holds()
+            before = Holds() if self._read is None else self._read
+            # Of events that were not passed yet, another process may have removed the orders meanwhile.
+            self._read = Holds(found.parked, {**before.orders, **found.orders})
         return self._known().about((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
@@ -112,9 +131,8 @@ class Orders:
     def _known(self) -> Holds:
         read = self._read or Holds()
         orders = dict(read.orders)
-        for known in (self._removed, self._set_aside):
-            for name, versions in known.items():
-                orders[name] = (*versions, *orders.get(name, ()))
+        for name, versions in self._set_aside.items():
+            orders[name] = (*versions, *orders.get(name, ()))
         return Holds(read.parked, orders)
 
     async def _refresh(self, patience_s: float) -> None:
@@ -165,9 +183,6 @@ class Orders:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
                 passed = await self._settled(items)
                 done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
-                # This process may have lost the lease without noticing, and still have the page of such an event.
-                for name in done:
-                    _remember(self._removed, name, found.orders[name])
                 if done:
                     await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
@@ -177,7 +192,7 @@ class Orders:
         return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
 
 
-def _may_have_been_tried(received: Received) -> bool:
+def _is_old_enough(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
     # The first was committed first.
     return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])

@@ -10,7 +10,6 @@ from relay.deadline import Deadline, within
 from relay.errors import PublishError, QuarantineError, SourceError
 from relay.events import Received, Rejected
 from relay.fence import Fence
-from relay.holds import Holds
 from relay.orders import Orders
 from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
@@ -71,8 +70,10 @@ class Relay(Generic[BatchT]):
         with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
-            holds = await self._orders.for_attempt(received, invocation_id, retry_count)
-            clearance = await self._fence.clear(received, compare=self._may_hold_back(received, holds))
+            tried = bool(retry_count) or self._orders.may_have_been_tried(received, invocation_id)
+            await self._orders.for_attempt(received, invocation_id, retry_count)
+            clearance = await self._fence.clear(received, compare=tried)
+            holds = await self._orders.after_comparison(received, clearance.passed)
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             for set_aside in planned.set_aside.values():
                 self._publisher.settled(set_aside)
@@ -100,10 +101,6 @@ class Relay(Generic[BatchT]):
             return await self._fence.passed(set_aside, received.owned)
         except SourceError as error:
             raise QuarantineError(f"{len(set_aside)} document(s) must be quarantined, but {error}") from error
-
-    def _may_hold_back(self, received: Received, holds: Holds) -> bool:
-        """Whether a document that is not published may hold back others, so that it must not be a settled one."""
-        return self._on_poison is not OnPoison.SKIP and bool(received.rejected or holds)
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""
