@@ -20,12 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
-from relay.events import EventName, Reason, Received, Rejected
+from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import Holds, Order
 from relay.settings import OnPoison
@@ -89,24 +89,20 @@ class Orders:
         if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
-        return self._known().about((*received.events, *received.rejected))
+        return self._holds_on((*received.events, *received.rejected))
 
     def may_have_been_tried(self, received: Received, invocation_id: str) -> bool:
         """Whether this batch may have been attempted before, here or elsewhere; ask before `for_attempt`."""
         return invocation_id in self._begun or _is_old_enough(received) or bool(received.rejected)
 
-    async def after_comparison(self, received: Received, passed: Set[int]) -> Holds:
-        """The holds on documents of this batch, of which the checkpoint has passed some. Raises QuarantineError.
-
-        With `park`, one that was passed may have parked its key after the reading for this attempt.
-        """
-        if self._policy is OnPoison.PARK and passed:
-            async with within(_READING_S, QuarantineError, "reading parked keys again"):
-                found = await self._quarantine.holds()
-            before = Holds() if self._read is None else self._read
-            # Of events that were not passed yet, another process may have removed the orders meanwhile.
-            self._read = Holds(found.parked, {**before.orders, **found.orders})
-        return self._known().about((*received.events, *received.rejected))
+    async def again(self, received: Received) -> Holds:
+        """The holds on documents of this batch by another reading, after the first one. Raises QuarantineError."""
+        async with within(_READING_S, QuarantineError, "reading parked keys again"):
+            found = await self._quarantine.holds()
+        before = Holds() if self._read is None else self._read
+        # Of events that were not passed yet, another process may have removed the orders meanwhile.
+        self._read = Holds(found.parked, {**before.orders, **found.orders})
+        return self._holds_on((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         """Quarantine the documents that are set aside, and remember them. Raises QuarantineError.
@@ -128,12 +124,20 @@ class Orders:
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
-    def _known(self) -> Holds:
+    def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
         read = self._read or Holds()
-        orders = dict(read.orders)
-        for name, versions in self._set_aside.items():
-            orders[name] = (*versions, *orders.get(name, ()))
-        return Holds(read.parked, orders)
+        known = [orders for orders in (self._set_aside, read.orders) if orders]
+        if not (known or read.parked):
+            return Holds()
+        names = [name for each in documents if (name := each.name) is not None]
+        return Holds(
+            {key: read.parked[key] for key, _ in names if key in read.parked},
+            {
+                name: found
+                for name in names
+                if (found := [order for orders in known for order in orders.get(name, ())])
+            },
+        )
 
     async def _refresh(self, patience_s: float) -> None:
         needed = self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
@@ -194,8 +198,10 @@ class Orders:
 
 def _is_old_enough(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
+    if not received.events:
+        return False
     # The first was committed first.
-    return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])
+    return (received.events[0].committed_at or 0) <= time.time() - _UNTRIED_S
 
 
 def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:

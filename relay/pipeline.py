@@ -42,6 +42,7 @@ class Relay(Generic[BatchT]):
         self._quarantine = quarantine
         self._fence = Fence(duplicate_window_s, source.settled)
         self._on_poison = on_poison
+        self._judge = verdict.Judge(on_poison)
         self._orders = Orders(quarantine, on_poison, source.settled)
         self._attempt_timeout_s = attempt_timeout_s
         self.telemetry = RelayTelemetry()
@@ -71,15 +72,17 @@ class Relay(Generic[BatchT]):
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
             tried = bool(retry_count) or self._orders.may_have_been_tried(received, invocation_id)
-            await self._orders.for_attempt(received, invocation_id, retry_count)
+            holds = await self._orders.for_attempt(received, invocation_id, retry_count)
             clearance = await self._fence.clear(received, compare=tried)
-            holds = await self._orders.after_comparison(received, clearance.passed)
+            if clearance.passed and self._on_poison is OnPoison.PARK:
+                # What the checkpoint has passed may have parked its key after the reading.
+                holds = await self._orders.again(received)
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             for set_aside in planned.set_aside.values():
                 self._publisher.settled(set_aside)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
-                judge=verdict.Judge(self._on_poison),
+                judge=self._judge,
                 clearance=clearance,
                 deadline=deadline,
                 isolate=verdict.isolates(retry_count),
