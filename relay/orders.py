@@ -77,7 +77,7 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
-        self._begun: dict[str, None] = {}
+        self._begun: dict[str, bool] = {}
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
@@ -85,15 +85,15 @@ class Orders:
         is_first = invocation_id not in self._begun
         tried_elsewhere = is_first and _is_old_enough(received)
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
-        invalid = is_first and bool(received.rejected)
-        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
+        tried = tried_elsewhere or retry_count > 0 or (is_first and bool(received.rejected))
+        if tried or self._policy is OnPoison.PARK or self._read is None:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
-        _remember(self._begun, invocation_id, None)
+        _remember(self._begun, invocation_id, tried)
         return self._holds_on((*received.events, *received.rejected))
 
-    def may_have_been_tried(self, received: Received, invocation_id: str) -> bool:
-        """Whether this batch may have been attempted before, here or elsewhere; ask before `for_attempt`."""
-        return invocation_id in self._begun or _is_old_enough(received) or bool(received.rejected)
+    def may_have_been_tried(self, invocation_id: str) -> bool:
+        """Whether there may have been an attempt, here or elsewhere, before the one that `for_attempt` was for."""
+        return self._begun.get(invocation_id, True)
 
     async def again(self, received: Received) -> Holds:
         """The holds on documents of this batch by another reading, after the first one. Raises QuarantineError."""

@@ -71,8 +71,8 @@ class Relay(Generic[BatchT]):
         with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
-            tried = bool(retry_count) or self._orders.may_have_been_tried(received, invocation_id)
             holds = await self._orders.for_attempt(received, invocation_id, retry_count)
+            tried = self._orders.may_have_been_tried(invocation_id)
             clearance = await self._fence.clear(received, compare=tried)
             if clearance.passed and self._on_poison is OnPoison.PARK:
                 # What the checkpoint has passed may have parked its key after the reading.
