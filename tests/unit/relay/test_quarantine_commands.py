@@ -314,9 +314,9 @@ async def test_an_order_that_is_gone_before_the_answer_is_not_withdrawn(deployme
     deployment.records.pending = [order("00000000aaaa", "a-1")]
     withdraw = deployment.records.withdraw
 
-    async def behind_another(pending: Item) -> bool:
-        assert await withdraw(pending)
-        return await withdraw(pending)
+    async def behind_another(order: Item) -> bool:
+        assert await withdraw(order)
+        return await withdraw(order)
 
     deployment.records.withdraw = behind_another  # type: ignore[method-assign]
     run = await deployment.run("quarantine", "discard", "set-aside:00000000aaaa", "--yes")
