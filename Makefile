@@ -67,6 +67,9 @@ mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.p
 spec: setup ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds
 	@$(PY) -m spec $(if $(FULL),--full)
 
+simulate: setup ## Run simulated universes, each by its seed: SEED= RUNS= SIMULATE="--kinds core --seconds 60"
+	@$(PY) -m simulation $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(SIMULATE)
+
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
 soak: setup ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)

@@ -95,8 +95,8 @@ class Fence:
             SourceError: The checkpoint cannot be read.
         """
         now = time.time()
-        still_young = now - self._lasts_s
-        if not compare and all(_committed(event) >= still_young for event in received.events):
+        oldest = min(map(_committed, received.events), default=now)
+        if not compare and oldest >= now - self._lasts_s:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)
         # All of it: a young event may be sent until half the window after this, however soon its own ends.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
-from relay.events import EventName, Reason, Received, Rejected
+from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import Holds, Order
 from relay.settings import OnPoison
@@ -87,7 +87,7 @@ class Orders:
         if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
         _remember(self._begun, invocation_id, None)
-        return self._known().about((*received.events, *received.rejected))
+        return self._holds_on((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         """Quarantine the documents that are set aside, and remember them. Raises QuarantineError.
@@ -109,13 +109,20 @@ class Orders:
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
-    def _known(self) -> Holds:
+    def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
         read = self._read or Holds()
-        orders = dict(read.orders)
-        for known in (self._removed, self._set_aside):
-            for name, versions in known.items():
-                orders[name] = (*versions, *orders.get(name, ()))
-        return Holds(read.parked, orders)
+        known = [orders for orders in (self._set_aside, self._removed, read.orders) if orders]
+        if not (known or read.parked):
+            return Holds()
+        names = [name for each in documents if (name := each.name) is not None]
+        return Holds(
+            {key: read.parked[key] for key, _ in names if key in read.parked},
+            {
+                name: found
+                for name in names
+                if (found := [order for orders in known for order in orders.get(name, ())])
+            },
+        )
 
     async def _refresh(self, patience_s: float) -> None:
         needed = self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
@@ -179,8 +186,10 @@ class Orders:
 
 def _may_have_been_tried(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
+    if not received.events:
+        return False
     # The first was committed first.
-    return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])
+    return (received.events[0].committed_at or 0) <= time.time() - _UNTRIED_S
 
 
 def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:

@@ -43,6 +43,7 @@ class Relay(Generic[BatchT]):
         self._quarantine = quarantine
         self._fence = Fence(duplicate_window_s, source.settled)
         self._on_poison = on_poison
+        self._judge = verdict.Judge(on_poison)
         self._orders = Orders(quarantine, on_poison, source.settled)
         self._attempt_timeout_s = attempt_timeout_s
         self.telemetry = RelayTelemetry()
@@ -78,7 +79,7 @@ class Relay(Generic[BatchT]):
                 self._publisher.settled(set_aside)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
-                judge=verdict.Judge(self._on_poison),
+                judge=self._judge,
                 clearance=clearance,
                 deadline=deadline,
                 isolate=verdict.isolates(retry_count),

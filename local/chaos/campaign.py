@@ -25,16 +25,20 @@ from rich.table import Table
 
 from inbox import connect
 from inbox.cancellation import end_tasks
+from journal import files
+from journal.checker import Policy, Report, Wrong, check
+from journal.entries import Entry, Killed
 from local.chaos import edge_cases, partitions, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
-from local.chaos.history import Aside, History, Policy
+from local.chaos.history import Aside, History
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
 from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import Logs, Operator
+from local.chaos.recordings import of_topic
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.workload import Workload
@@ -116,6 +120,7 @@ class Campaign:
                 servicebus_options=_BROKER_OPTIONS,
                 logs=arguments.logs,
                 settings=self._settings,
+                records=True,
                 edges=arguments.seed,
             )
             async with Stack(options) as stack:
@@ -158,7 +163,7 @@ class Campaign:
         async with (
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
-            open_side(stack, AdminPorts(http), arguments.seed, frozen_s=self._frozen_s) as side,
+            open_side(stack, AdminPorts(http), self._history, arguments.seed, frozen_s=self._frozen_s) as side,
         ):
             await side.start_hosts(arguments.hosts)
             admin = AdminPorts(http)
@@ -168,7 +173,7 @@ class Campaign:
             await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
             operating = asyncio.create_task(self._operator.work())
             self._background = [
-                asyncio.create_task(replace_ended_hosts(stack, self._phase.ended)),
+                asyncio.create_task(replace_ended_hosts(stack, self._ended)),
                 operating,
                 *self._start_consumers(servicebus),
             ]
@@ -199,7 +204,20 @@ class Campaign:
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
             aside = self._operator.found(await side.quarantined())
-            return self._summary(injector, aside, met, edge_cases.BROKER_KNOWN | side.known, stands)
+            report = self._judge(
+                self._history.journal(await side.recorded(), of_topic(stack.recordings["servicebus"]))
+            )
+            return self._summary(injector, aside, report, met, edge_cases.BROKER_KNOWN | side.known, stands)
+
+    def _ended(self, process: str, killed: bool) -> None:
+        self._phase.ended(process)
+        if killed:
+            self._history.befell(process, Killed)
+
+    def _judge(self, journal: Sequence[Entry]) -> Report:
+        """Keep the journal next to the logs, and judge it."""
+        files.save(self._arguments.journal, journal)
+        return check(journal, self._policy)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
@@ -285,9 +303,14 @@ class Campaign:
             return self._history.outstanding(aside), await injector.waiting()
 
     def _summary(
-        self, injector: Injector, aside: Aside, met: Counter[str], known: frozenset[str], stands: list[str]
+        self,
+        injector: Injector,
+        aside: Aside,
+        report: Report,
+        met: Counter[str],
+        known: frozenset[str],
+        stands: list[str],
     ) -> dict[str, Any]:
-        verdict = self._history.judge(aside, self._policy)
         for line in stands:
             self._console.print(line, highlight=False, style="bold red", markup=False)
         for process in self._phase.restarts:
@@ -301,10 +324,10 @@ class Campaign:
             applied = injector.times_applied(kind)
             table.add_row(kind, str(times), "" if applied is None else str(applied))
         self._console.print(table)
-        if verdict.first_wrong:
-            self._console.print(
-                f"[bold red]Seed {self._arguments.seed}[/]: {verdict.first_wrong}", highlight=False
-            )
+        if report.findings:
+            self._console.print(f"[bold red]Seed {self._arguments.seed}[/], in {self._arguments.journal}:")
+        for finding in report.findings:
+            self._console.print(finding, highlight=False, markup=False)
         poison, quarantined = self._history.poison, aside.records
         for identifier in (quarantined.keys() - aside.ordered) ^ (poison.keys() - aside.ordered):
             self._console.print(f"Quarantined but not poison, or poison but not quarantined: {identifier[:80]!r}")
@@ -323,15 +346,9 @@ class Campaign:
             "edges": {edge: times for edge, times in sorted(met.items()) if times},
             "policy": self._policy.value,
             "commands": dict(sorted(self._operator.done.items())),
-            "missing": verdict.missing,
-            "duplicated": verdict.duplicated,
-            "out_of_order": verdict.out_of_order,
-            "altered": verdict.altered,
-            "quarantined_and_delivered": verdict.quarantined_and_delivered,
-            "ahead_of_poison": verdict.ahead_of_poison,
-            "without_order": verdict.without_order,
-            "quarantined": verdict.quarantined,
-            "expected_quarantined": verdict.expected_quarantined,
+            **{wrong.value: report.counts[wrong] for wrong in Wrong},
+            "quarantined": report.quarantined,
+            "expected_quarantined": report.expected_quarantined,
             "live": not stands,
             "restarts": len(self._phase.restarts) + self._killed,
         }

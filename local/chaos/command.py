@@ -10,19 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from journal.checker import Policy, Wrong
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
-from local.chaos.history import Policy
 from local.stack.environment import Source
 from local.stack.parts import ROOT
 from local.stack.supervisor import DEFAULT_WORKER, PartFailed
 from outbox_emulators.process import Stopped, until_done
 
 # The members of the summary that must be 0.
-ERRORS = (
-    *("missing", "duplicated", "out_of_order", "altered"),
-    *("quarantined_and_delivered", "ahead_of_poison", "without_order", "restarts"),
-)
+ERRORS = (*(wrong.value for wrong in Wrong), "restarts")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pool", action="store_true", help="send by the pool of senders: RELAY_PIPELINED=false")
     parser.add_argument("--no-duplicate-detection", action="store_true", help="remove that safeguard")
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="where to write the journal (default: journal.jsonl of the logs)",
+    )
     parser.add_argument("--logs", type=Path, default=Path(".local/chaos-logs"), help="folder for the logs")
 
 
@@ -95,6 +98,7 @@ async def run(arguments: argparse.Namespace) -> int:
     if other := [kind for kind in arguments.kinds if kind not in available]:
         print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)
         return 2
+    arguments.journal = arguments.journal or arguments.logs / "journal.jsonl"
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)
     try:

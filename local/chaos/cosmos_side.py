@@ -17,6 +17,7 @@ from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.history import History
 from local.chaos.hosts import HostFaults, start_hosts
 from local.chaos.partitions import PhysicalPartitions
+from local.chaos.recordings import Recorded, of_account
 from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, SILENCE_KINDS, Fault
 from local.chaos.workload import Commit, write
 from local.stack.environment import DATABASE, TOPIC
@@ -97,6 +98,10 @@ class CosmosSide:
             await self._partitions.split()
         else:
             await self._partitions.merge()
+
+    async def recorded(self) -> Recorded:
+        """As SourceSide.recorded."""
+        return of_account(self._stack.recordings["cosmos"])
 
     async def met(self) -> Counter[str]:
         """As SourceSide.met. Hosts and workers, killed ones included, write theirs into a journal."""

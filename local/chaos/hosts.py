@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
 
+from journal.entries import Frozen, Resumed
 from local.chaos.admin import AdminPorts, NotInjected
+from local.chaos.history import History
 from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
 
@@ -31,10 +33,11 @@ class HostFaults:
         frozen: Number of times a host, or a worker without its host, was frozen and resumed.
     """
 
-    def __init__(self, stack: Stack, admin: AdminPorts, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, admin: AdminPorts, history: History, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a host or worker stays frozen, in seconds."""
         self._stack = stack
         self._admin = admin
+        self._history = history
         self._rng = random.Random(f"hosts-{seed}")
         self._frozen_s = frozen_s
         self._frozen_hosts: set[Part] = set()
@@ -79,12 +82,14 @@ class HostFaults:
         self._frozen_hosts.add(host)
         try:
             host.signal_all(signal.SIGSTOP)
+            self._history.befell(host.name, Frozen)
             if then_kill:
                 await asyncio.sleep(_FROZEN_BEFORE_KILL_S)
                 host.kill_alone()
             await asyncio.sleep(self._frozen_s)
         finally:
             host.signal_all(signal.SIGCONT)
+            self._history.befell(host.name, Resumed)
             self._frozen_hosts.discard(host)
         self.frozen += 1
 
@@ -107,10 +112,11 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
         await stack.start_host()
 
 
-async def replace_ended_hosts(stack: Stack, ended: Callable[[str], None]) -> None:
-    """Start another host whenever one ends; `ended` is called with its name."""
+async def replace_ended_hosts(stack: Stack, ended: Callable[[str, bool], None]) -> None:
+    """Start another host whenever one ends; `ended` is called with its name, and whether it was killed."""
     while True:
-        ended((await stack.host_ended()).name)
+        host = await stack.host_ended()
+        ended(host.name, host.killed)
         while True:
             try:
                 await stack.start_host()

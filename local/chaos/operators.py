@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.chaos.history import Aside, History, Policy
+from journal.checker import Policy
+from local.chaos.history import Aside, History
 from relay.cli.main import parser, run
 from relay.cli.terminal import Terminal
 
@@ -101,6 +102,8 @@ class Operator:
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     named: dict[EventName, _Named] = field(default_factory=dict)
+    _ordering: dict[str, float] = field(default_factory=dict)
+    """When it first tried to order each event to be set aside."""
     _leaves: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def work(self) -> None:
@@ -139,12 +142,13 @@ class Operator:
 
     async def _order(self, name: EventName) -> None:
         key, identifier = name
-        if self.policy is Policy.BLOCK:
-            self.history.settling(identifier)
         # Before the answer, which may be lost though the order is stored.
+        began = self._ordering.setdefault(identifier, self.history.clock())
         self.aside.ordered.add(identifier)
         if await self._command("add", key, identifier, "--yes") is None:
             self.aside.ordered.discard(identifier)
+        else:
+            self.history.ordered(key, identifier, began)
 
     async def _settle_parked(self) -> None:
         """Discard the records of poison, and release all others of their keys."""
@@ -162,7 +166,7 @@ class Operator:
         poison = [record for record in records if record["documentId"] in self.history.poison]
         for record in poison:
             identifier = record["documentId"]
-            self.history.settling(identifier)
+            self.history.discarding(record["partitionKey"], identifier)
             reason = record["reason"]
             self.aside.records[identifier] = _DISCARDED if reason == _PARKED else reason
             await self._command("discard", record["id"], "--yes")

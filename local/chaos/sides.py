@@ -9,6 +9,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.chaos.admin import AdminPorts
 from local.chaos.cosmos_side import CosmosSide
+from local.chaos.history import History
 from local.chaos.hosts import HostFaults
 from local.chaos.sources import SourceSide
 from local.stack.environment import Source
@@ -16,13 +17,15 @@ from local.stack.supervisor import Stack
 
 
 @asynccontextmanager
-async def open_side(stack: Stack, admin: AdminPorts, seed: int, *, frozen_s: float) -> AsyncIterator[SourceSide]:
+async def open_side(
+    stack: Stack, admin: AdminPorts, history: History, seed: int, *, frozen_s: float
+) -> AsyncIterator[SourceSide]:
     """The side of the stack's source; `frozen_s` is how long what relays stays frozen, in seconds."""
     if stack.source is Source.SQL:
         # Only then does it need the database's driver.
         from local.chaos.sql.side import SqlSide
 
-        yield SqlSide(stack, seed, frozen_s=frozen_s)
+        yield SqlSide(stack, history, seed, frozen_s=frozen_s)
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
-        yield CosmosSide(stack, admin, cosmos, HostFaults(stack, admin, seed, frozen_s=frozen_s))
+        yield CosmosSide(stack, admin, cosmos, HostFaults(stack, admin, history, seed, frozen_s=frozen_s))

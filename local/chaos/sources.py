@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from local.chaos.history import History
+from local.chaos.recordings import Recorded
 from local.chaos.schedule import Fault
 from local.chaos.workload import Commit
 from local.stack.parts import Part
@@ -26,7 +27,7 @@ class SourceSide(Protocol):
     parts: Sequence[Part]
 
     async def start_hosts(self, hosts: int) -> None:
-        """Start that many processes that relay."""
+        """Begin to record what happens in the outbox, and start that many processes that relay."""
 
     async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
         """Commit one writer's commits in order, repeating each until it is known to be committed."""
@@ -36,6 +37,9 @@ class SourceSide(Protocol):
 
     async def at_once(self, fault: Fault) -> None:
         """Inject a fault by one request. Raises NotInjected."""
+
+    async def recorded(self) -> Recorded:
+        """What happened in the outbox since the stack began."""
 
     async def met(self) -> Counter[str]:
         """Number of times each edge case was met."""

@@ -27,6 +27,7 @@ class StackOptions:
         settings: Settings of the app in addition to those that point at the stack.
         hosts: Number of Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
+        records: Whether the emulators record what they do: see `recording`.
         edges: Every part's `--edges`: a seed, or `off`; None for the default.
     """
 
@@ -47,9 +48,21 @@ class StackOptions:
     cosmos_options: Sequence[str] = ()
     servicebus_options: Sequence[str] = ()
     host_options: Sequence[str] = ()
+    records: bool = False
     edges: int | str | None = None
 
     @property
     def edge_options(self) -> list[str]:
         """The `--edges` option of every part."""
         return [] if self.edges is None else ["--edges", str(self.edges)]
+
+    def recording(self, part: str) -> Path:
+        """Where the emulator `cosmos` or `servicebus` records what it does."""
+        return self.logs / f"{part}.recording.jsonl"
+
+    def record_options(self, part: str) -> list[str]:
+        """The option of that part; what an earlier stack recorded is removed."""
+        if not self.records:
+            return []
+        self.recording(part).unlink(missing_ok=True)
+        return ["--record", str(self.recording(part))]

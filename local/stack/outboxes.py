@@ -39,6 +39,7 @@ async def install(environment: Mapping[str, str]) -> None:
 
 async def _start_cosmos(options: StackOptions) -> Part:
     arguments = ["--port", str(options.cosmos_port), *options.edge_options, *options.cosmos_options]
+    arguments += options.record_options("cosmos")
     for name, partition_key, ttl in CONTAINERS:
         arguments += ["--container", container_argument(name, partition_key, ttl)]
     if options.data is not None:

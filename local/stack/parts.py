@@ -129,6 +129,11 @@ class Part:
         """Whether the process has ended."""
         return self._process.returncode is not None
 
+    @property
+    def killed(self) -> bool:
+        """Whether a signal has ended the process. POSIX only."""
+        return (self._process.returncode or 0) < 0
+
     async def wait(self) -> int:
         """Wait until the process has ended; returns its exit code."""
         return await self._process.wait()

@@ -20,6 +20,7 @@ class Stack:
         settings: The environment of an app on this stack.
         outbox: Cosmos DB, or PostgreSQL.
         servicebus: Service Bus.
+        recordings: Where Cosmos DB and Service Bus record what they do, if the options ask for it.
         hosts: The Functions hosts that run, or the workers of the SQL source.
         edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
     """
@@ -27,6 +28,7 @@ class Stack:
     def __init__(self, options: StackOptions) -> None:
         self._options = options
         self.edge_journal = options.logs / "functions.edges"
+        self.recordings = {part: options.recording(part) for part in ("cosmos", "servicebus")}
         self.settings: dict[str, str] = {}
         self.hosts: list[Part] = []
         self.outbox: Part
@@ -82,7 +84,7 @@ class Stack:
             *("--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)),
             *(() if options.entities else ("--duplicate-window", DUPLICATE_WINDOW)),
             *("--entities", str(options.entities or ENTITIES)),
-            *(*options.edge_options, *options.servicebus_options),
+            *(*options.edge_options, *options.servicebus_options, *options.record_options("servicebus")),
             log=options.logs / "servicebus.log",
         )
         self._services.append(self.servicebus)

@@ -1,4 +1,4 @@
-"""The stores of the quarantine, one after another."""
+"""The stores of the quarantine, one after another, and the databases that have a feed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 
 from relay.quarantine.items import Items
 from tests.support import stores
+from tests.support.feed_databases import play
 from tests.support.stores import Store
+
+__all__ = ["play"]
 
 
 @pytest.fixture(params=stores.OPEN)

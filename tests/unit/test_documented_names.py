@@ -14,6 +14,7 @@ import pytest
 import bench.__main__
 import changefeed.cli
 import docs.site.__main__
+import journal.__main__
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
@@ -147,6 +148,7 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),
         "bench": bench.__main__.parser(),
+        "journal": journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),
     }
 

@@ -16,12 +16,13 @@ PACKAGES = {
     "outbox": ROOT / "outbox/src",
     "inbox": ROOT / "inbox/src",
     "outbox_emulators": ROOT / "emulators/src",
-    **dict.fromkeys(("relay", "changefeed", "local", "samples", "bench", "tests"), ROOT),
+    **dict.fromkeys(("relay", "changefeed", "local", "samples"), ROOT),
+    **dict.fromkeys(("bench", "journal", "simulation", "spec", "tests"), ROOT),
 }
 NOTHING: frozenset[str] = frozenset()
 ALLOWED = {
     "relay": frozenset({"changefeed"}),
-    **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators"), NOTHING),
+    **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators", "journal"), NOTHING),
 }
 
 

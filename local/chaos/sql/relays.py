@@ -10,7 +10,9 @@ from typing import Any
 
 import psycopg
 
+from journal.entries import Frozen, Resumed
 from local.chaos.admin import NotInjected
+from local.chaos.history import History
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
@@ -36,9 +38,10 @@ class RelayFaults:
         met: Number of times each edge case of the workers was met.
     """
 
-    def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, history: History, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a worker stays frozen, in seconds."""
         self._stack = stack
+        self._history = history
         self._rng = random.Random(f"relays-{seed}")
         self._frozen_s = frozen_s
         self._frozen: set[Part] = set()
@@ -89,8 +92,10 @@ class RelayFaults:
         self._frozen.add(worker)
         try:
             worker.signal_all(signal.SIGSTOP)
+            self._history.befell(worker.name, Frozen)
             await asyncio.sleep(self._frozen_s)
         finally:
             worker.signal_all(signal.SIGCONT)
+            self._history.befell(worker.name, Resumed)
             self._frozen.discard(worker)
         self.met[RELAY_FROZEN] += 1

@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 
 from local.chaos.history import History
+from local.chaos.recordings import Recorded
 from local.chaos.schedule import DATABASE_KINDS, RELAY_KINDS, WRITER_KINDS, Fault
-from local.chaos.sql import database, relays, writers
+from local.chaos.sql import database, recording, relays, writers
 from local.chaos.workload import Commit
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
@@ -57,17 +58,18 @@ class SqlSide:
     known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, relays.RELAY_FROZEN_WITHIN_A_PAGE})
     parts: Sequence[Part] = ()
 
-    def __init__(self, stack: Stack, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, history: History, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a worker stays frozen, in seconds."""
         shards = int(stack.settings["SQL_SHARDS"])
         self._stack = stack
         self._url = stack.settings["SQL"]
         self._database = database.DatabaseFaults(stack.outbox, shards, seed)
-        self._relays = relays.RelayFaults(stack, seed, frozen_s=frozen_s)
+        self._relays = relays.RelayFaults(stack, history, seed, frozen_s=frozen_s)
         self._writers = writers.Writers(self._url, shards)
 
     async def start_hosts(self, hosts: int) -> None:
         """As SourceSide.start_hosts."""
+        await recording.begin(self._url)
         for _ in range(hosts):
             await self._stack.start_host()
 
@@ -87,6 +89,10 @@ class SqlSide:
         """As SourceSide.at_once."""
         assert fault.kind in WRITER_KINDS, fault.kind
         self._writers.order(fault)
+
+    async def recorded(self) -> Recorded:
+        """As SourceSide.recorded."""
+        return recording.recorded(await self._rows(recording.READ))
 
     async def met(self) -> Counter[str]:
         """As SourceSide.met."""

@@ -19,6 +19,7 @@ from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.repartitioning import merge_partitions, split_partition
 from outbox_emulators.cosmos.sessions import SessionNotAvailable, check_session
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
+from outbox_emulators.recording import Recording
 
 
 class Account:
@@ -31,13 +32,14 @@ class Account:
         physical_partitions: int,
         edges: Edges,
         ru_per_partition: int = RU_PER_PARTITION,
+        recording: Recording | None = None,
     ) -> None:
         self.clock = clock
         self._ru_per_partition = ru_per_partition
         self.storage = Storage(database)
         self.catalog = Catalog(self.storage, clock, physical_partitions)
         self.edges = edges
-        self.items = Items(self.storage, clock, edges)
+        self.items = Items(self.storage, clock, edges, recording)
         self.feed = ChangeFeed(self.storage, clock, edges)
         self.offers = Offers(self.storage, clock)
 

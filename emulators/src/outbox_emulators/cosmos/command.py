@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from outbox_emulators.access import add_allowed_host
 from outbox_emulators.addresses import add_host, elsewhere
@@ -13,6 +14,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import DEFAULT_KEY, CosmosServer
 from outbox_emulators.cosmos.storage import IN_MEMORY
 from outbox_emulators.process import announce, explain, until_stopped
+from outbox_emulators.recording import Recording
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help=f"draw the behaviour that the service leaves open from this number; '{OFF}' for the kindest",
     )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="append each commit, with its items, as a line of JSON"
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of standard input too")
 
 
@@ -78,6 +83,7 @@ async def run(arguments: argparse.Namespace) -> int:
             physical_partitions=arguments.partitions,
             ru_per_partition=arguments.ru_per_partition,
             edges=arguments.edges,
+            recording=None if arguments.record is None else Recording(arguments.record),
         )
         await server.start()
     except (RuntimeError, OSError, ValueError) as error:

@@ -14,6 +14,7 @@ from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.replicas import Replicas
 from outbox_emulators.cosmos.storage import NOT_EXPIRED, Storage
 from outbox_emulators.cosmos.unique_keys import claim
+from outbox_emulators.recording import Recording, raw
 
 ITEM_COLUMNS = "number, id, lsn, position, ts, text"
 
@@ -31,10 +32,11 @@ def item_numbers(partition: Partition) -> range:
 class Items:
     """Items by logical partition and id."""
 
-    def __init__(self, storage: Storage, clock: Clock, edges: Edges) -> None:
+    def __init__(self, storage: Storage, clock: Clock, edges: Edges, recording: Recording | None = None) -> None:
         self._storage = storage
         self._clock = clock
         self._edges = edges
+        self._recording = recording
         self.replicas = Replicas(edges)
 
     def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
@@ -84,6 +86,22 @@ class Items:
         if commit.changes:
             self.replicas.committed(partition, commit.lsn, commit.replaced)
             partition.lsn = commit.lsn
+            if self._recording is not None:
+                self._record(self._recording, commit, partition)
+
+    @staticmethod
+    def _record(recording: Recording, commit: Commit, partition: Partition) -> None:
+        recording.add(
+            container=commit.container.path,
+            range=partition.id,
+            lsn=commit.lsn,
+            key=raw(commit.key.text),
+            effective=commit.key.effective,
+            changes=[
+                {"id": item_id, "place": place, "item": None if text is None else raw(text)}
+                for item_id, place, text in commit.written
+            ],
+        )
 
     def remove_expired(self, limit: int) -> int:
         """Delete up to `limit` expired items; returns how many."""
@@ -118,6 +136,8 @@ class Commit:
         self.changes = 0
         self.replaced: dict[tuple[str, str], Item | None] = {}
         """The items before the commit, by logical partition and id."""
+        self.written: list[tuple[str, int, str | None]] = []
+        """Id and place in the change feed of each change, and the text of the item; None if it was deleted."""
 
     def find(self, item_id: str) -> Item | None:
         return self._items.find(self._partition, self.key, item_id)
@@ -145,7 +165,7 @@ class Commit:
             ),
         )
         self._claim_unique_values(number, document)
-        return Item(number, document.id, self.lsn, position, self.ts, document.text)
+        return self._wrote(Item(number, document.id, self.lsn, position, self.ts, document.text))
 
     def update(self, existing: Item, document: Document) -> Item:
         """Store a new version of an item."""
@@ -157,12 +177,17 @@ class Commit:
             (document.id, self.lsn, position, self.ts, self._expiry(document), document.text, existing.number),
         )
         self._claim_unique_values(existing.number, document)
-        return Item(existing.number, document.id, self.lsn, position, self.ts, document.text)
+        return self._wrote(Item(existing.number, document.id, self.lsn, position, self.ts, document.text))
 
     def delete(self, existing: Item) -> None:
         self._note_before(existing.id, existing)
         self._next_position()
         self._storage.execute("DELETE FROM items WHERE number=?", (existing.number,))
+        self.written.append((existing.id, self.lsn, None))
+
+    def _wrote(self, item: Item) -> Item:
+        self.written.append((item.id, item.place, item.text))
+        return item
 
     def _note_before(self, item_id: str, before: Item | None) -> None:
         self.replaced.setdefault((self.key.text, item_id), before)

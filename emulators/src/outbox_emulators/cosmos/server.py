@@ -24,6 +24,7 @@ from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.gateway import Gateway
 from outbox_emulators.cosmos.offers import RU_PER_PARTITION
 from outbox_emulators.cosmos.storage import IN_MEMORY
+from outbox_emulators.recording import Recording
 
 DEFAULT_KEY = EMULATOR_KEY
 
@@ -44,7 +45,7 @@ class CosmosServer:
     `database` is a file that is kept between runs, or ":memory:". New containers have `physical_partitions`,
     or more if they have more than `ru_per_partition` request units per second for each.
     `clock` gives seconds since 1970; a test may control it. `edges` is the seed from which the behaviour is drawn
-    that the service leaves open; None for the kindest.
+    that the service leaves open; None for the kindest. `recording` gets a line for each commit.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class CosmosServer:
         ru_per_partition: int = RU_PER_PARTITION,
         clock: Callable[[], float] = time.time,
         edges: int | None = DEFAULT_SEED,
+        recording: Recording | None = None,
     ) -> None:
         if physical_partitions < 1:
             raise ValueError(f"physical_partitions is {physical_partitions}; it must be at least 1.")
@@ -76,6 +78,7 @@ class CosmosServer:
         self._ru_per_partition = ru_per_partition
         self._clock = Clock(clock)
         self._edges = edges
+        self._recording = recording
         self._authorization = Authorization(key)
         self._account: Account | None = None
         self._faults = Faults()
@@ -86,7 +89,12 @@ class CosmosServer:
     async def start(self) -> None:
         """Start to serve. Raises RuntimeError if the file is in use, OSError if the port is."""
         self._account = Account(
-            self._database, self._clock, self._physical_partitions, Edges(self._edges), self._ru_per_partition
+            self._database,
+            self._clock,
+            self._physical_partitions,
+            Edges(self._edges),
+            self._ru_per_partition,
+            self._recording,
         )
         self._faults = Faults()
         gateway = Gateway(self._account, self._authorization, self._endpoint_of, self._faults, self._access)

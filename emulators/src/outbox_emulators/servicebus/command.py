@@ -10,6 +10,7 @@ from outbox_emulators import process
 from outbox_emulators.access import add_allowed_host
 from outbox_emulators.addresses import add_host, elsewhere
 from outbox_emulators.properties import parse_duration
+from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.edges import DEFAULT_SEED, parse_seed
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.entity_types import DAY_MS
@@ -111,6 +112,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="how long a link may idle before it is detached; by default 60 000, and 600 000 with --edges off",
     )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="append each message that an entity accepts, or drops as a duplicate, as a line of JSON",
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
 
 
@@ -189,6 +196,7 @@ async def _serve(arguments: argparse.Namespace, entities: Entities) -> int:
         idle_ms=arguments.idle_ms,
         tls=_tls(arguments),
         websockets=arguments.websockets,
+        recording=None if arguments.record is None else Recording(arguments.record),
     )
     async with server:
         process.announce(

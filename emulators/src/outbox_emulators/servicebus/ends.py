@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
+from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
 from outbox_emulators.servicebus.forwarding import Forward
-from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.message import Message, Property, plain_text
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.ready_queue import dead_letter_queue_factory, ready_queue_factory
@@ -51,6 +52,7 @@ class Inlet:
     counts: SendCounts = field(default_factory=SendCounts)
     refusals: list[Refusal] = field(default_factory=list)
     history: DuplicateHistory | None = None
+    recording: Recording | None = None
     deleted: bool = False
     accessed_ms: int | None = None
 
@@ -96,6 +98,20 @@ class Inlet:
             return True
         self.counts.duplicates += 1
         return False
+
+    def record(self, message: Message, sequence_number: int) -> None:
+        """Record that a message was accepted, or dropped as a duplicate: then it has no sequence number."""
+        if self.recording is not None:
+            self.recording.add(
+                entity=self.name,
+                outcome="accepted" if sequence_number else "duplicate",
+                sequence_number=sequence_number,
+                message_id=message.message_id,
+                session_id=message.session_id,
+                subject=plain_text(message.field(Property.SUBJECT)),
+                properties=dict(message.application_properties),
+                body=message.body.decode(errors="backslashreplace"),
+            )
 
     def is_repeat(self, message: Message) -> bool:
         """Return whether a message would be dropped as a duplicate. It is not counted."""

@@ -112,6 +112,12 @@ class Message:
         return {}
 
     @property
+    def body(self) -> bytes:
+        """The data sections, joined; empty if the body is a value or a sequence."""
+        found = (section.value for section in sections(self.bare) if section.code == DATA)
+        return b"".join(codec.decode(self.bare, value)[0] for value in found)
+
+    @property
     def decoded_annotations(self) -> dict[str, codec.Value]:
         """The message annotations the sender set."""
         annotations: dict[str, codec.Value] = codec.decode(

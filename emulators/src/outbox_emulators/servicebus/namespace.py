@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_emulators.servicebus.edges import Edges
@@ -56,19 +57,22 @@ class Source:
 class Namespace:
     """The running entities. Names are matched without regard to case, as in the service."""
 
-    def __init__(self, entities: Entities, timers: TimerQueue, edges: Edges) -> None:
+    def __init__(
+        self, entities: Entities, timers: TimerQueue, edges: Edges, recording: Recording | None = None
+    ) -> None:
         self.timers = timers
         self._edges = edges
+        self._recording = recording
         self.name = entities.namespace
         self.created_ms = timers.now()
         self.endpoint = f"sb://{entities.namespace}/"
         self.authorization = entities.authorization
-        self.queues = {
-            entity.name.lower(): Queue(entity, timers, edges, self.forward) for entity in entities.queues
-        }
-        self.topics = {
-            entity.name.lower(): Topic(entity, timers, edges, self.forward) for entity in entities.topics
-        }
+        self.queues: dict[str, Queue] = {}
+        self.topics: dict[str, Topic] = {}
+        for queue in entities.queues:
+            self.add_queue(queue)
+        for topic in entities.topics:
+            self.add_topic(topic)
 
     def address(self, path: str) -> str:
         """Return the full address of a path, as errors have it."""
@@ -159,12 +163,14 @@ class Namespace:
 
     def add_queue(self, entity: QueueEntity) -> Queue:
         """Make a queue, empty, for a name that is free."""
-        queue = self.queues[entity.name.lower()] = Queue(entity, self.timers, self._edges, self.forward)
+        queue = Queue(entity, self.timers, self._edges, self.forward, self._recording)
+        self.queues[entity.name.lower()] = queue
         return queue
 
     def add_topic(self, entity: TopicEntity) -> Topic:
         """Make a topic, empty, for a name that is free."""
-        topic = self.topics[entity.name.lower()] = Topic(entity, self.timers, self._edges, self.forward)
+        topic = Topic(entity, self.timers, self._edges, self.forward, self._recording)
+        self.topics[entity.name.lower()] = topic
         return topic
 
     def remove(self, entity: Entity) -> None:

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from outbox_emulators.access import Access
 from outbox_emulators.addresses import LOOPBACK, is_local, reachable
+from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.admin import Admin
 from outbox_emulators.servicebus.attach import attach
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
@@ -39,7 +40,8 @@ class ServiceBusServer:
     Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
     `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
     (see `idle_links`); `tls` adds ports with TLS; `websockets` serves AMQP over WebSockets on the HTTP ports.
-    Messages are kept in memory and are gone when it stops.
+    Messages are kept in memory and are gone when it stops. `recording` gets a line for each message that an entity
+    accepts, or drops as a duplicate.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ServiceBusServer:
         tls: Tls | None = None,
         websockets: bool = False,
         clock: Clock = system_clock,
+        recording: Recording | None = None,
     ) -> None:
         self._host = host
         self._public_host = public_host
@@ -68,7 +71,7 @@ class ServiceBusServer:
         self._timers = TimerQueue(clock)
         self._runner = TimerRunner(self._timers)
         chosen = Edges(edges)
-        namespace = Namespace(entities, self._timers, chosen)
+        namespace = Namespace(entities, self._timers, chosen, recording)
         namespace.authorization = (AuthorizationRule(KEY_NAME, Right.ANY, key, key), *entities.authorization)
         self.broker = Broker(
             namespace,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.ends import Entity, Inlet, make_outlet
 from outbox_emulators.servicebus.entity_types import QueueEntity, SubscriptionEntity, TopicEntity
@@ -38,9 +39,10 @@ class Queue(Entity):
         timers: TimerQueue,
         edges: Edges | None = None,
         forward: Forward | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, timers)
+        self.inlet = Inlet(entity.name, entity.sending, timers, recording=recording)
         self.outlet = make_outlet(
             entity.name, entity.receiving, None, timers, edges, forward, partitioned=entity.sending.partitioned
         )
@@ -60,10 +62,12 @@ class Queue(Entity):
                 "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have "
                 "session support enabled can only receive messages that have the SessionId set to a valid value."
             )
-        return [
-            self.outlet.messages.enqueue(message).sequence_number if self.inlet.admit(message) else 0
-            for message in messages
-        ]
+        return [self._take(message) for message in messages]
+
+    def _take(self, message: Message) -> int:
+        number = self.outlet.messages.enqueue(message).sequence_number if self.inlet.admit(message) else 0
+        self.inlet.record(message, number)
+        return number
 
     def cancel_scheduled(self, sequence_numbers: Sequence[int]) -> None:
         self.outlet.messages.cancel_scheduled(sequence_numbers)
@@ -147,9 +151,10 @@ class Topic(Entity):
         timers: TimerQueue,
         edges: Edges | None = None,
         forward: Forward | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.entity = entity
-        self.inlet = Inlet(entity.name, entity.sending, timers)
+        self.inlet = Inlet(entity.name, entity.sending, timers, recording=recording)
         self.subscriptions = [Subscription(entity, each, timers, edges, forward) for each in entity.subscriptions]
         self._timers = timers
         self._edges = edges
@@ -179,7 +184,12 @@ class Topic(Entity):
 
     def publish(self, messages: Sequence[Message]) -> list[int]:
         self.inlet.check(messages)
-        return [self._accept(message) if self.inlet.admit(message) else 0 for message in messages]
+        return [self._take(message) for message in messages]
+
+    def _take(self, message: Message) -> int:
+        number = self._accept(message) if self.inlet.admit(message) else 0
+        self.inlet.record(message, number)
+        return number
 
     def _accept(self, message: Message) -> int:
         number = self._numbers.next(message.routing_key)

@@ -1,0 +1,70 @@
+"""The lease container, as the change feed processor keeps it: who reads which range, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from relay.cosmos.leases import LeasePosition, Positions
+from simulation.core.container import Container
+
+PREFIX = "account_database_container"
+
+
+class LeaseLostError(Exception):
+    """Another host has changed the lease, or it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease: the range of the physical partition `number`, done up to the LSN `position`."""
+
+    number: int
+    minimum: str
+    maximum: str
+    position: int | None
+    owner: str | None = None
+    renewed: float = 0.0
+    version: int = 0
+
+
+class Leases:
+    """All leases of one trigger."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self.all: dict[int, Lease] = {}
+
+    def begin(self) -> None:
+        """Make a lease for each physical partition without one, which starts at the beginning."""
+        for each in self._container.partitions.values():
+            self.all.setdefault(each.number, Lease(each.number, each.minimum, each.maximum, None))
+
+    def change(self, read: Lease, **changes: Any) -> Lease:
+        """Replace a lease as it was read (If-Match). Raises LeaseLostError if it is another one by now."""
+        current = self.all.get(read.number)
+        if current is None or current.version != read.version:
+            raise LeaseLostError
+        self.all[read.number] = replace(current, version=current.version + 1, **changes)
+        return self.all[read.number]
+
+    def split(self, parent: Lease, position: int | None) -> None:
+        """Replace the lease of a physical partition that was split by those of its children."""
+        for each in self._container.partitions.values():
+            if parent.minimum <= each.minimum and each.maximum <= parent.maximum:
+                self.all.setdefault(each.number, Lease(each.number, each.minimum, each.maximum, position))
+        self.all.pop(parent.number, None)
+
+    def positions(self, keys: Any) -> Positions:
+        """As the relay reads them."""
+        found = [
+            LeasePosition(
+                f"{PREFIX}..{each.number}",
+                each.minimum,
+                each.maximum,
+                each.owner,
+                None if each.position is None else f'"{each.position}"',
+            )
+            for each in self.all.values()
+        ]
+        return Positions(keys, found, of_one_trigger=True)

@@ -1,0 +1,21 @@
+"""The services of the core's world: a container and its leases, beside what every world has."""
+
+from __future__ import annotations
+
+from simulation import services
+from simulation.core.container import Container
+from simulation.core.leases import Leases
+from simulation.line import Line
+from simulation.plan import Plan
+from simulation.world import World
+
+
+class Services(services.Services):
+    """The services, in one world."""
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        super().__init__(world, plan)
+        self.container = Container(world.entropy)
+        self.leases = Leases(self.container)
+        self.to_container = Line(world, "container")
+        self.to_leases = Line(world, "leases")

@@ -1,0 +1,76 @@
+"""What is to happen in a universe, and what came of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from journal.entries import Entry
+from relay.settings import OnPoison
+from simulation.faults import Fault
+
+EVENTS, FAULTS = 200, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens in a universe, apart from the choices that its world makes by its seed.
+
+    Attributes:
+        seed: Names the universe, among those of one kind.
+        events: Number of events that are committed.
+        faults: In the order of their times.
+        policy: What becomes of events behind a poisoned one.
+    """
+
+    seed: int
+    events: int
+    faults: tuple[Fault, ...]
+    policy: OnPoison
+
+    @classmethod
+    def of(
+        cls, seed: int, schedule: Callable[[random.Random, int], tuple[Fault, ...]], events: int, faults: int
+    ) -> Plan:
+        """The plan of a seed; `schedule` chooses so many faults."""
+        entropy = random.Random(f"{seed} plan")
+        policy = entropy.choice(list(OnPoison))
+        return cls(seed, events, schedule(entropy, faults), policy)
+
+    def without(self, faults: Collection[int]) -> Plan:
+        """The same without the faults of these numbers, counted from 0."""
+        left = [fault for number, fault in enumerate(self.faults) if number not in faults]
+        return replace(self, faults=tuple(left))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a universe came to.
+
+    Attributes:
+        journal: Everything that happened, in order.
+        violations: What must not have happened, a line each.
+        virtual_s: How long it lasted, in its own seconds.
+        excused: Number of events that came again beyond what is guaranteed.
+    """
+
+    journal: Sequence[Entry]
+    violations: list[str]
+    virtual_s: float
+    excused: int = 0
+
+    def text(self) -> str:
+        """The journal, a line for each entry."""
+        return "".join(entry.to_line() + "\n" for entry in self.journal)
+
+
+class Kind(Protocol):
+    """A kind of universe: a module that has these."""
+
+    def plan(self, seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
+        """The plan of a seed."""
+
+    def simulate(self, plan: Plan) -> Result:
+        """Run the universe of a plan to its end."""

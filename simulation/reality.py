@@ -1,0 +1,139 @@
+"""What the code under simulation would learn from the real machine, from the world instead: time and randomness.
+
+Installed once for many universes, as modules that have imported a name have to be found.
+"""
+
+from __future__ import annotations
+
+import datetime as datetime_module
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+_RealDatetime = datetime_module.datetime
+_real = {name: getattr(time, name) for name in ("time", "monotonic", "time_ns", "monotonic_ns", "perf_counter")}
+_real_urandom = os.urandom
+
+# The world that runs, in this thread.
+_world: World | None = None
+
+
+class _IsDatetime(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _RealDatetime)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _RealDatetime)
+
+
+class _Datetime(_RealDatetime, metaclass=_IsDatetime):
+    """The class `datetime`, whose present is the world's."""
+
+    @classmethod
+    def now(cls, tz: datetime_module.tzinfo | None = None) -> Any:
+        return _RealDatetime.fromtimestamp(time.time(), tz)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return _RealDatetime.fromtimestamp(time.time(), datetime_module.UTC).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Any:
+        return cls.now()
+
+
+def _monotonic() -> float:
+    return _real["monotonic"]() if _world is None else _world.running.monotonic()
+
+
+def _time() -> float:
+    return _real["time"]() if _world is None else _world.running.wall()
+
+
+def _urandom(size: int) -> bytes:
+    return _real_urandom(size) if _world is None else _world.entropy.randbytes(size)
+
+
+_REPLACED: dict[Any, Callable[..., Any] | type] = {
+    _real["time"]: _time,
+    _real["monotonic"]: _monotonic,
+    _real["perf_counter"]: _monotonic,
+    _real["time_ns"]: lambda: int(_time() * 1_000_000_000),
+    _real["monotonic_ns"]: lambda: int(_monotonic() * 1_000_000_000),
+    _real_urandom: _urandom,
+    _RealDatetime: _Datetime,
+}
+
+# Modules that need the real ones, or of which no code runs in a universe.
+_LEFT = ("simulation.reality", "datetime", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
+
+# Packages whose functions have clocks as default arguments.
+_WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")
+
+
+@contextmanager
+def replaced() -> Iterator[None]:
+    """Let the modules that are loaded ask the world, until the block ends. Load what a universe needs before."""
+    undo: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, attribute: str, value: Any) -> None:
+        undo.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, value)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_LEFT) and name != "logging":
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            new = _new(value)
+            if new is not None:
+                replace(module, attribute, new)
+            elif name.startswith(_WITH_DEFAULTS):
+                for function in _functions(value):
+                    if function.__defaults__ and any(_new(each) for each in function.__defaults__):
+                        defaults = tuple(_new(each) or each for each in function.__defaults__)
+                        replace(function, "__defaults__", defaults)
+    try:
+        yield
+    finally:
+        for owner, attribute, value in reversed(undo):
+            setattr(owner, attribute, value)
+
+
+def _new(value: Any) -> Any:
+    try:
+        return _REPLACED.get(value)
+    except TypeError:
+        return None
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """A function, or those of a class."""
+    members = [value, *vars(value).values()] if isinstance(value, type) else [value]
+    return [each for each in members if isinstance(each, FunctionType)]
+
+
+@contextmanager
+def of(world: World) -> Iterator[None]:
+    """Let this world be the one that is asked, until the block ends."""
+    global _world
+    state = random.getstate()
+    random.seed(world.entropy.random())
+    _world = world
+    try:
+        yield
+    finally:
+        _world = None
+        random.setstate(state)
+
+
+def seconds() -> float:
+    """The real clock, for those who measure a simulation."""
+    return float(_real["perf_counter"]())

@@ -1,0 +1,69 @@
+"""Runs universes of one kind, one after another, and finds the shortest schedule of a violation."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+
+from simulation import reality
+from simulation.plan import Kind, Plan, Result
+
+KINDS = {
+    "core": "the pipeline, the publisher and the quarantine, on ports in memory",
+    "receiving": "the receivers and stores of inbox, on a subscription in memory",
+    "writing": "the units of work of outbox, on a container in memory",
+}
+"""The kinds of universe, and what runs in each: the package `simulation.<kind>` has them."""
+
+
+def kind_named(name: str) -> Kind:
+    """A kind of universe."""
+    return importlib.import_module(f"simulation.{name}.universe")
+
+
+@contextlib.contextmanager
+def prepared(*, logs: bool = False) -> Iterator[None]:
+    """Let universes run until the block ends.
+
+    The garbage of one must not be collected within another: when that happens depends on what ran before.
+    """
+    hook = sys.unraisablehook
+    logging.disable(logging.NOTSET if logs else logging.CRITICAL)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    # A killed process never gets to its `finally`: Python runs it when the coroutine is collected.
+    sys.unraisablehook = lambda _: None
+    try:
+        with reality.replaced(), warnings.catch_warnings():
+            # Nor are coroutines awaited that it was about to.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = hook
+        gc.enable()
+        gc.unfreeze()
+        logging.disable(logging.NOTSET)
+
+
+def run(kind: Kind, plan: Plan) -> Result:
+    """Run one universe, and clear away what is left of it. `prepared` has to be open."""
+    try:
+        return kind.simulate(plan)
+    finally:
+        gc.collect()
+
+
+def shortened(kind: Kind, plan: Plan) -> list[int]:
+    """The faults, by their numbers, that can be left out with a violation still there."""
+    left_out: list[int] = []
+    for number in reversed(range(len(plan.faults))):
+        candidate = [*left_out, number]
+        if run(kind, plan.without(candidate)).violations:
+            left_out = candidate
+    return sorted(left_out)

@@ -1,0 +1,65 @@
+"""A topic with sessions and a duplicate detection window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from relay.servicebus.messages import Message
+
+# With which a topic blames the content.
+CONDITIONS = ("com.microsoft:argument-out-of-range", "amqp:decode-error", "amqp:not-allowed")
+
+
+class RefusedError(Exception):
+    """The topic refuses a transfer, with a condition."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(condition)
+        self.condition = condition
+
+
+class BusyError(Exception):
+    """The namespace is throttled."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """The topic.
+
+    Attributes:
+        window_s: The duplicate detection window, in seconds.
+        accepted: What subscribers get, by session, in order.
+        refuses: The condition with which it refuses everything at the moment, if it does.
+        is_busy: Whether it is throttled.
+        learned: Which process has learned of the acceptance of which event: its name, the key and the id.
+        noted: Called with each message, the process that sent it, its sequence number, and whether it was dropped.
+    """
+
+    window_s: float
+    noted: Callable[[Message, str, int, bool], None]
+    accepted: dict[str, list[str]] = field(default_factory=dict)
+    refuses: str | None = None
+    is_busy: bool = False
+    learned: set[tuple[str, str, str]] = field(default_factory=set)
+    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _number: int = 0
+
+    def take(self, messages: Sequence[Message], by: str, poison: Sequence[str], now: float) -> None:
+        """Accept a transfer of a process as a whole. `poison` are the conditions that its contents cause.
+
+        Raises RefusedError and BusyError.
+        """
+        if self.is_busy:
+            raise BusyError
+        if self.refuses is not None or poison:
+            raise RefusedError(self.refuses or poison[0])
+        for message in messages:
+            # A message id is known for the whole topic, whatever its session.
+            seen = self._seen.get(message.id)
+            is_repeat = seen is not None and now - seen[0] < self.window_s
+            if seen is None or not is_repeat:
+                self._number += 1
+                seen = self._seen[message.id] = now, self._number
+                self.accepted.setdefault(message.partition_key, []).append(message.id)
+            self.noted(message, by, seen[1], is_repeat)

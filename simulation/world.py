@@ -1,0 +1,243 @@
+"""A world: processes, one virtual time, and a scheduler that takes every decision from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from simulation.loop import ProcessLoop, restart_numbers
+
+# 2026-01-01T00:00:00Z: when each universe begins, in seconds since 1970.
+EPOCH = 1_767_225_600.0
+
+
+class StuckError(Exception):
+    """Every process waits, and nothing is due that could wake one."""
+
+
+class Process:
+    """A simulated process: a loop with its memory, a clock, and what befalls it.
+
+    Attributes:
+        name: Stands in the journal.
+        is_alive: Not killed. What it has had in memory is gone when it is: its callbacks never run again.
+        is_frozen: Nothing of it runs, and its clocks go on, as after SIGSTOP.
+        skew_s: How far its wall clock is ahead of the world's, in seconds.
+        pause_s: Virtual seconds for which it is busy after each round of callbacks.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.loop = world.loop_of(self)
+        self.is_alive = True
+        self.is_frozen = False
+        # The earliest time for which the world has it on its list.
+        self.listed = math.inf
+        self.skew_s = 0.0
+        self.pause_s = 0.0
+        self.busy_until = 0.0
+        self._offset_s = world.entropy.uniform(0, 1000)
+        self._trap: tuple[int, Callable[[], None]] | None = None
+        self._deaths: list[Callable[[], None]] = []
+
+    def monotonic(self) -> float:
+        """Seconds by a clock that does not step, and begins anywhere."""
+        return self.world.now + self._offset_s
+
+    def wall(self) -> float:
+        """Seconds since 1970, by this process's clock."""
+        return EPOCH + self.world.now + self.skew_s
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `work` in this process. If it fails, that is a defect of the simulation, and ends it."""
+        task = self.loop.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.world.failures.append(task.exception())
+
+    def at(self, when_s: float, act: Callable[..., object], *args: Any) -> None:
+        """Call `act` in this process at a time of the world."""
+        self.loop.call_at(when_s + self._offset_s, act, *args)
+
+    def after(self, delay_s: float, act: Callable[..., object], *args: Any) -> None:
+        """Call `act` in this process after some seconds."""
+        self.at(self.world.now + delay_s, act, *args)
+
+    def freeze(self) -> None:
+        """Stop it where it is."""
+        self.is_frozen = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.is_frozen = False
+        self.world.enlist(self)
+
+    def listen(self, when: float) -> None:
+        """Have it run at a time of its own clock, unless it is to run earlier."""
+        when -= self._offset_s
+        if when < self.listed:
+            self.world.enlist_at(self, max(when, self.world.now))
+
+    def due(self) -> float | None:
+        """When something of it can run, in the world's time; None if nothing can."""
+        if self.is_frozen or not self.is_alive:
+            return None
+        if self.loop.ready:
+            return max(self.world.now, self.busy_until)
+        due = self.loop.due()
+        return None if due is None else max(due - self._offset_s, self.busy_until)
+
+    def interrupt_after(self, callbacks: int, act: Callable[[], None]) -> None:
+        """Call `act` once so many of its callbacks have run: between any two of them, within one moment."""
+        self._trap = (callbacks, act)
+
+    def on_death(self, act: Callable[[], None]) -> None:
+        """Call `act` when it is killed, as the machine closes the connections of a process that is gone."""
+        self._deaths.append(act)
+
+    def kill(self) -> None:
+        """End it. No `finally` of it runs while the world lasts."""
+        self.is_alive = False
+        for act in self._deaths:
+            act()
+        self._deaths.clear()
+
+    def run(self) -> None:
+        """Run what is ready now. What that makes ready runs in the next round."""
+        loop = self.loop
+        loop.wake(self.monotonic() + 1e-9)
+        for _ in range(len(loop.ready)):
+            if self._trap is not None:
+                left, act = self._trap
+                self._trap = (left - 1, act) if left else None
+                if not left:
+                    act()
+            if not loop.ready or self.is_frozen or not self.is_alive:
+                return
+            loop.run_one()
+        if self.pause_s:
+            self.busy_until = self.world.now + self.pause_s
+
+
+class World:
+    """Time, randomness and the processes of one universe.
+
+    Attributes:
+        now: Virtual seconds since the universe began.
+        entropy: Every decision that is not a scheduled fault comes from it.
+        running: The process whose callback runs; the world's own between callbacks.
+        rounds: Rounds of callbacks so far.
+    """
+
+    def __init__(self, seed: str) -> None:
+        restart_numbers()
+        self.now = 0.0
+        self.entropy = random.Random(seed)
+        self.processes: list[Process] = []
+        self.rounds = 0
+        self.failures: list[BaseException | None] = []
+        self._dead: list[Process] = []
+        # When a process may run, a random number and a count that break ties, and the process: a heap.
+        self._list: list[tuple[float, float, int, Process]] = []
+        self._listed = 0
+        # The services, which are not killed: what has reached them is carried out.
+        self.outside = self.process("outside")
+        self.running = self.outside
+
+    def loop_of(self, process: Process) -> ProcessLoop:
+        """The loop for a process that begins."""
+        return ProcessLoop(process)  # type: ignore[abstract]  # no files, pipes or signals here
+
+    def process(self, name: str) -> Process:
+        """Another process, which lives until it is killed."""
+        made = Process(self, name)
+        self.processes.append(made)
+        return made
+
+    def bury(self) -> None:
+        """Forget about the killed processes, whose objects stay in memory until the world ends."""
+        self._dead += [each for each in self.processes if not each.is_alive]
+        self.processes = [each for each in self.processes if each.is_alive]
+
+    def run(self, until: Callable[[], bool], at_most_s: float) -> bool:
+        """Let time pass until a condition holds; returns whether it does, after `at_most_s` seconds at the latest.
+
+        Raises StuckError if nothing is due any more.
+        """
+        end = self.now + at_most_s
+        while not until():
+            due = self._next()
+            if due is None:
+                raise StuckError(f"after {self.now:.3f} s every process waits for another one")
+            when, chosen = due
+            if when > end:
+                self.now = end
+                return until()
+            self.now = max(self.now, when)
+            heapq.heappop(self._list)
+            chosen.listed = math.inf
+            self._run(chosen)
+            self.enlist(chosen)
+            if self.failures:
+                raise RuntimeError("a simulated process has failed") from self.failures[0]
+        return True
+
+    def run_task(self, process: Process, work: Coroutine[Any, Any, Any], at_most_s: float) -> Any:
+        """Run `work` in a process, and everything else meanwhile; returns its result."""
+        task = process.start(work)
+        if not self.run(task.done, at_most_s):
+            raise TimeoutError(f"{process.name} did not end within {at_most_s:g} virtual seconds")
+        return task.result()
+
+    def enlist(self, process: Process) -> None:
+        """Note when a process can run."""
+        due = process.due()
+        if due is not None and due < process.listed:
+            self.enlist_at(process, due)
+
+    def enlist_at(self, process: Process, when: float) -> None:
+        """Note that a process may run at a time."""
+        process.listed = when
+        self._listed += 1
+        heapq.heappush(self._list, (when, self.entropy.random(), self._listed, process))
+
+    def _next(self) -> tuple[float, Process] | None:
+        """The process that runs next: the earliest, and any of those that are at the same time."""
+        waiting = self._list
+        while waiting:
+            when, _, _, process = waiting[0]
+            due = process.due() if when == process.listed else None
+            if due is not None and due <= when:
+                return when, process
+            heapq.heappop(waiting)
+            if when == process.listed:
+                process.listed = math.inf
+                self.enlist(process)
+        return None
+
+    def _run(self, process: Process) -> None:
+        self.rounds += 1
+        before = self.running
+        self.running = process
+        asyncio._set_running_loop(process.loop)
+        try:
+            process.run()
+        finally:
+            asyncio._set_running_loop(None)
+            self.running = before
+
+    def close(self) -> None:
+        """End the universe: nothing of it runs again, and nothing of it complains."""
+        self.bury()
+        for process in (*self.processes, *self._dead):
+            for task in asyncio.all_tasks(process.loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            process.loop.close()
