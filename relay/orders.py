@@ -24,7 +24,7 @@ from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
-from relay.holds import Holds, Order
+from relay.holds import NOTHING, Holds, Order
 from relay.settings import OnPoison
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ class Orders:
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
     def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
-        read = self._read or Holds()
+        read = self._read or NOTHING
         known = [orders for orders in (self._set_aside, self._removed, read.orders) if orders]
         if not (known or read.parked):
-            return Holds()
+            return NOTHING
         names = [name for each in documents if (name := each.name) is not None]
         return Holds(
             {key: read.parked[key] for key, _ in names if key in read.parked},
