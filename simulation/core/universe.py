@@ -25,10 +25,10 @@ from simulation.world import World
 _KEYS = 12
 
 # Commits and faults happen within this time, in seconds.
-_SPAN_S = 240.0
+SPAN_S = 240.0
 
 # What is not published after all faults have ended, within this time, is stuck.
-_PATIENCE_S = 7200.0
+PATIENCE_S = 7200.0
 
 # Seconds between two events after that.
 _TRICKLE_S = 60.0
@@ -41,7 +41,7 @@ def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
     """The plan of a seed."""
 
     def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, SERVICES, count, _SPAN_S)
+        return faults.schedule(entropy, KINDS, SERVICES, count, SPAN_S)
 
     return Plan.of(seed, chosen, events, faults_)
 
@@ -69,10 +69,10 @@ def simulate(chosen: Plan) -> Result:
 class Universe:
     """The processes, the writer and the faults of one plan."""
 
-    def __init__(self, world: World, chosen: Plan) -> None:
+    def __init__(self, world: World, chosen: Plan, services: Services | None = None) -> None:
         self.world = world
         self.plan = chosen
-        self.services = Services(world, chosen)
+        self.services = services or Services(world, chosen)
         self.hosts: list[Host] = []
         self._hosts_made = 0
 
@@ -81,15 +81,15 @@ class Universe:
         self.services.leases.begin()
         self.keep_hosts()
         Operator(self.services, 1, event_of, EVENT_TYPE)
-        self._plan_commits()
-        strikes = Strikes(self.services, lambda: [host for host in self.hosts if host.works], self.keep_hosts)
+        self.plan_commits()
+        strikes = self.strikes()
         for fault in self.plan.faults:
             self.world.outside.at(fault.at, strikes.strike, fault)
         last = max((fault.at + fault.lasts_s for fault in self.plan.faults), default=0.0)
-        self.world.run(lambda: False, max(last, _SPAN_S) + 1)
+        self.world.run(lambda: False, max(last, SPAN_S) + 1)
         self.keep_hosts()
         self._trickle(0)
-        return self.world.run(self._is_quiet, _PATIENCE_S)
+        return self.world.run(self.is_quiet, PATIENCE_S)
 
     def keep_hosts(self) -> None:
         """Start hosts in place of those that do not work."""
@@ -99,7 +99,11 @@ class Universe:
             self._hosts_made += 1
             self.hosts.append(Host(self.services, f"host-{self._hosts_made}"))
 
-    def _is_quiet(self) -> bool:
+    def strikes(self) -> Strikes:
+        """What strikes with the faults."""
+        return Strikes(self.services, lambda: [host for host in self.hosts if host.works], self.keep_hosts)
+
+    def is_quiet(self) -> bool:
         """Whether every lease has passed everything, and no key is parked."""
         if self.world.rounds % 64 or any(item["type"] == PARKED_TYPE for item in self.services.store.stored):
             return False
@@ -108,14 +112,15 @@ class Universe:
             (leases[number].position or 0) >= each.last for number, each in partitions.items()
         )
 
-    def _plan_commits(self) -> None:
+    def plan_commits(self) -> None:
+        """Have the events committed, some time in the span."""
         entropy = self.world.entropy
         left, number = self.plan.events, 0
         while left > 0:
             size = min(left, entropy.choice((1, 1, 1, 2, 3, 4)))
             left -= size
             number += 1
-            self.world.outside.at(entropy.uniform(0, _SPAN_S), self._commit, number, size)
+            self.world.outside.at(entropy.uniform(0, SPAN_S), self._commit, number, size)
 
     def _trickle(self, number: int) -> None:
         """Commit a sound event now and then: while nothing at all is accepted, nothing is poison."""
@@ -134,23 +139,32 @@ class Universe:
         self._store(key, documents)
 
     def _store(self, key: str, documents: list[dict[str, Any]]) -> None:
+        lsn = self.services.container.commit(key, documents, self.world.outside.wall())
+        self.note(key, lsn, documents, "writer")
+
+    def note(self, key: str, lsn: int, events: list[dict[str, Any]], by: str) -> None:
+        """Write into the journal that events were committed."""
         services = self.services
-        lsn = services.container.commit(key, documents, self.world.outside.wall())
-        for document in documents:
+        for document in events:
             data = document["data"]
             is_sound = "refused" not in document and isinstance(data, dict)
             services.journal.append(
                 entries.Committed(
                     at=services.at,
-                    by="writer",
+                    by=by,
                     key=key,
                     id=document["id"],
                     position=(lsn, document["order"]),
-                    digest=digest_of(jsontext.encode(data).decode(), "Changed"),
+                    digest=digest_of(jsontext.encode(data).decode(), action_of(data)),
                     place=services.container.effective(key),
                     sound=is_sound,
                 )
             )
+
+
+def action_of(data: Any) -> str:
+    """The subject of an event's message; of what is no object, nothing is published."""
+    return str(data["action"]) if isinstance(data, dict) else ""
 
 
 def _document(key: str, commit: str, order: int) -> dict[str, Any]:
