@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relay.servicebus.messages import Message
 from simulation import faults, reality
 from simulation.core import strikes, universe
 from simulation.core.services import Services
-from simulation.core.worker import EVENT_TYPE
 from simulation.faults import Fault
 from simulation.judging import judged
 from simulation.plan import EVENTS, FAULTS, Plan, Result
@@ -18,6 +17,7 @@ from simulation.receiving import consumers
 from simulation.receiving.consumers import Consumers
 from simulation.services import WINDOW_S
 from simulation.topic import CONDITIONS
+from simulation.universe import EVENT_TYPE, SPAN_S
 from simulation.world import World
 from simulation.writing import writers
 from simulation.writing.documents import Document
@@ -33,7 +33,7 @@ def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
     """The plan of a seed."""
 
     def chosen(entropy: random.Random, count: int) -> tuple[Fault, ...]:
-        return faults.schedule(entropy, _KINDS, strikes.SERVICES, count, universe.SPAN_S)
+        return faults.schedule(entropy, _KINDS, strikes.SERVICES, count, SPAN_S)
 
     return Plan.of(seed, chosen, events, faults_)
 
@@ -73,16 +73,6 @@ class _Services(Services):
             self.consumers.put(number, message)
 
 
-class _Strikes(strikes.Strikes):
-    """Strikes with the faults of all parts."""
-
-    whole: _Universe
-
-    def strike(self, fault: Fault) -> None:
-        if not self.whole.consumers.strike(fault) and not self.whole.writers.strike(fault):
-            super().strike(fault)
-
-
 class _Universe(universe.Universe):
     """The core's universe, with services that write, and consumers."""
 
@@ -93,18 +83,21 @@ class _Universe(universe.Universe):
         self.writers = Writers(world, services.journal, self._committed)
         self._events = 0
 
-    def strikes(self) -> _Strikes:
-        made = _Strikes(self.services, lambda: [host for host in self.hosts if host.works], self.keep_hosts)
-        made.whole = self
-        return made
+    def _begin(self) -> Callable[[Fault], None]:
+        strike = super()._begin()
 
-    def plan_commits(self) -> None:
-        """The writers decide when to commit; here, only when they stop."""
-        self.world.outside.at(universe.SPAN_S, self.writers.stop)
+        def strike_any(fault: Fault) -> None:
+            if not self.consumers.strike(fault) and not self.writers.strike(fault):
+                strike(fault)
 
-    def is_quiet(self) -> bool:
-        """Whether everything is published and settled."""
-        return super().is_quiet() and self.consumers.are_done
+        return strike_any
+
+    def _plan_commits(self) -> None:
+        # The writers decide when they commit.
+        self.world.outside.at(SPAN_S, self.writers.stop)
+
+    def _is_quiet(self) -> bool:
+        return super()._is_quiet() and self.consumers.are_done
 
     def _committed(self, key: str, documents: Sequence[Document]) -> None:
         stored = [dict(document) for document in documents]
@@ -113,7 +106,7 @@ class _Universe(universe.Universe):
             if self.world.entropy.random() < _REFUSED:
                 document["refused"] = self.world.entropy.choice(CONDITIONS)
         lsn = self.services.container.commit(key, stored, self.world.outside.wall())
-        self.note(key, lsn, events, self.world.running.name)
+        self._note(key, lsn, events, self.world.running.name)
         self._events += len(events)
         if self._events >= self.plan.events:
             self.writers.stop()
