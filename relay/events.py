@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 # MessageId, SessionId and PartitionKey have at most 128 characters. The service is written in .NET, where a
 # character is a UTF-16 unit: an emoji counts as two.
@@ -182,10 +182,11 @@ def read_event(
         data, action = _checked_data(document)
         traceparent = document.get("traceparent")
         created_at = data.get("createdAt")
-        # Nearly always all of them are ASCII, and one look at them together takes a tenth of the checks.
-        if not f"{identifier}{partition_key}{action}{created_at}{traceparent}".isascii():
+        # Nearly always all of them are short and ASCII, and one look at them together takes a tenth of the checks.
+        together = f"{identifier}{partition_key}{action}{created_at}{traceparent}"
+        if not together.isascii() or len(together) > MAX_PROPERTIES_BYTES:
             _check_unicode(identifier, partition_key, action, created_at, traceparent)
-        _check_properties(action, created_at, traceparent)
+            _check_properties(action, created_at, traceparent)
     except _Invalid as invalid:
         return Rejected(
             document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
@@ -234,7 +235,8 @@ _PARTITION_KEY_REASONS: _KeyReasons = (
 
 def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
     value = document.get(name)
-    if _is_usable(value):
+    # A character is two units at most.
+    if isinstance(value, str) and 0 < len(value) <= MAX_KEY_LENGTH // 2:
         return value
     missing, not_string, empty, too_long = reasons
     if name not in document:
@@ -243,10 +245,11 @@ def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
         raise _Invalid(not_string, f"{name} is {_json_kind(document, name)}, not a string")
     if not value:
         raise _Invalid(empty, f"{name} is the empty string")
-    raise _Invalid(
-        too_long,
-        f"{name} has {_utf16_units(value)} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most",
-    )
+    if (units := _utf16_units(value)) > MAX_KEY_LENGTH:
+        raise _Invalid(
+            too_long, f"{name} has {units} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most"
+        )
+    return value
 
 
 def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
@@ -280,9 +283,6 @@ def _check_unicode(
 
 
 def _check_properties(action: str, created_at: object, traceparent: object) -> None:
-    # A character has four bytes at most.
-    if len(action) + _length(created_at) + _length(traceparent) <= MAX_PROPERTIES_BYTES // 4:
-        return
     named = (("data.action", action), ("data.createdAt", created_at), ("traceparent", traceparent))
     sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in named if isinstance(text, str)}
     if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
@@ -294,22 +294,12 @@ def _check_properties(action: str, created_at: object, traceparent: object) -> N
         )
 
 
-def _length(value: object) -> int:
-    return len(value) if isinstance(value, str) else 0
-
-
 def _usable_key(document: Document) -> str | None:
-    key = document.get("partitionKey")
-    return key if _is_usable(key) and _is_unicode(key) else None
-
-
-def _is_usable(key: object) -> TypeGuard[str]:
-    # A character is two units at most.
-    return (
-        isinstance(key, str)
-        and key != ""
-        and (len(key) <= MAX_KEY_LENGTH // 2 or _utf16_units(key) <= MAX_KEY_LENGTH)
-    )
+    try:
+        key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
+    except _Invalid:
+        return None
+    return key if _is_unicode(key) else None
 
 
 def _is_unicode(text: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from relay.errors import PoisonError
 from relay.events import Event, EventName
-from relay.verdict import ALIKE, History
+from relay.verdict import ALIKE, REFUSALS, History
 
 # Maximum number of events in doubt. Each stops its partition key, so there are few; those that another process
 # settled after the lease was lost are forgotten in the end.
@@ -79,10 +79,13 @@ class Evidence:
         event, at = self._witness
         return event if 0 <= self._clock() - at < self._repeatable_s else None
 
-    def is_stale(self, event: Event) -> bool:
-        """Whether the event was refused before, and nothing has been accepted since."""
+    def wants_repeat(self, event: Event) -> bool:
+        """Whether an acceptance now would be evidence about the event, which was refused before.
+
+        It is not if something was accepted since, or if there were enough refusals with acceptances in between.
+        """
         doubt = self._doubts.get(event.name)
-        return doubt is not None and self._accepted == doubt.accepted
+        return doubt is not None and doubt.refusals < REFUSALS and self._accepted == doubt.accepted
 
     def refused(self, event: Event, refusal: PoisonError, fresh_before: int) -> History:
         """Note the refusal of an event that was sent alone; `fresh_before` was `fresh` when the attempt began."""

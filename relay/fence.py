@@ -8,8 +8,9 @@ was accepted or quarantined by an invocation that succeeded, here or elsewhere, 
 A source that knows until when this process owns what it has read says so (`Received.owned`): nothing is sent after
 that, however young it is.
 
-This costs nothing while events are young; an attempt with an old one compares its whole batch. A clearance ends
-after half the window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
+This costs nothing while events are young; an attempt with an old one compares its whole batch. So does an attempt
+that may not be the first at its page, an event of which may have been set aside. A clearance ends after half the
+window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
 The other half is left for a transfer that waits, and for clocks that differ.
 
 What is to be set aside is compared however young it is, right before it is stored: quarantine has no duplicate
@@ -95,8 +96,8 @@ class Fence:
             SourceError: The checkpoint cannot be read.
         """
         now = time.time()
-        still_young = now - self._lasts_s
-        if not compare and all(_committed(event) >= still_young for event in received.events):
+        oldest = min(map(_committed, received.events), default=now)
+        if not compare and oldest >= now - self._lasts_s:
             # A young event's time counts from its commit.
             return Clearance(0.0, self._lasts_s, owned=received.owned)
         # All of it: a young event may be sent until half the window after this, however soon its own ends.

@@ -75,13 +75,6 @@ class Holds:
     def __bool__(self) -> bool:
         return bool(self.parked or self.orders)
 
-    def about(self, documents: Iterable[Event | Rejected]) -> Holds:
-        """These holds if they concern one of the documents, else none."""
-        if not self:
-            return self
-        found = any(each.name in self.orders or each.partition_key in self.parked for each in documents)
-        return self if found else Holds()
-
     def order_for(self, document: Event | Rejected) -> Order | None:
         """The order that covers a document, if there is one; of several, one that is carried out."""
         name = document.name

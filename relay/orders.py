@@ -9,7 +9,10 @@ A quarantine that cannot be read delays no more than it has to. With `skip`, the
 an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
 If another process may have attempted a page, set an event aside and published those behind it, the relay tries
 for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
-knows of no event that an operator has set aside. A process remembers the orders that it removes.
+knows of no event that an operator has set aside.
+
+An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
+compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
-from relay.events import EventName, Reason, Received, Rejected
+from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import Holds, Order
 from relay.settings import OnPoison
@@ -74,20 +77,32 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
-        self._removed: dict[EventName, Sequence[Order]] = {}
-        self._begun: dict[str, None] = {}
+        self._begun: dict[str, bool] = {}
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
         """The holds on documents of this batch. Raises QuarantineError if it requires a reading that fails."""
         is_first = invocation_id not in self._begun
-        tried_elsewhere = is_first and _may_have_been_tried(received)
+        tried_elsewhere = is_first and _is_old_enough(received)
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
-        invalid = is_first and bool(received.rejected)
-        if self._policy is OnPoison.PARK or retry_count or self._read is None or tried_elsewhere or invalid:
+        tried = tried_elsewhere or retry_count > 0 or (is_first and bool(received.rejected))
+        if tried or self._policy is OnPoison.PARK or self._read is None:
             await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
-        _remember(self._begun, invocation_id, None)
-        return self._known().about((*received.events, *received.rejected))
+        _remember(self._begun, invocation_id, tried)
+        return self._holds_on((*received.events, *received.rejected))
+
+    def may_have_been_tried(self, invocation_id: str) -> bool:
+        """Whether there may have been an attempt, here or elsewhere, before the one that `for_attempt` was for."""
+        return self._begun.get(invocation_id, True)
+
+    async def again(self, received: Received) -> Holds:
+        """The holds on documents of this batch by another reading, after the first one. Raises QuarantineError."""
+        async with within(_READING_S, QuarantineError, "reading parked keys again"):
+            found = await self._quarantine.holds()
+        before = Holds() if self._read is None else self._read
+        # Of events that were not passed yet, another process may have removed the orders meanwhile.
+        self._read = Holds(found.parked, {**before.orders, **found.orders})
+        return self._holds_on((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
         """Quarantine the documents that are set aside, and remember them. Raises QuarantineError.
@@ -109,13 +124,20 @@ class Orders:
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
-    def _known(self) -> Holds:
+    def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
         read = self._read or Holds()
-        orders = dict(read.orders)
-        for known in (self._removed, self._set_aside):
-            for name, versions in known.items():
-                orders[name] = (*versions, *orders.get(name, ()))
-        return Holds(read.parked, orders)
+        known = [orders for orders in (self._set_aside, read.orders) if orders]
+        if not (known or read.parked):
+            return Holds()
+        names = [name for each in documents if (name := each.name) is not None]
+        return Holds(
+            {key: read.parked[key] for key, _ in names if key in read.parked},
+            {
+                name: found
+                for name in names
+                if (found := [order for orders in known for order in orders.get(name, ())])
+            },
+        )
 
     async def _refresh(self, patience_s: float) -> None:
         needed = self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
@@ -165,9 +187,6 @@ class Orders:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
                 passed = await self._settled(items)
                 done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
-                # This process may have lost the lease without noticing, and still have the page of such an event.
-                for name in done:
-                    _remember(self._removed, name, found.orders[name])
                 if done:
                     await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
@@ -177,10 +196,12 @@ class Orders:
         return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
 
 
-def _may_have_been_tried(received: Received) -> bool:
+def _is_old_enough(received: Received) -> bool:
     """Whether another process may have attempted these events, and set one of them aside."""
+    if not received.events:
+        return False
     # The first was committed first.
-    return any((event.committed_at or 0) <= time.time() - _UNTRIED_S for event in received.events[:1])
+    return (received.events[0].committed_at or 0) <= time.time() - _UNTRIED_S
 
 
 def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from relay.events import Document, Event, Received, Rejected
 from relay.findings import Finding
-from relay.place import PlaceInFeed
+from relay.place import Place, PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
 
 # Maximum number of characters of an event's texts. A key of Cosmos DB has at most 2 048 bytes; longer ids and keys
@@ -150,10 +150,12 @@ class Found:
     Attributes:
         type: The type of its document.
         passed: Whether the relay has passed it; None if that is unknown.
+        places: Its places in the feed: none if that is unknown.
     """
 
     type: object
     passed: bool | None
+    places: Sequence[Place] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from relay.deadline import Deadline, within
 from relay.errors import PublishError, QuarantineError, SourceError
 from relay.events import Received, Rejected
 from relay.fence import Fence
-from relay.holds import Holds
 from relay.orders import Orders
 from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
@@ -43,6 +42,7 @@ class Relay(Generic[BatchT]):
         self._quarantine = quarantine
         self._fence = Fence(duplicate_window_s, source.settled)
         self._on_poison = on_poison
+        self._judge = verdict.Judge(on_poison)
         self._orders = Orders(quarantine, on_poison, source.settled)
         self._attempt_timeout_s = attempt_timeout_s
         self.telemetry = RelayTelemetry()
@@ -72,13 +72,17 @@ class Relay(Generic[BatchT]):
             received = self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
             holds = await self._orders.for_attempt(received, invocation_id, retry_count)
-            clearance = await self._fence.clear(received, compare=self._may_hold_back(received, holds))
+            tried = self._orders.may_have_been_tried(invocation_id)
+            clearance = await self._fence.clear(received, compare=tried)
+            if clearance.passed and self._on_poison is OnPoison.PARK:
+                # What the checkpoint has passed may have parked its key after the reading.
+                holds = await self._orders.again(received)
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             for set_aside in planned.set_aside.values():
                 self._publisher.settled(set_aside)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
-                judge=verdict.Judge(self._on_poison),
+                judge=self._judge,
                 clearance=clearance,
                 deadline=deadline,
                 isolate=verdict.isolates(retry_count),
@@ -100,10 +104,6 @@ class Relay(Generic[BatchT]):
             return await self._fence.passed(set_aside, received.owned)
         except SourceError as error:
             raise QuarantineError(f"{len(set_aside)} document(s) must be quarantined, but {error}") from error
-
-    def _may_hold_back(self, received: Received, holds: Holds) -> bool:
-        """Whether a document that is not published may hold back others, so that it must not be a settled one."""
-        return self._on_poison is not OnPoison.SKIP and bool(received.rejected or holds)
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""

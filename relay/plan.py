@@ -116,7 +116,12 @@ def settle(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Ou
     """Combine the plan with the results. Raises AccountingError if they do not add up."""
     aside = list(made.set_aside.get(None, ()))
     failed: list[KeyFailure] = []
-    by_key = {outcome.partition_key: outcome for outcome in outcomes}
+    # Of a key whose events were all published, nothing follows.
+    by_key = {
+        outcome.partition_key: outcome
+        for outcome in outcomes
+        if outcome.error is not None or outcome.rejected or outcome.held_back
+    }
     for key in dict.fromkeys((*by_key, *made.set_aside, *made.blocked)):
         if key is None:
             continue

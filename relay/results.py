@@ -30,7 +30,7 @@ class KeyOutcome:
     partition_key: str
     published: int = 0
     rejected: list[Rejected] = field(default_factory=list)
-    held_back: list[Event] = field(default_factory=list)
+    held_back: Sequence[Event] = ()
     unsent: int = 0
     sends: int = 0
     error: SendError | None = None

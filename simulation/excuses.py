@@ -5,16 +5,22 @@ Beyond that, delivery is at least once: docs/guarantees.md, the assumption Windo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from journal import entries
 from journal.entries import Entry
 
 Name = tuple[str, str]
 
+Learned = tuple[str, str, str]
+"""A process, and the key and the id of an event of whose acceptance it has learned."""
 
-def without_excused(journal: Sequence[Entry], window_s: float) -> list[Entry]:
-    """The journal without further copies of events that were not checkpointed in time."""
+
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Container[Learned]) -> list[Entry]:
+    """The journal without further copies of events that were not checkpointed in time.
+
+    A copy from a process that has `learned` of the event's acceptance is not excused.
+    """
     first: dict[Name, entries.Accepted] = {}
     committed: dict[Name, entries.Committed] = {}
     kept: list[Entry] = []
@@ -24,7 +30,12 @@ def without_excused(journal: Sequence[Entry], window_s: float) -> list[Entry]:
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Accepted):
             name = entry.key, entry.id
-            if name in first and not _was_passed(committed[name], first[name], checkpoints, window_s / 2):
+            is_known = (entry.by, *name) in learned
+            if (
+                name in first
+                and not is_known
+                and not _was_passed(committed[name], first[name], checkpoints, window_s / 2)
+            ):
                 continue
             first.setdefault(name, entry)
         kept.append(entry)

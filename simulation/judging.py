@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from journal import checker
 from journal.entries import Entry
 from simulation import excuses
+from simulation.excuses import Learned
 from simulation.plan import Plan, Result
 
 
-def judged(plan: Plan, journal: Sequence[Entry], *, window_s: float, virtual_s: float, is_over: bool) -> Result:
+def judged(
+    plan: Plan,
+    journal: Sequence[Entry],
+    *,
+    window_s: float,
+    learned: Container[Learned],
+    virtual_s: float,
+    is_over: bool,
+) -> Result:
     """What a universe came to.
 
     Args:
         window_s: The topic's duplicate detection window, in seconds.
+        learned: Which process has learned of the acceptance of which event.
         virtual_s: How long the universe lasted.
         is_over: Whether everything was published and settled, some time after the last fault.
     """
-    kept = excuses.without_excused(journal, window_s)
+    kept = excuses.without_excused(journal, window_s, learned)
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
     if not is_over:

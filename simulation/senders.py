@@ -100,7 +100,7 @@ class SimulatedSender:
                 return
             error: Exception | None = None
             try:
-                senders.destination.take(messages, poison, process.world.now)
+                senders.destination.take(messages, process.name, poison, process.world.now)
             except RefusedError as refusal:
                 error = PoisonError("refused", condition=refusal.condition)
             except BusyError:
@@ -110,7 +110,13 @@ class SimulatedSender:
 
         def deliver(error: Exception | None) -> None:
             if process.is_alive and line.is_open(process):
-                process.loop.call_soon(answered, error)
+                process.loop.call_soon(learn, error)
+
+        def learn(error: Exception | None) -> None:
+            if error is None:
+                names = [(process.name, message.partition_key, message.id) for message in messages]
+                senders.destination.learned.update(names)
+            answered(error)
 
         if line.is_open(process) and arrives:
             process.world.outside.at(senders.arrival_s(), arrive)

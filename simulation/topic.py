@@ -32,19 +32,21 @@ class Topic:
         accepted: What subscribers get, by session, in order.
         refuses: The condition with which it refuses everything at the moment, if it does.
         is_busy: Whether it is throttled.
-        noted: Called with each message, its sequence number, and whether it was dropped.
+        learned: Which process has learned of the acceptance of which event: its name, the key and the id.
+        noted: Called with each message, the process that sent it, its sequence number, and whether it was dropped.
     """
 
     window_s: float
-    noted: Callable[[Message, int, bool], None]
+    noted: Callable[[Message, str, int, bool], None]
     accepted: dict[str, list[str]] = field(default_factory=dict)
     refuses: str | None = None
     is_busy: bool = False
+    learned: set[tuple[str, str, str]] = field(default_factory=set)
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _number: int = 0
 
-    def take(self, messages: Sequence[Message], poison: Sequence[str], now: float) -> None:
-        """Accept a transfer as a whole. `poison` are the conditions that its contents cause.
+    def take(self, messages: Sequence[Message], by: str, poison: Sequence[str], now: float) -> None:
+        """Accept a transfer of a process as a whole. `poison` are the conditions that its contents cause.
 
         Raises RefusedError and BusyError.
         """
@@ -60,4 +62,4 @@ class Topic:
                 self._number += 1
                 seen = self._seen[message.id] = now, self._number
                 self.accepted.setdefault(message.partition_key, []).append(message.id)
-            self.noted(message, seen[1], is_repeat)
+            self.noted(message, by, seen[1], is_repeat)

@@ -13,6 +13,7 @@ from relay.cli.arguments import Commands, Parser, positive, with_one_outbox
 from relay.cli.records import (
     LEAST_ID,
     SHORT_ID,
+    Ordered,
     Records,
     described,
     described_order,
@@ -269,22 +270,34 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
         orders, missing_orders = await records.find_orders(of_orders)
         chosen, missing = await _chosen(arguments, records, of_records)
         missing += missing_orders
-        data: dict[str, Any] = {"discarded": [], "withdrawn": [], "unparked": [], "missing": missing}
+        data: dict[str, Any] = {
+            "discarded": [],
+            "withdrawn": [],
+            "notWithdrawn": [],
+            "unparked": [],
+            "missing": missing,
+        }
         if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
             return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
         await _remove(chosen, records, terminal)
-        for order in orders:
-            await records.withdraw(order)
+        withdrawn = [order for order in orders if await records.withdraw(order)]
         unparked, parked = await _unpark(chosen, records)
     data["discarded"] = [summary.id for summary in chosen]
-    data["withdrawn"] = [order["id"] for order in orders]
+    data["withdrawn"] = [order["id"] for order in withdrawn]
+    data["notWithdrawn"] = [order["id"] for order in orders if order not in withdrawn]
     data["unparked"] = unparked
     lines = [f"discarded {len(chosen)}"] if chosen or not orders else []
-    lines += [f"withdrew the order {short_order(order)}" for order in orders]
+    lines += [f"withdrew the order {short_order(order)}" for order in withdrawn]
+    lines += [
+        f"the order {short_order(order)} was carried out or withdrawn in the meantime"
+        for order in orders
+        if order not in withdrawn
+    ]
     lines += [f"partition key {key!r} is no longer parked" for key in unparked]
     lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
     lines += [f"{identifier} is not in quarantine" for identifier in missing]
-    return Result(ExitCode.FINDINGS if missing else ExitCode.OK, {**data, "refused": False}, lines)
+    code = ExitCode.FINDINGS if missing or data["notWithdrawn"] else ExitCode.OK
+    return Result(code, {**data, "refused": False}, lines)
 
 
 def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Terminal) -> bool:
@@ -334,8 +347,10 @@ async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], te
                 terminal.note(remark)
             if not terminal.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
                 return Result(ExitCode.FINDINGS, data, ["Nothing was ordered."])
-        done = "ordered" if await records.order(key, event_id) else "already ordered"
+        done = await records.order(key, event_id, () if found is None else found.places)
     lines = remarks if arguments.yes else []
+    if done is Ordered.CARRIED_OUT:
+        return Result(ExitCode.OK, data, [*lines, f"{done}: the event {event_id!r} is in quarantine, or was"])
     lines = [*lines, f"{done}: the relay sets the event {event_id!r} aside at its next attempt"]
     return Result(ExitCode.OK, {**data, "ordered": True}, lines)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
 from relay import assembly, commands, holds
-from relay.errors import UsageError
+from relay.errors import StoreError, UsageError
 from relay.holds import Holds
+from relay.place import Place
 from relay.quarantine.items import (
     BatchFailed,
     Create,
@@ -22,8 +24,8 @@ from relay.quarantine.items import (
     ItemNotFound,
     Items,
     RecordSummary,
-    Stored,
     in_order,
+    latest,
 )
 from relay.quarantine.record import part_id
 from relay.settings import Settings
@@ -35,6 +37,17 @@ LEAST_ID = 8
 """Minimum number of them that name a record or an order: fewer may be a slip, or an empty variable."""
 
 _CANDIDATES = 10
+
+# Maximum number of times that an order may change while it is replaced.
+_TRIES = 5
+
+
+class Ordered(StrEnum):
+    """What there is after an event was ordered to be set aside."""
+
+    NEW = "ordered"
+    PENDING = "already ordered"
+    CARRIED_OUT = "already set aside"
 
 
 class Records:
@@ -120,7 +133,7 @@ class Records:
             False if the key is still parked: it has a record, perhaps a new one.
         """
         try:
-            marker = await self._current(holds.PARKED_ID, partition_key)
+            marker = await latest(self._items, holds.PARKED_ID, partition_key)
             # The count is at least as recent as that read.
             if await self.count(Filter(partition_key=partition_key)):
                 return False
@@ -154,38 +167,38 @@ class Records:
             missing += [] if matching else [beginning]
         return list(found.values()), missing
 
-    async def order(self, partition_key: str, event_id: str) -> bool:
-        """Write an order to set an event aside; returns False if it exists already.
+    async def order(self, partition_key: str, event_id: str, places: Collection[Place] = ()) -> Ordered:
+        """Write an order to set an event aside, unless there is one.
 
-        One that was carried out is about an earlier version of the event, and is replaced.
+        One that was carried out at one of `places`, those of the event, stays: it keeps the event from coming back
+        once its record is released or discarded. At another place it is about an earlier version, and is replaced.
         """
         order = holds.order(partition_key, event_id)
-        try:
-            await self._items.create(order)
-        except ItemExists:
+        for _ in range(_TRIES):
             try:
-                found = await self._current(order["id"], partition_key)
-            except ItemNotFound:
-                # It was removed in the meantime.
-                return await self.order(partition_key, event_id)
+                await self._items.create(order)
+                return Ordered.NEW
+            except ItemExists:
+                pass
+            with suppress(ItemNotFound, BatchFailed):
+                # A failed batch has found it changed or removed in the meantime.
+                found = await latest(self._items, order["id"], partition_key)
+                if holds.is_pending(found.item):
+                    return Ordered.PENDING
+                if Place.from_item(found.item.get("place")) in places:
+                    return Ordered.CARRIED_OUT
+                await self._items.batch(partition_key, [Delete(order["id"], found.etag), Create(order)])
+                return Ordered.NEW
+        raise StoreError(f"the order {order['id']!r} is being changed by others: run the command again")
+
+    async def withdraw(self, order: Item) -> bool:
+        """Remove a pending order; returns False if it was carried out or withdrawn in the meantime."""
+        with suppress(ItemNotFound, ItemChanged):
+            found = await latest(self._items, order["id"], order["partitionKey"])
             if holds.is_pending(found.item):
-                return False
-            await self._items.batch(partition_key, [Delete(order["id"]), Create(order)])
-        return True
-
-    async def withdraw(self, order: Item) -> None:
-        """Remove an order, if it still exists."""
-        with suppress(ItemNotFound):
-            await self._items.delete(order["id"], order["partitionKey"])
-
-    async def _current(self, identifier: str, partition_key: str) -> Stored:
-        """An item as the latest write left it. Raises ItemNotFound.
-
-        The replica that answers a read may not have seen the latest writes of other processes. A write decides by
-        the latest state, and a later read by the same client is at least as recent.
-        """
-        await self._items.touch(identifier, partition_key)
-        return await self._items.read(identifier, partition_key)
+                await self._items.delete(order["id"], order["partitionKey"], etag=found.etag)
+                return True
+        return False
 
 
 @asynccontextmanager

@@ -66,13 +66,14 @@ class CosmosItems:
         from azure.cosmos.exceptions import CosmosBatchOperationError
 
         try:
-            async with self._container(400, 404, 409, 413) as container:
+            async with self._container(400, 404, 409, 412, 413) as container:
                 await container.execute_item_batch(list(map(_in_batch, operations)), partition_key=partition_key)
         except StoreError as error:
             cause = error.__cause__
             index = cause.error_index if isinstance(cause, CosmosBatchOperationError) else None
-            # A 404 that names no operation is about the container.
-            if type(error) is StoreError or (index is None and isinstance(error, items.ItemNotFound)):
+            # A 404 or 412 that names no operation is not about one.
+            unnamed = index is None and isinstance(error, items.ItemNotFound | items.ItemChanged)
+            if type(error) is StoreError or unnamed:
                 raise
             raise items.BatchFailed(index, error) from cause
 
@@ -155,12 +156,13 @@ def clause(chosen: items.Filter) -> tuple[str, dict[str, str]]:
     return " WHERE " + " AND ".join(conditions), values
 
 
-def _in_batch(operation: items.Operation) -> tuple[str, tuple[Any, ...]]:
+def _in_batch(operation: items.Operation) -> tuple[str, tuple[Any, ...], dict[str, str]]:
     if isinstance(operation, items.Create):
-        return "create", (dict(operation.item),)
+        return "create", (dict(operation.item),), {}
     if isinstance(operation, items.Delete):
-        return "delete", (operation.id,)
-    return "patch", (operation.id, _touching())
+        condition = {} if operation.etag is None else {"if_match_etag": operation.etag}
+        return "delete", (operation.id,), condition
+    return "patch", (operation.id, _touching()), {}
 
 
 def _touching() -> list[dict[str, Any]]:

@@ -152,7 +152,8 @@ class CosmosOutbox:
         async with aclosing(self._feed_of_key(partition_key, stored[0]["_ts"])) as feed:
             async for document in feed:
                 if document["id"] == identifier:
-                    return Found(document.get("type"), await self._passed(partition_key, document.get("_lsn")))
+                    passed = await self._passed(partition_key, document.get("_lsn"))
+                    return Found(document.get("type"), passed, [Place.of(document)])
         return Found(stored[0].get("type"), None)
 
     async def passed(self, document: Document, /) -> bool:

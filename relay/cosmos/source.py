@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import UserDict
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -31,6 +30,9 @@ _AT_ONCE = 256
 
 _UNUSABLE = object()
 
+# The types of a batch's values: the place of a document may be empty.
+_OBJECTS = {dict, type(None)}
+
 
 class ChangeBatch(func.DocumentList):
     """One batch of changes, as text; a DocumentList like any other to whoever iterates over it."""
@@ -48,7 +50,7 @@ class ChangeBatch(func.DocumentList):
         """The documents, value for value. Raises ChangesError if the text is no JSON array of objects."""
         text = self.text
         try:
-            documents = json.loads(text, parse_float=_finite, parse_constant=_refuse)
+            documents = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise ChangesError(
                 f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
@@ -56,7 +58,7 @@ class ChangeBatch(func.DocumentList):
             ) from error
         if not isinstance(documents, list):
             documents = [documents]
-        if any(not isinstance(document, dict | None) for document in documents):
+        if not _OBJECTS.issuperset(map(type, documents)):
             raise ChangesError(f"the trigger delivered {len(documents)} values that are not all JSON objects")
         return documents
 
@@ -113,6 +115,9 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+
+
 def install_decoder() -> None:
     """Make the worker hand the trigger's text to the function, in this process.
 
@@ -138,7 +143,7 @@ def select(documents: Iterable[Document | None], event_type: str) -> Received:
     chosen: list[Document] = []
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
-        document: Document | None = wrapped.data if isinstance(wrapped, UserDict) else wrapped
+        document: Document | None = getattr(wrapped, "data", wrapped)
         if document is None or document.get("type") != event_type:
             received.ignored += 1
         else:

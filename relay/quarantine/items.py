@@ -48,7 +48,7 @@ class BatchFailed(StoreError):
 
     Attributes:
         index: The place of the operation in the batch; None if the store names none.
-        error: `ItemExists`, `ItemNotFound` or `ItemTooLarge`.
+        error: `ItemExists`, `ItemNotFound`, `ItemChanged` or `ItemTooLarge`.
     """
 
     def __init__(self, index: int | None, error: StoreError) -> None:
@@ -79,9 +79,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes the item with this id; fails with `ItemNotFound`."""
+    """Deletes the item with this id; fails with `ItemNotFound`, or with `ItemChanged` if it has another ETag."""
 
     id: str
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +222,13 @@ class Items(Protocol):
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
+
+
+async def latest(items: Items, identifier: str, partition_key: str) -> Stored:
+    """An item as the latest write left it. Raises ItemNotFound.
+
+    The replica that answers a read may not have seen the latest writes of other processes. A write decides by the
+    latest state, and a later read by the same client is at least as recent.
+    """
+    await items.touch(identifier, partition_key)
+    return await items.read(identifier, partition_key)

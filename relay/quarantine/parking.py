@@ -1,18 +1,20 @@
 """Stores the documents of a parked key: in their order, and only while the key is parked.
 
 Each batch touches the key's marker and creates records. A release removes the marker only as it has read it, so of
-a batch and a release at the same time one fails: no record can be left behind in a key that is not parked.
+a batch and a release at the same time one fails: no record can be left behind in a key that is not parked. A
+document that is set aside for a reason of its own has a batch of its own, with the order that holds its event.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from relay import holds
 from relay.errors import StoreError
+from relay.events import Rejected
 from relay.place import Place
 from relay.quarantine.items import (
     BATCH_BYTES,
@@ -26,7 +28,7 @@ from relay.quarantine.items import (
     Operation,
     Touch,
 )
-from relay.quarantine.record import in_parts
+from relay.quarantine.record import hold, in_parts
 
 Record = Mapping[str, Any]
 
@@ -36,16 +38,20 @@ _MARKER = 0
 
 
 class NotParked(Exception):
-    """The key was released in the meantime: its events are to be published again."""
+    """A record, or all of them, left quarantine in the meantime: the next attempt looks at what is held back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedKey:
-    """One key's part of the quarantine; `stored` is called with each newly stored record."""
+    """One key's part of the quarantine; `stored` is called with each newly stored record.
+
+    `held` are the documents that have an order of their own, by the ids of their records.
+    """
 
     items: Items
     partition_key: str
     stored: Callable[[Record], None]
+    held: Mapping[str, Rejected] = field(default_factory=dict)
 
     async def store(self, records: Sequence[Record], *, parks: bool, place: Place | None = None) -> None:
         """Store records in order; those that an earlier attempt has stored stay as they are.
@@ -55,17 +61,18 @@ class ParkedKey:
             place: The place of the first one's document in its feed, if that is known.
 
         Raises:
-            NotParked: The key is not parked, or no longer, and these records do not park it.
+            NotParked: The key is not parked, or no longer, and these records do not park it; or one was stored
+                before, and has been released or discarded since.
             StoreError: The store cannot be written.
         """
         marker = holds.marker(self.partition_key, records[0]["id"], place) if parks else None
-        for chunk in _chunks(records):
+        for chunk in _chunks(records, self.held):
             await self._store(chunk, marker)
             marker = None
 
     async def _store(self, records: Sequence[Record], marker: Record | None) -> None:
         """All of them in one batch, with the marker if it has to be created; otherwise one by one."""
-        refusal = await self._batch(records, marker)
+        refusal = await self._batch(records, marker, self.held.get(records[0]["id"]))
         if refusal is None:
             for record in records:
                 self.stored(record)
@@ -75,19 +82,21 @@ class ParkedKey:
                 marker = None
         elif refusal is ItemExists:
             # The record is there already. In another mode it was stored without parking its key.
-            await self._batch([], marker)
+            await self._batch([], marker, self.held.get(records[0]["id"]))
         else:
             await self._store([await in_parts(self.items, records[0])], marker)
 
-    async def _batch(self, records: Sequence[Record], marker: Record | None) -> type[StoreError] | None:
+    async def _batch(
+        self, records: Sequence[Record], marker: Record | None, item: Rejected | None
+    ) -> type[StoreError] | None:
         """Returns None if it was stored; the refusal if a record exists already, or does not fit."""
         guard: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
         try:
-            await self.items.batch(self.partition_key, [guard, *map(Create, records)])
+            await self._carry_out([guard, *map(Create, records)], item)
         except BatchFailed as failed:
             refused = failed.error
             if failed.index == _MARKER and isinstance(refused, ItemExists):
-                return await self._batch(records, None)
+                return await self._batch(records, None, item)
             if failed.index == _MARKER and isinstance(refused, ItemNotFound):
                 raise NotParked from failed
             if isinstance(refused, ItemExists):
@@ -97,20 +106,28 @@ class ParkedKey:
             raise
         return None
 
+    async def _carry_out(self, operations: Sequence[Operation], item: Rejected | None) -> None:
+        """In one batch, with the order that holds `item` if it is given."""
+        if item is None or not await hold(self.items, self.partition_key, item, *operations):
+            if item is not None and len(operations) > 1:
+                raise NotParked
+            await self.items.batch(self.partition_key, operations)
+
 
 def _divisible(records: Sequence[Record]) -> bool:
     """Whether storing each record separately, or in parts, can help."""
     return len(records) > 1 or any("document" in record for record in records)
 
 
-def _chunks(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Records as they fit into batches, in order; one that is too large has its own batch."""
+def _chunks(records: Sequence[Record], alone: Container[str]) -> Iterator[list[Record]]:
+    """Records as they fit into batches, in order; one that is too large, or one of `alone`, has its own batch."""
     chunk: list[Record] = []
     size = 0
     for record in records:
         # As it is stored: all but ASCII escaped.
         length = len(json.dumps(record))
-        if chunk and (len(chunk) == _RECORDS or size + length > BATCH_BYTES):
+        is_full = len(chunk) == _RECORDS or size + length > BATCH_BYTES
+        if chunk and (is_full or record["id"] in alone or chunk[0]["id"] in alone):
             yield chunk
             chunk, size = [], 0
         chunk.append(record)

@@ -12,7 +12,7 @@ from relay.holds import PARKED_ID, Holds, order_id
 from relay.place import Place
 from relay.quarantine.items import ItemChanged, ItemNotFound, Items
 from relay.quarantine.parking import NotParked, ParkedKey
-from relay.quarantine.record import create, create_held, hold, record_of
+from relay.quarantine.record import create, create_held, record_of
 from relay.telemetry import instruments
 
 
@@ -66,20 +66,23 @@ class StoredQuarantine:
                 by_key.setdefault(item.partition_key, []).append(item)
         for key, of_key in by_key.items():
             records = [record_of(item, invocation_id) for item in of_key]
+            held = {
+                record["id"]: item
+                for record, item in zip(records, of_key, strict=True)
+                if item.reason is not Reason.KEY_PARKED
+            }
             try:
                 parks = of_key[0].reason is not Reason.KEY_PARKED
                 place = Place.of(of_key[0].document)
-                await ParkedKey(self._items, key, _count).store(records, parks=parks, place=place)
+                parked = ParkedKey(self._items, key, _count, held)
+                await parked.store(records, parks=parks, place=place)
             except NotParked:
                 raise QuarantineError(
-                    "a parked partition key was released while further events of it were being stored; the next "
-                    "attempt publishes them"
+                    "events of a parked partition key were released or discarded while further ones were being "
+                    "stored; the next attempt publishes these"
                 ) from None
             # A later poison does not move the place from which the key is parked.
             self._parked.setdefault(key, place if parks else None)
-            for item in of_key:
-                if item.reason is not Reason.KEY_PARKED:
-                    await hold(self._items, key, item)
 
     async def _store_held(self, item: Rejected, invocation_id: str) -> None:
         record = record_of(item, invocation_id)

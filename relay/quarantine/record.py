@@ -18,11 +18,15 @@ from relay.quarantine.items import (
     BatchFailed,
     Create,
     Delete,
+    Item,
+    ItemChanged,
     ItemExists,
     ItemNotFound,
     Items,
     ItemTooLarge,
     Operation,
+    Stored,
+    latest,
 )
 
 RECORD_TYPE = "quarantinedEvent"
@@ -36,8 +40,9 @@ NO_PARTITION_KEY = "(no partition key)"
 # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 _PART_CHARACTERS = 150_000
 
-# Maximum number of times that an operator's order may come or go while a batch is written.
+# Maximum number of times that an order may come, go or be replaced while a batch is written; and how that looks.
 _ORDER_TRIES = 5
+_ORDER_CHANGED = (ItemExists, ItemNotFound, ItemChanged)
 
 
 def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
@@ -114,9 +119,12 @@ def part_id(record_id: str, number: int) -> str:
 
 
 async def create_held(items: Items, record: Mapping[str, Any], partition_key: str, item: Rejected) -> bool:
-    """As `create`, for a document with a partition key, whose event is held as well."""
+    """As `create`, for a document with a partition key, whose event is held as well.
+
+    Returns False as well if it was stored before and its record has been released or discarded since.
+    """
     try:
-        await hold(items, partition_key, item, Create(record))
+        return await hold(items, partition_key, item, Create(record))
     except BatchFailed as failed:
         if isinstance(failed.error, ItemExists):
             await hold(items, partition_key, item)
@@ -124,30 +132,44 @@ async def create_held(items: Items, record: Mapping[str, Any], partition_key: st
         if isinstance(failed.error, ItemTooLarge) and "document" in record:
             return await create_held(items, await in_parts(items, record), partition_key, item)
         raise
-    return True
 
 
-async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> None:
+async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> bool:
     """Put the order that holds a document's event in the place of the one that may be there.
 
     `first` is done in the same batch before.
+
+    Returns:
+        False if nothing was done, because this version of the event is held already.
 
     Raises:
         BatchFailed: `first` was refused.
         StoreError: The store cannot be written.
     """
     order = holds.carried_out(partition_key, item)
-    replaces = False
+    removal: list[Operation] = []
     for _ in range(_ORDER_TRIES):
-        removal = [Delete(order["id"])] if replaces else []
         try:
             await items.batch(partition_key, [*first, *removal, Create(order)])
         except BatchFailed as failed:
-            if failed.index is None or failed.index < len(first):
+            if failed.index is None or failed.index < len(first) or not isinstance(failed.error, _ORDER_CHANGED):
                 raise
-            if not isinstance(failed.error, ItemNotFound if replaces else ItemExists):
-                raise
-            replaces = not replaces
+            found = await _order(items, order["id"], partition_key)
+            if found is not None and _is_same(found.item, order):
+                return False
+            removal = [] if found is None else [Delete(order["id"], found.etag)]
         else:
-            return
+            return True
     raise StoreError(f"the order {order['id']!r} is being changed by others")
+
+
+async def _order(items: Items, identifier: str, partition_key: str) -> Stored | None:
+    try:
+        return await latest(items, identifier, partition_key)
+    except ItemNotFound:
+        return None
+
+
+def _is_same(found: Item, order: Item) -> bool:
+    """Whether an order was carried out for the same version of its event."""
+    return not holds.is_pending(found) and found.get("place") == order["place"]

@@ -143,7 +143,7 @@ class ServiceBusPublisher:
             outcome.unsent = len(events) - done
             outage.failed(outcome.error)
         else:
-            outcome.held_back = list(events[done:])
+            outcome.held_back = events[done:]
             if outcome.published:
                 outage.succeeded()
 

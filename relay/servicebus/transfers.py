@@ -107,6 +107,9 @@ def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Ite
 
     An event without a neighbour that fits is sent outside a batch. Messages are encoded when their turn comes.
     """
+    if len(events) == 1:
+        yield alone(events[0], message_of)
+        return
     held: list[Event] = []
     encoded: list[bytes] = []
     envelope = b""

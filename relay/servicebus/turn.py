@@ -80,7 +80,7 @@ class Probe:
         """
         made = self._made
         async with self._one_at_a_time:
-            if self._made == made and self._evidence.is_stale(doubted):
+            if self._made == made and self._evidence.wants_repeat(doubted):
                 await self._send(sender, timeout_s)
 
     async def after_an_end(self, sender: Sender, timeout_s: float) -> None:
@@ -135,7 +135,7 @@ class Turn:
 
     async def send_in_order(self, events: Sequence[Event]) -> None:
         """Send `events`; batch n+1 leaves only after batch n was accepted. Raises SendError for one that fails."""
-        limits = await self._limits()
+        limits = self._sender.known_limits or await self._limits()
         for transfer in in_batches(events, self._shared.message_of, limits.batch):
             if self._stopped:
                 return
@@ -146,11 +146,9 @@ class Turn:
 
     @property
     def _stopped(self) -> bool:
-        return self._rules.judge.stops_behind and bool(self._outcome.rejected)
+        return bool(self._outcome.rejected) and self._rules.judge.stops_behind
 
     async def _limits(self) -> LinkLimits:
-        if (known := self._sender.known_limits) is not None:
-            return known
         return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
 
     async def _send_batch(self, batch: Transfer) -> None:
@@ -172,7 +170,8 @@ class Turn:
             if self._stopped:
                 return
             if len(half) == 1:
-                await self._send_alone(alone(half[0], self._shared.message_of), await self._limits())
+                limits = self._sender.known_limits or await self._limits()
+                await self._send_alone(alone(half[0], self._shared.message_of), limits)
             else:
                 await self.send_in_order(half)
 
@@ -180,7 +179,7 @@ class Turn:
         (event,) = transfer.events
         try:
             check_size(transfer, limits.message)
-            if self._shared.evidence.is_stale(event):
+            if self._shared.evidence.wants_repeat(event):
                 await self._shared.probe.repeat(
                     self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
                 )
@@ -208,12 +207,13 @@ class Turn:
     async def _send(self, transfer: Transfer) -> float:
         """Returns the seconds until it was accepted, pauses included."""
         began = now = time.monotonic()
-        may_send = partial(self._rules.clearance.check, transfer.events[0])
+        rules = self._rules
+        may_send = partial(rules.clearance.check, transfer.events[0])
         accepted_late = partial(self._accept_late, transfer, began)
-        for pause_s in (*self._rules.pauses_s, None):
-            unused_s = began + self._rules.send_timeout_s - now
-            left_s = self._rules.deadline.left_s(at_most=max(unused_s, 0.001))
-            wait_s = self._rules.deadline.left_s(at_most=self._rules.deadline.lasts_s)
+        for pause_s in (*rules.pauses_s, None):
+            unused_s = began + rules.send_timeout_s - now
+            wait_s = rules.deadline.left_s(at_most=rules.deadline.lasts_s)
+            left_s = min(wait_s, max(unused_s, 0.001))
             try:
                 await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
                 break
@@ -223,7 +223,7 @@ class Turn:
                 if error.ended_alone:
                     await self._shared.probe.after_an_end(self._sender, left_s)
                 pause_s *= _BUSY_FACTOR if error.busy else 1
-                if time.monotonic() - began + pause_s >= self._rules.send_timeout_s:
+                if time.monotonic() - began + pause_s >= rules.send_timeout_s:
                     raise
             await asyncio.sleep(pause_s)
             now = time.monotonic()
@@ -241,12 +241,8 @@ class Turn:
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
-        self._note_accepted(events, _witness(transfer))
+        can_be_kept = len(transfer.payload) <= _WITNESS_BYTES * len(events)
+        self._note_accepted(events, events[-1] if can_be_kept else None)
         self._outcome.published += len(events)
         self._outcome.sends += 1
         instruments.accepted(events, duration_s, self._shared.actions)
-
-
-def _witness(transfer: Transfer) -> Event | None:
-    """An event of it that is small enough to be kept."""
-    return transfer.events[-1] if len(transfer.payload) <= _WITNESS_BYTES * len(transfer.events) else None

@@ -99,15 +99,7 @@ class SqlItems:
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         async with self._session() as session:
-            if etag is None:
-                await _carry_out(session, partition_key, items.Delete(identifier))
-                return
-            place = _place(identifier, partition_key)
-            done = await session.execute(Statement(DELETE_UNCHANGED, (*place, etag)))
-            if done.changed == 0 and await _exists(session, partition_key, identifier):
-                raise items.ItemChanged(f"the item {identifier!r} has another ETag")
-            if done.changed == 0:
-                raise _not_found(identifier)
+            await _carry_out(session, partition_key, items.Delete(identifier, etag))
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         async with self._session() as session:
@@ -123,7 +115,7 @@ class SqlItems:
                             raise _exists_already(operation.item)
                         await _carry_out(session, partition_key, operation)
                         done.append(operation)
-            except (items.ItemExists, items.ItemNotFound) as error:
+            except (items.ItemExists, items.ItemNotFound, items.ItemChanged) as error:
                 raise items.BatchFailed(len(done), error) from error
             except ChangefeedError as error:
                 refused = operations[len(done)] if len(done) < len(operations) else None
@@ -197,16 +189,21 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
 
 
 async def _carry_out(session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
-    """Raises ItemNotFound; if a Create is refused, the ChangefeedError that the database makes of it."""
+    """Raises ItemNotFound, ItemChanged, or the ChangefeedError that the database makes of a refused Create."""
     if isinstance(operation, items.Create):
         await session.execute(Statement(INSERT, values_of(operation.item)))
         return
     place = _place(operation.id, partition_key)
-    if isinstance(operation, items.Delete):
+    etag = operation.etag if isinstance(operation, items.Delete) else None
+    if etag is not None:
+        statement = Statement(DELETE_UNCHANGED, (*place, etag))
+    elif isinstance(operation, items.Delete):
         statement = Statement(DELETE, place)
     else:
         statement = Statement(TOUCH, (_new_etag(), datetime.now(UTC).isoformat(), *place))
     if (await session.execute(statement)).changed == 0:
+        if etag is not None and await _exists(session, partition_key, operation.id):
+            raise items.ItemChanged(f"the item {operation.id!r} has another ETag")
         raise _not_found(operation.id)
 
 

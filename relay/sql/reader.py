@@ -34,6 +34,7 @@ from relay.outbox import (
     Range,
     Reading,
 )
+from relay.place import Place
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import CONSUMER, Database, explaining
@@ -172,7 +173,8 @@ class SqlOutbox:
         claims = await self._claims()
         passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
         of_type = is_of_type(found[0], self._event_type)
-        return Found(self._event_type if of_type else found[0].row["type"], passed)
+        at = [Place(ulid=to_text(ulid), shard=shard) for shard, ulid in places]
+        return Found(self._event_type if of_type else found[0].row["type"], passed, at)
 
     async def passed(self, document: Document, /) -> bool:
         return from_text(document["_ulid"]) <= (await self._read_cursors()).get(document["_shard"], START)

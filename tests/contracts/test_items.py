@@ -186,7 +186,13 @@ async def test_a_batch_carries_out_all_of_its_operations(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("failing", "error"),
-    [(Create(item("a")), ItemExists), (Delete("x"), ItemNotFound), (Touch("x"), ItemNotFound)],
+    [
+        (Create(item("a")), ItemExists),
+        (Delete("x"), ItemNotFound),
+        (Delete("x", "etag"), ItemNotFound),
+        (Delete("a", "another etag"), ItemChanged),
+        (Touch("x"), ItemNotFound),
+    ],
 )
 @pytest.mark.parametrize("place", [0, 1, 3])
 async def test_a_batch_of_which_one_operation_fails_changes_nothing(
@@ -204,6 +210,15 @@ async def test_a_batch_of_which_one_operation_fails_changes_nothing(
     assert (raised.value.index, type(raised.value.error)) == (place, error)
     assert await ids(store.items) == ["a", "b"]
     assert (await store.items.read("b", "k")).etag == before
+
+
+async def test_a_batch_deletes_an_item_as_it_was_read(items: Items) -> None:
+    await items.create(item("a"))
+    read = await items.read("a", "k")
+
+    await items.batch("k", [Delete("a", read.etag), Create(item("a", n=2))])
+
+    assert (await items.read("a", "k")).item["n"] == 2
 
 
 async def test_a_batch_finds_only_the_items_of_its_partition_key(items: Items) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay import holds
-from relay.cli.records import Records
+from relay.cli.records import Ordered, Records
 from relay.quarantine.items import Create, Filter, Items, Touch
 from tests.support.stores import record
 
@@ -76,10 +76,9 @@ async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(i
 async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
     records = Records(items)
 
-    assert [await records.order("k", "e/1?"), await records.order("k", "e/1?")] == [True, False]
+    assert [await records.order("k", "e/1?"), await records.order("k", "e/1?")] == [Ordered.NEW, Ordered.PENDING]
     (order,) = await records.orders("k")
     assert (order["partitionKey"], order["eventId"]) == ("k", "e/1?")
     assert await records.orders("other") == []
-    for _ in range(2):
-        await records.withdraw(order)
+    assert [await records.withdraw(order), await records.withdraw(order)] == [True, False]
     assert await records.orders() == []

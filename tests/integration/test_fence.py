@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,16 +150,23 @@ async def test_without_the_leases_nothing_old_is_sent_and_the_setting_is_named(
 
 
 async def test_an_attempt_that_outlasts_its_clearance_stops_and_the_next_one_goes_on(
-    make_relay: RelayMaker, servicebus: ServiceBusServer, trigger: TriggerLeases
+    make_relay: RelayMaker,
+    servicebus: ServiceBusServer,
+    trigger: TriggerLeases,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await trigger.store()
     servicebus.broker.ack_delay_ms = 500
     relay = make_relay(RELAY_DUPLICATE_WINDOW_S="20", RELAY_SENDERS="1")
-    # Each becomes too old 10 s after its commit; they are 8 s old, and a send takes half a second.
-    documents = [event(f"e{number}", f"k{number}") | {"_ts": int(time.time()) - 8} for number in range(8)]
+    began = time.time()
+    documents = [event(f"e{number}", f"k{number}") | {"_ts": int(began) - 8} for number in range(8)]
 
-    with pytest.raises(PublishError, match="RELAY_DUPLICATE_WINDOW_S"):
-        await relay.handle(documents, "i1")
+    # They are compared, and may be sent for 10 s. A send takes half a second, which this clock makes five.
+    with monkeypatch.context() as patched:
+        clock = time.time
+        patched.setattr("relay.fence.time", SimpleNamespace(time=lambda: began + 10 * (clock() - began)))
+        with pytest.raises(PublishError, match="RELAY_DUPLICATE_WINDOW_S"):
+            await relay.handle(documents, "i1")
     outcome = await relay.handle(documents, "i1", 1)
 
     assert outcome.published + outcome.already_published == 8

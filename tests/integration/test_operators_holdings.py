@@ -9,7 +9,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cli.records import Records
+from relay.cli.records import Ordered, Records
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.outbox import event, rejected
@@ -32,8 +32,8 @@ async def test_an_order_that_another_process_has_just_written_exists_already(
     ours, theirs = Records(items_in(quarantine)), Records(items_in(elsewhere))
 
     for number in range(_OFTEN):
-        assert await theirs.order("k", f"e{number}") is True
-        assert await ours.order("k", f"e{number}") is False
+        assert await theirs.order("k", f"e{number}") is Ordered.NEW
+        assert await ours.order("k", f"e{number}") is Ordered.PENDING
 
 
 async def test_a_key_that_another_process_has_just_parked_stays_parked(

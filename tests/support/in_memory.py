@@ -122,7 +122,7 @@ class InMemoryPublisher:
         condition = self.refuses_everything or self.refused.get(event.id)
         if condition is not None:
             may_repeat = self._evidence.witness() is not None and not self.refuses_everything
-            if may_repeat and self._evidence.is_stale(event):
+            if may_repeat and self._evidence.wants_repeat(event):
                 self._evidence.repeated()
             refusal = PoisonError("refused", condition=condition)
             verdict = judge.refused(refusal, self._evidence.refused(event, refusal, fresh_before))

@@ -76,10 +76,7 @@ class InMemoryItems:
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         self._answer()
-        found = _found(self._stored, partition_key, identifier)
-        if etag not in (None, found.etag):
-            raise ItemChanged("it has another ETag")
-        self.take(identifier, partition_key)
+        _delete(self._stored, partition_key, Delete(identifier, etag))
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         self._answer()
@@ -98,8 +95,7 @@ class InMemoryItems:
                     assert operation.item["partitionKey"] == partition_key
                     self._create(changed, operation.item)
                 elif isinstance(operation, Delete):
-                    _found(changed, partition_key, operation.id)
-                    del changed[partition_key, operation.id]
+                    _delete(changed, partition_key, operation)
                 else:
                     self._touch(changed, partition_key, operation.id)
             except StoreError as error:
@@ -166,6 +162,13 @@ def _found(items: dict[_Key, Stored], partition_key: str, identifier: str) -> St
         return items[partition_key, identifier]
     except KeyError:
         raise ItemNotFound("it is not there") from None
+
+
+def _delete(items: dict[_Key, Stored], partition_key: str, operation: Delete) -> None:
+    found = _found(items, partition_key, operation.id)
+    if operation.etag not in (None, found.etag):
+        raise ItemChanged("it has another ETag")
+    del items[partition_key, operation.id]
 
 
 def _is_record(item: Item) -> bool:

@@ -154,7 +154,7 @@ class InMemoryOutbox:
         self.answer()
         for document in self.documents:
             if (document["partitionKey"], document["id"]) == (partition_key, identifier):
-                return Found(document["type"], self._passed(document))
+                return Found(document["type"], self._passed(document), [Place.of(document)])
         return None
 
     async def passed(self, document: Document, /) -> bool:

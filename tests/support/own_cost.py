@@ -31,7 +31,7 @@ from typing import Any
 import relay
 from bench.owncost import configure_telemetry
 from relay.cosmos.source import ChangeBatch, CosmosSource
-from relay.events import EventName, Rejected
+from relay.events import Event, EventName, Rejected
 from relay.evidence import AcceptedLedger
 from relay.holds import Holds
 from relay.pipeline import Relay
@@ -83,13 +83,23 @@ class _NoQuarantine:
         return Holds()
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
-        assert not rejected
+        """It is kept nowhere."""
 
     async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         """There are no orders."""
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+
+class _Unpassed(CosmosSource):
+    """A source whose checkpoint has passed nothing; it has no containers."""
+
+    def __init__(self) -> None:
+        super().__init__("domainEvent", containers=None)  # type: ignore[arg-type]
+
+    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        return frozenset()
 
 
 class Opcodes:
@@ -187,14 +197,15 @@ def _batch(keys: int, per_key: int, serial: itertools.count[int]) -> ChangeBatch
     return ChangeBatch(json.dumps(documents))
 
 
-async def count(counter: Opcodes | Instructions) -> dict[str, float]:
-    """The cost of an event in each shape."""
+async def count(counter: Opcodes | Instructions, set_aside: int = 0) -> dict[str, float]:
+    """The cost of an event in each shape, after an attempt that has set this number of documents aside."""
     publisher = ServiceBusPublisher(
         _Accepting(), messages.contract(None), AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=480
     )
-    # Its containers are asked only about old events.
-    source = CosmosSource("domainEvent", containers=None)  # type: ignore[arg-type]
-    the_relay = Relay(source, publisher, _NoQuarantine(), duplicate_window_s=600)
+    the_relay = Relay(_Unpassed(), publisher, _NoQuarantine(), duplicate_window_s=600)
+    if set_aside:
+        invalid = [{"id": str(each), "partitionKey": "k", "type": "domainEvent"} for each in range(set_aside)]
+        await the_relay.handle(ChangeBatch(json.dumps(invalid)), "set aside")
     serial, found = itertools.count(), {}
     for keys, per_key in SHAPES:
         batches = [_batch(keys, per_key, serial) for _ in range(_WARM_UP + _COUNTED)]
@@ -216,6 +227,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.own_cost", description=__doc__)
     parser.add_argument("what", choices=("opcodes", "instructions"))
     parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry's SDK")
+    parser.add_argument("--set-aside", type=int, default=0, metavar="N", help="after N documents were set aside")
     chosen = parser.parse_args()
     if chosen.what == "instructions" and "CALLGRIND_OUT" not in os.environ:
         return _under_callgrind(sys.argv[1:])
@@ -223,7 +235,7 @@ def main() -> int:
     if chosen.telemetry:
         configure_telemetry()
     counter = Opcodes() if chosen.what == "opcodes" else Instructions()
-    print(json.dumps(asyncio.run(count(counter))))
+    print(json.dumps(asyncio.run(count(counter, chosen.set_aside))))
     return 0
 
 

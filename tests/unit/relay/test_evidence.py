@@ -8,6 +8,7 @@ from outbox_emulators.testing import ManualClock
 from relay.errors import PoisonError
 from relay.events import Event
 from relay.evidence import AcceptedLedger, Evidence
+from relay.verdict import REFUSALS
 
 ALIKE = PoisonError("no", condition="amqp:not-allowed")
 OTHER = PoisonError("no", condition="amqp:invalid-field")
@@ -176,11 +177,22 @@ def test_without_a_window_nothing_is_repeated() -> None:
 
 def test_only_an_event_that_was_refused_with_nothing_accepted_since_needs_a_repeat() -> None:
     evidence = Evidence(600)
-    assert not evidence.is_stale(event("e"))
+    assert not evidence.wants_repeat(event("e"))
     refusals(evidence)
-    assert evidence.is_stale(event("e"))
+    assert evidence.wants_repeat(event("e"))
     evidence.repeated()
-    assert not evidence.is_stale(event("e"))
+    assert not evidence.wants_repeat(event("e"))
+
+
+def test_an_event_that_was_refused_often_enough_needs_no_repeat() -> None:
+    evidence = Evidence(600)
+    for _ in range(REFUSALS - 1):
+        refusals(evidence)
+        assert evidence.wants_repeat(event("e"))
+        evidence.repeated()
+    refusals(evidence)
+
+    assert not evidence.wants_repeat(event("e"))
 
 
 def test_what_was_accepted_is_known_by_partition_key_and_id() -> None:

@@ -327,7 +327,7 @@ async def test_a_document_that_is_too_large_for_one_item_is_stored_in_parts_and_
 
 @pytest.mark.parametrize(
     "refusal",
-    [BatchFailed(0, ItemChanged("no")), BatchFailed(1, ItemChanged("no")), StoreError("the store is away")],
+    [BatchFailed(0, ItemChanged("no")), BatchFailed(1, StoreError("no")), StoreError("the store is away")],
     ids=["the record", "the order", "the store"],
 )
 async def test_what_is_refused_for_another_reason_is_an_error(items: InMemoryItems, refusal: StoreError) -> None:

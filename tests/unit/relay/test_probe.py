@@ -61,4 +61,4 @@ async def test_an_event_that_the_topic_may_forget_while_its_repeat_waits_is_not_
 
     assert sender.sent == sent
     # What was not accepted is no evidence.
-    assert evidence.is_stale(doubted) is not bool(sent)
+    assert evidence.wants_repeat(doubted) is not bool(sent)

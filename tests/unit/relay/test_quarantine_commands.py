@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relay import holds
+from relay.events import Reason, Rejected
+from relay.quarantine.items import Item
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import Deployment, record_id
 from tests.unit.relay.shelf import event, order, put
@@ -292,3 +295,31 @@ async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> Non
 
     assert (refused["exitCode"], refused["ordered"], nobody.code) == (1, False, 2)
     assert deployment.records.pending == []
+
+
+async def test_an_event_that_is_in_quarantine_already_is_not_ordered(deployment: Deployment) -> None:
+    deployment.commit("a-1", "a", _lsn=5)
+    (document,) = deployment.outbox.documents
+    rejected = Rejected(document, Reason.MESSAGE_REFUSED, "", partition_key="a")
+    deployment.records.pending = [holds.carried_out("a", rejected)]
+
+    run = await deployment.run("quarantine", "add", "a", "a-1", "--yes")
+    data = await deployment.data("quarantine", "add", "a", "a-1", "--yes")
+
+    assert run.out.splitlines()[-1] == "already set aside: the event 'a-1' is in quarantine, or was"
+    assert (run.code, data["ordered"], data["found"]) == (0, False, True)
+
+
+async def test_an_order_that_is_gone_before_the_answer_is_not_withdrawn(deployment: Deployment) -> None:
+    deployment.records.pending = [order("00000000aaaa", "a-1")]
+    withdraw = deployment.records.withdraw
+
+    async def behind_another(order: Item) -> bool:
+        assert await withdraw(order)
+        return await withdraw(order)
+
+    deployment.records.withdraw = behind_another  # type: ignore[method-assign]
+    run = await deployment.run("quarantine", "discard", "set-aside:00000000aaaa", "--yes")
+
+    said = "the order set-aside:00000000aaaa was carried out or withdrawn in the meantime\n"
+    assert (run.code, run.out) == (1, said)

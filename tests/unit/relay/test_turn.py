@@ -399,7 +399,7 @@ async def test_an_event_that_is_set_aside_says_nothing_of_others_any_more() -> N
     (outcome,) = await publisher.publish(refused)
 
     assert [each.reason for each in outcome.rejected] == [Reason.MESSAGE_REFUSED]
-    assert not publisher._shared.evidence.is_stale(refused["one"][0])
+    assert not publisher._shared.evidence.wants_repeat(refused["one"][0])
 
 
 async def test_a_message_larger_than_the_link_takes_needs_no_further_evidence() -> None:

@@ -1,0 +1,120 @@
+"""A consumer's process: the receiver of `inbox` as services run it, with a handler that may be slow, or fail."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from functools import partial
+from typing import Any
+
+import inbox
+from simulation.line import Line
+from simulation.receiving.ledgers import Desk, Effect, Ledger
+from simulation.receiving.sdk import SimulatedClient
+from simulation.receiving.subscription import Subscription
+from simulation.receiving.watch import Watch
+from simulation.world import Process, World
+
+TOPIC = "domain-events"
+LOCK_S, RENEW_S, ANSWER_S = 30.0, 8.0, 6.0
+_OPTIONS: dict[str, Any] = {
+    "sessions": 4,
+    "prefetch": 10,
+    "accept_s": 20.0,
+    "idle_s": 0.2,
+    "hold_s": 10.0,
+    "renew_s": RENEW_S,
+    "retry_s": 1.0,
+    "retry_max_s": 30.0,
+    "answer_s": ANSWER_S,
+    "grace_s": 10.0,
+}
+
+# Shares of messages whose handler takes longer than the lock lasts, fails before its effect, and fails after it.
+_SLOW, _FAILS, _FAILS_LATE = 0.02, 0.03, 0.03
+_SLOW_S = (LOCK_S, 3 * LOCK_S)
+_OPEN_AGAIN_S = 1.0
+
+
+class HandlerError(Exception):
+    """The handler has failed: not now."""
+
+
+class Consumer:
+    """One process of a consumer.
+
+    Attributes:
+        name: The consumer's: whoever is to have each effect once.
+    """
+
+    def __init__(
+        self, world: World, line: Line, subscription: Subscription, ledger: Ledger, watch: Watch, process: str
+    ) -> None:
+        self.name = subscription.name
+        self.process: Process = world.process(process)
+        self._line = line
+        self._subscription = subscription
+        self._ledger = ledger
+        self._watch = watch
+        self._receiver: inbox.Receiver | None = None
+        self.process.start(self._run())
+
+    def stop(self) -> None:
+        """Ask the receiver to stop, as at SIGTERM; the process ends when it has."""
+        if self._receiver is not None:
+            self._receiver.stop()
+
+    async def _run(self) -> None:
+        desk = await self._open()
+        self._receiver = inbox.Receiver(
+            SimulatedClient(self.process, self._line, self._subscription),  # type: ignore[arg-type]
+            partial(self._handle, desk),
+            topic=TOPIC,
+            subscription=self.name,
+            **_OPTIONS,
+        )
+        await self._receiver.run()
+        self.process.world.outside.after(0.0, self._end)
+
+    def _end(self) -> None:
+        if self.process.is_alive:
+            self.process.kill()
+
+    async def _open(self) -> Desk:
+        while True:
+            try:
+                return self._ledger.open(self.process)
+            except sqlite3.OperationalError:  # another process is in a transaction
+                await asyncio.sleep(_OPEN_AGAIN_S)
+
+    async def _handle(self, desk: Desk, message: inbox.Message) -> None:
+        with self._watch.handling(self.process, self.name, message.key):
+            entropy = self.process.world.entropy
+            draw = entropy.random()
+            await asyncio.sleep(entropy.uniform(0.0, 0.05) if draw > _SLOW else entropy.uniform(*_SLOW_S))
+            if entropy.random() < _FAILS:
+                raise HandlerError
+            effect = _effect(message)
+            async with desk.store.once(message, entity=effect.entity) as arrival:
+                self._watch.arrived(self.name, effect, arrival)
+                if arrival.first:
+                    await asyncio.sleep(entropy.uniform(0.0, 0.01))
+                    desk.add(effect)
+                    if desk.rolls_back:
+                        await asyncio.sleep(entropy.uniform(0.0, 0.01))
+                        if entropy.random() < _FAILS_LATE:
+                            raise HandlerError
+            self._watch.look(self.name, self._ledger)
+
+
+def _effect(message: inbox.Message) -> Effect:
+    data: Any = message.json()
+    return Effect(
+        message.id,
+        message.key,
+        data.get("orderId", message.key),
+        message.sequence,
+        message.body.decode(),
+        message.action,
+        message.sequence_number,
+    )

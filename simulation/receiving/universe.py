@@ -1,0 +1,92 @@
+"""One universe of receivers: a topic's messages, two consumers in several processes, and their faults."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from journal import checker
+from journal.entries import Accepted, Committed, Entry, digest_of
+from relay.servicebus.messages import Message
+from simulation import faults, reality
+from simulation.plan import EVENTS, FAULTS, Plan, Result
+from simulation.receiving.consumers import KINDS, Consumers
+from simulation.world import World
+
+_KEYS = 12
+
+# Messages come and faults happen within this time, in seconds.
+_SPAN_S = 240.0
+
+# What is not settled after all faults have ended, within this time, is stuck.
+_PATIENCE_S = 3600.0
+
+# The share of events that never reach the topic.
+_MISSING = 0.03
+
+
+def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+    """The plan of a seed."""
+
+    def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
+        return faults.schedule(entropy, KINDS, ("broker",), count, _SPAN_S)
+
+    return Plan.of(seed, chosen, events, faults_)
+
+
+def simulate(chosen: Plan) -> Result:
+    """Run the universe of a plan to its end."""
+    world = World(f"{chosen.seed} receiving")
+    universe = _Universe(world, chosen)
+    with reality.of(world):
+        try:
+            is_over = universe.run()
+            seen = universe.consumers.violations()
+        finally:
+            world.close()
+    violations = [*seen, *checker.check(universe.journal, is_complete=is_over).findings]
+    if not is_over:
+        violations.append(f"stuck: not everything was settled {_PATIENCE_S:g} s after the last fault")
+    return Result(universe.journal, violations, world.now)
+
+
+class _Universe:
+    def __init__(self, world: World, chosen: Plan) -> None:
+        self.world = world
+        self.plan = chosen
+        self.journal: list[Entry] = []
+        self.consumers = Consumers(world, self.journal)
+        self._number = 0
+        self._sequences: dict[str, int] = {}
+
+    def run(self) -> bool:
+        """Run it; returns whether everything was settled in time."""
+        entropy = self.world.entropy
+        for when in sorted(entropy.uniform(0, _SPAN_S) for _ in range(self.plan.events)):
+            self.world.outside.at(when, self._publish)
+        for fault in self.plan.faults:
+            self.world.outside.at(fault.at, self.consumers.strike, fault)
+        last = max((fault.at + fault.lasts_s for fault in self.plan.faults), default=0.0)
+        self.world.run(lambda: False, max(last, _SPAN_S) + 1)
+        self.consumers.keep()
+        return self.world.run(self._is_quiet, _PATIENCE_S)
+
+    def _is_quiet(self) -> bool:
+        return not self.world.rounds % 64 and self.consumers.are_done
+
+    def _publish(self) -> None:
+        entropy = self.world.entropy
+        key = f"key-{entropy.randrange(_KEYS)}"
+        order = f"{key}/{entropy.randrange(2)}"
+        sequence = self._sequences[order] = self._sequences.get(order, 0) + 1
+        if entropy.random() < _MISSING:
+            return
+        self._number += 1
+        body = json.dumps({"orderId": order, "number": self._number})
+        message = Message(f"e{self._number}", key, "Changed", body.encode(), {"sequence": sequence})
+        digest, at = digest_of(body, "Changed"), round(self.world.now, 6)
+        self.journal += [
+            Committed(at=at, key=key, id=message.id, position=(self._number,), digest=digest),
+            Accepted(at=at, key=key, id=message.id, digest=digest, number=self._number),
+        ]
+        self.consumers.put(self._number, message)

@@ -1,0 +1,47 @@
+"""Consumers with `inbox` in a simulated world: each effect once and in order, whatever is killed or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from simulation import runner
+from simulation.receiving import universe
+from tests.simulation.weakened_inbox import CONTROLS
+from tests.support.universes import digest_elsewhere
+
+UNIVERSES = 6
+# Without a safeguard, a violation is found within this number of universes.
+FOUND_WITHIN = 12
+
+
+@pytest.fixture(autouse=True)
+def prepared() -> Iterator[None]:
+    with runner.prepared():
+        yield
+
+
+def test_each_effect_is_had_once_and_in_order() -> None:
+    for seed in range(UNIVERSES):
+        result = runner.run(universe, universe.plan(seed))
+
+        assert not result.violations, f"seed {seed}"
+        assert sum(entry.kind == "handled" for entry in result.journal) > 300
+
+
+def test_a_seed_gives_the_same_journal_in_every_process() -> None:
+    assert digest_elsewhere("receiving", 3, hash_seed=1) == digest_elsewhere("receiving", 3, hash_seed=2)
+
+
+@pytest.mark.parametrize("safeguard", CONTROLS)
+def test_without_a_safeguard_a_violation_is_found(safeguard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, replacement, violation = CONTROLS[safeguard]
+    monkeypatch.setattr(owner, name, replacement)
+
+    assert any(violation in each for seed in range(FOUND_WITHIN) for each in _violations(seed))
+
+
+def _violations(seed: int) -> list[Any]:
+    return runner.run(universe, universe.plan(seed)).violations

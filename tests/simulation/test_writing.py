@@ -1,0 +1,46 @@
+"""Services with `outbox` in a simulated world: what a writer is told of a commit is so, whatever is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulation import runner
+from simulation.writing import universe
+from tests.simulation.weakened_outbox import CONTROLS
+from tests.support.universes import digest_elsewhere
+
+UNIVERSES = 15
+# Without a safeguard, a violation is found within this number of universes.
+FOUND_WITHIN = 15
+
+
+@pytest.fixture(autouse=True)
+def prepared() -> Iterator[None]:
+    with runner.prepared():
+        yield
+
+
+def test_what_a_writer_is_told_of_a_commit_is_so() -> None:
+    for seed in range(UNIVERSES):
+        result = runner.run(universe, universe.plan(seed))
+
+        assert not result.violations, f"seed {seed}"
+        assert len(result.journal) > 100
+
+
+def test_a_seed_gives_the_same_journal_in_every_process() -> None:
+    assert digest_elsewhere("writing", 3, hash_seed=1) == digest_elsewhere("writing", 3, hash_seed=2)
+
+
+@pytest.mark.parametrize("safeguard", CONTROLS)
+def test_without_a_safeguard_a_violation_is_found(safeguard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, replacement, violation = CONTROLS[safeguard]
+    monkeypatch.setattr(owner, name, replacement)
+
+    assert any(
+        violation in each
+        for seed in range(FOUND_WITHIN)
+        for each in runner.run(universe, universe.plan(seed)).violations
+    )

@@ -1,0 +1,260 @@
+"""What several processes and an operator do to the quarantine at the same time: steps of `spec/Park.tla`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from relay.cli.records import Ordered, Records
+from relay.errors import QuarantineError, StoreError
+from relay.events import Document
+from relay.holds import Holds, order_id
+from relay.pipeline import Relay
+from relay.place import Place
+from relay.quarantine.items import Filter, Operation
+from relay.quarantine.quarantine import StoredQuarantine
+from relay.settings import OnPoison
+from tests.support.in_memory import InMemoryPublisher, InMemorySource
+from tests.support.in_memory_items import InMemoryItems
+
+Step = Callable[[], Awaitable[object]]
+
+
+class SharedItems(InMemoryItems):
+    """A store at which others go ahead: before the next batch or deletion, or after the next reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_batch: Step | None = None
+        self.before_delete: Step | None = None
+        self.after_reading: Step | None = None
+
+    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
+        step, self.before_batch = self.before_batch, None
+        if step is not None:
+            await step()
+        await super().batch(partition_key, operations)
+
+    async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
+        step, self.before_delete = self.before_delete, None
+        if step is not None:
+            await step()
+        await super().delete(identifier, partition_key, etag=etag)
+
+    async def holds(self) -> Holds:
+        found = await super().holds()
+        step, self.after_reading = self.after_reading, None
+        if step is not None:
+            await step()
+        return found
+
+
+class World:
+    """An outbox, a topic and a quarantine, the processes that share them, and an operator."""
+
+    def __init__(self, on_poison: OnPoison) -> None:
+        self.source = InMemorySource()
+        self.topic: dict[str, list[str]] = {}
+        self.items = SharedItems()
+        self.operator = Records(self.items)
+        self._on_poison = on_poison
+
+    def process(self) -> Relay[Sequence[Document]]:
+        return Relay(
+            self.source,
+            InMemoryPublisher(self.topic),
+            StoredQuarantine(self.items),
+            duplicate_window_s=600,
+            on_poison=self._on_poison,
+        )
+
+    async def quarantined(self) -> list[str | None]:
+        return [summary.document_id for summary in await self.operator.find(Filter())]
+
+    async def discard_all(self) -> None:
+        for summary in await self.operator.find(Filter()):
+            await self.operator.remove(summary)
+        await self.operator.unpark("k")
+
+
+def document(identifier: str, lsn: int, **changes: Any) -> dict[str, Any]:
+    made = {"id": identifier, "partitionKey": "k", "type": "domainEvent", "_lsn": lsn}
+    return made | {"committedAt": int(time.time()) - 10, "data": {"action": "A"}} | changes
+
+
+POISON = document("e1", 1, data=7)
+MENDED = document("e1", 1)
+SECOND = document("e2", 2)
+
+
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.PARK])
+async def test_a_process_that_is_late_stores_nothing_that_an_operator_has_discarded(policy: OnPoison) -> None:
+    world = World(policy)
+
+    async def others() -> None:
+        await world.process().handle([POISON], "i2")
+        await world.discard_all()
+
+    world.items.before_batch = others
+    # With `park`, the attempt fails and the next one looks again.
+    with suppress(QuarantineError):
+        await world.process().handle([POISON], "i1")
+
+    assert await world.quarantined() == []
+    assert await world.operator.parked() == {}
+
+
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.PARK])
+async def test_a_process_that_is_killed_once_it_has_stored_an_event_leaves_its_order(policy: OnPoison) -> None:
+    world = World(policy)
+    # The reading of what is held back, and the first batch.
+    world.items.answers = [None, None, *[StoreError("the process is killed")] * 9]
+    with suppress(QuarantineError):
+        await world.process().handle([POISON], "i1")
+    world.items.answers.clear()
+    await world.discard_all()
+
+    # The cause was elsewhere, and is mended.
+    outcome = await world.process().handle([MENDED], "i2")
+
+    assert (outcome.superseded, world.topic) == (1, {})
+
+
+async def test_events_behind_a_poisoned_one_are_stored_behind_it_and_have_no_orders() -> None:
+    world = World(OnPoison.PARK)
+
+    await world.process().handle([POISON, SECOND, document("e3", 3)], "i1")
+
+    assert await world.quarantined() == ["e1", "e2", "e3"]
+    assert set((await world.items.holds()).orders) == {("k", "e1")}
+    # The marker, the record and its order; then the marker and the others.
+    assert world.items.batches == [3, 3]
+
+
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_a_process_without_the_lease_publishes_nothing_whose_order_was_removed(policy: OnPoison) -> None:
+    world = World(policy)
+    owner, late = world.process(), world.process()
+    await world.operator.order("k", "e1")
+    await owner.handle([MENDED], "i1")
+    await world.discard_all()
+    world.source.passed_lsn = 1
+    await owner.handle([SECOND], "i2")
+    assert not (await world.items.holds()).orders
+
+    outcome = await late.handle([MENDED], "i3", 1)
+
+    assert (outcome.superseded, world.topic) == (1, {"k": ["e2"]})
+
+
+async def test_a_key_that_is_parked_between_reading_and_comparison_stays_in_order() -> None:
+    world = World(OnPoison.PARK)
+
+    async def others() -> None:
+        await world.process().handle([POISON], "i2")
+        world.source.passed_lsn = 1
+
+    world.items.after_reading = others
+
+    await world.process().handle([POISON, SECOND], "i1", 1)
+
+    assert world.topic == {}
+    assert await world.quarantined() == ["e1", "e2"]
+
+
+async def test_an_order_that_is_removed_between_two_readings_still_holds() -> None:
+    world = World(OnPoison.PARK)
+    await world.process().handle([POISON, document("e2", 2, data=7)], "i1")
+    world.source.passed_lsn = 1
+
+    async def others() -> None:
+        await world.discard_all()
+        await world.items.delete(order_id("e2"), "k")
+
+    world.items.after_reading = others
+
+    outcome = await world.process().handle([POISON, SECOND], "i2", 1)
+
+    assert (outcome.superseded, world.topic) == (2, {})
+
+
+async def test_an_order_that_was_carried_out_is_not_withdrawn() -> None:
+    world = World(OnPoison.BLOCK)
+    await world.operator.order("k", "e1")
+    (order,) = await world.operator.orders()
+    await world.process().handle([POISON], "i1")
+
+    assert not await world.operator.withdraw(order)
+
+    outcome = await world.process().handle([MENDED], "i2", 1)
+    assert (outcome.superseded, world.topic, await world.quarantined()) == (1, {}, ["e1"])
+
+
+async def test_an_order_that_is_carried_out_while_it_is_withdrawn_stays() -> None:
+    world = World(OnPoison.BLOCK)
+    await world.operator.order("k", "e1")
+    (order,) = await world.operator.orders()
+
+    async def others() -> None:
+        await world.process().handle([POISON], "i1")
+
+    world.items.before_delete = others
+
+    assert not await world.operator.withdraw(order)
+
+    assert (await world.items.holds()).orders[("k", "e1")][0].carried_out
+
+
+async def test_an_event_that_was_set_aside_already_is_not_ordered_again() -> None:
+    world = World(OnPoison.SKIP)
+    await world.process().handle([POISON], "i1")
+
+    assert await world.operator.order("k", "e1", [Place(lsn=1)]) is Ordered.CARRIED_OUT
+    await world.discard_all()
+
+    await world.process().handle([POISON], "i2", 1)
+    assert await world.quarantined() == []
+
+
+async def test_another_version_of_an_event_that_was_set_aside_can_be_ordered() -> None:
+    world = World(OnPoison.SKIP)
+    await world.process().handle([POISON], "i1")
+
+    assert await world.operator.order("k", "e1", [Place(lsn=2)]) is Ordered.NEW
+    await world.process().handle([document("e1", 2)], "i2", 1)
+
+    assert (await world.quarantined(), world.topic) == (["e1", "e1"], {})
+
+
+async def test_an_order_that_is_carried_out_while_it_is_replaced_stays() -> None:
+    world = World(OnPoison.SKIP)
+    await world.process().handle([POISON], "i1")
+
+    async def others() -> None:
+        await world.process().handle([document("e1", 2, data=7)], "i2", 1)
+
+    world.items.before_batch = others
+
+    assert await world.operator.order("k", "e1", [Place(lsn=2)]) is Ordered.CARRIED_OUT
+
+
+async def test_an_order_that_others_change_all_the_time_is_not_replaced() -> None:
+    world = World(OnPoison.SKIP)
+    await world.process().handle([POISON], "i1")
+    version = 1
+
+    async def others() -> None:
+        nonlocal version
+        version += 1
+        world.items.before_batch = None
+        await world.process().handle([document("e1", version, data=7)], f"i{version}", 1)
+        world.items.before_batch = others
+
+    world.items.before_batch = others
+
+    with pytest.raises(StoreError, match="run the command again"):
+        await world.operator.order("k", "e1")
