@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from journal import entries
-from journal.entries import Entry, Position
+from journal.entries import Entry
 
 _STATE = re.compile(r"^STATE_\d+ ==.*$|^State \d+:.*$", re.MULTILINE)
 _VARIABLE = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
 _TOKEN = re.compile(r'<<|>>|\|->|:>|@@|[\[\]{}(),]|"[^"]*"|-?\d+|\w+')
 _CONSTANTS = {"None": None, "TRUE": True, "FALSE": False}
-
-WINDOW_S = 2.0
-"""The duplicate detection window of the worlds, in their ticks."""
 
 
 class State:
@@ -73,15 +70,11 @@ def behaviours(text: str) -> list[list[State]]:
     return [[State(state) for state in states if _VARIABLE.search(state)] for states in found if states]
 
 
-def journals(module: str, states: Sequence[State]) -> list[list[Entry]]:
-    """The journals that a behaviour of a specification leaves.
+def journals(states: Sequence[State]) -> list[list[Entry]]:
+    """The journals that a behaviour of Feed leaves.
 
-    Of Feed there is one for each consumer and each pair of transactions that have an order, with one key for both.
+    There is one for each consumer and each pair of transactions that have an order, with one key for both.
     """
-    if module == "Relay":
-        return [list(_relay(states))]
-    if module == "Claims":
-        return [list(_claims(states))]
     last = states[-1]
     ordered = [(y, x) for x, before in enumerate(last.before, 1) for y in before]
     return [list(_feed(states, consumer, pair)) for consumer in last.cursor for pair in [(), *ordered]]
@@ -95,115 +88,7 @@ def _accepted(at: float, event: object, key: str, number: int) -> Entry:
     return entries.Accepted(at=at, **_of(event, key), digest=str(event), number=number)
 
 
-def _moved(
-    at: float, lease: Mapping[str, Any], before: tuple[Any, Any], after: tuple[Any, Any]
-) -> Iterator[Entry]:
-    """A lease went from an owner and an epoch to others."""
-    if before != after:
-        if before[0] is not None:
-            yield entries.Lost(at=at, **lease, owner=before[0], epoch=before[1])
-        if after[0] is not None:
-            yield entries.Claimed(at=at, **lease, owner=after[0], epoch=after[1])
-
-
-# Relay
-
-
-def _key_of(event: int) -> str:
-    return "b" if event == 3 else "a"
-
-
-_COVERS = {"ab": ("a", "c"), "a": ("a", "b"), "b": ("b", "c")}
-
-
-def _relay(states: Sequence[State]) -> Iterator[Entry]:
-    for before, after in pairwise(states):
-        at = float(after.now)
-        for event in sorted(after.feed[len(before.feed) :]):
-            place = after.feed.index(event)
-            position = (_commit_of(event), place)
-            key = _key_of(event)
-            yield entries.Committed(at=at, **_of(event, key), position=position, digest=str(event), place=key)
-        for event in after.topic[len(before.topic) :]:
-            yield _accepted(at, event, _key_of(event), len(after.topic))
-        if before.topic == after.topic:
-            for process in after.done:
-                yield from _dropped(at, set(after.done[process]) - set(before.done[process]), after)
-        yield from _of_leases(at, before, after)
-
-
-def _dropped(at: float, done: set[int], state: State) -> Iterator[Entry]:
-    for event in done & set(state.topic):
-        yield entries.Duplicate(at=at, **_of(event, _key_of(event)), digest=str(event), number=0)
-
-
-def _of_leases(at: float, before: State, after: State) -> Iterator[Entry]:
-    for process, name in after.range.items():
-        if name is not None and before.range[process] is None:
-            page: dict[str, Any] = {
-                "after": _at(after, after.begin[process]),
-                "upto": _at(after, after.end[process]),
-            }
-            yield entries.Read(at=at, **_lease(name), owner=process, **page)
-    for name in after.position:
-        if name in after.leases and after.position[name] != before.position[name]:
-            ended = [p for p in after.range if before.range[p] == name and after.range[p] is None]
-            # A lease that a split made has a position before it has an owner.
-            owner = ended[0] if ended else ""
-            yield entries.Checkpointed(
-                at=at, **_lease(name), owner=owner, position=_at(after, after.position[name])
-            )
-        yield from _moved(at, _lease(name), (before.owner[name], None), (after.owner[name], None))
-
-
-def _lease(name: str) -> dict[str, Any]:
-    return {"lease": name, "covers": _COVERS[name]}
-
-
-def _commit_of(event: int) -> int:
-    return 2 if event == 3 else 1
-
-
-def _at(state: State, changes: int) -> Position:
-    """The position of a lease that has passed so many changes."""
-    return (_commit_of(state.feed[changes - 1]), changes - 1) if changes else (0,)
-
-
-# Claims
-
 _SHARD: dict[str, Any] = {"lease": "shard"}
-
-
-def _claims(states: Sequence[State]) -> Iterator[Entry]:
-    for event in range(1, len(states[0].seen) + 1):
-        yield entries.Committed(at=0, **_of(event, "k"), position=(event,), digest=str(event), place="shard")
-    for before, after in pairwise(states):
-        at = float(after.now)
-        for event in after.topic[len(before.topic) :]:
-            yield _accepted(at, event, "k", len(after.topic))
-        if before.topic == after.topic:
-            for process, event in before.sent.items():
-                if event in after.topic and after.next[process] > event and after.sent[process] is None:
-                    yield entries.Duplicate(at=at, **_of(event, "k"), digest=str(event), number=0)
-        if after.row["cursor"] != before.row["cursor"]:
-            owner, epoch = _storer(before)
-            yield entries.Checkpointed(at=at, **_SHARD, owner=owner, epoch=epoch, position=(after.row["cursor"],))
-        had, has = ((state.row["owner"], state.row["epoch"]) for state in (before, after))
-        yield from _moved(at, _SHARD, had, has)
-
-
-def _storer(state: State) -> tuple[str, int]:
-    """Who stored the cursor: whoever may, if anybody may."""
-    claims = [(process, epoch) for process, epoch in state.epoch.items() if epoch is not None]
-    may = [
-        (process, epoch)
-        for process, epoch in claims
-        if (process, epoch) == (state.row["owner"], state.row["epoch"])
-    ]
-    return (may or claims)[0]
-
-
-# Feed
 
 
 def _feed(states: Sequence[State], consumer: str, pair: Sequence[int]) -> Iterator[Entry]:

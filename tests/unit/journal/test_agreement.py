@@ -13,15 +13,13 @@ import pytest
 
 from journal.specification import Step, validate
 from spec.runs import CONTROLS, Run
-from tests.unit.journal.behaviours import WINDOW_S, behaviours, journals
+from tests.unit.journal.behaviours import behaviours, journals
 from tests.unit.journal.record_traces import RECORDED_OF, SIMULATED, TRACES, digest_of_specification, trace_of
 
 SHOWN = {"G1": {Step.PASSED}, "G2": {Step.AHEAD}, "G3": {Step.AGAIN}}
 NOT_SHOWN = {
     # That a row was deleted is not in a journal. What follows from it is: the event is never published.
     "PruneWaitsForConsumers",
-    # Something that never happens is in no journal: that everything ends in time is for the run to say.
-    "EveryWaitEnds",
 }
 TRACED = [run for run in CONTROLS if run.module in {each.module for each in SIMULATED}]
 
@@ -30,10 +28,7 @@ def steps_of(run: Run) -> list[set[object]]:
     """For each behaviour of a world, the kinds of steps that are refused."""
     with gzip.open(trace_of(run), "rt", encoding="utf-8") as trace:
         found = behaviours(trace.read())
-    refused = [
-        [validate(journal, window_s=WINDOW_S).counts for journal in journals(run.module, states)]
-        for states in found
-    ]
+    refused = [[validate(journal).counts for journal in journals(states)] for states in found]
     return [set().union(*each) for each in refused]
 
 
