@@ -41,6 +41,8 @@ class Wrong(StrEnum):
     """An event that was set aside and accepted, though it was neither ordered nor released."""
     SET_ASIDE_THOUGH_SOUND = "set_aside_though_sound"
     """A sound event that was set aside without an order, or parked where nothing is parked."""
+    SET_ASIDE_AGAIN = "set_aside_again"
+    """An event that was set aside again after its record had been released or discarded."""
     AHEAD_OF_POISON = "ahead_of_poison"
     """With `park` and `block`: an event that was accepted before poison of its key was settled."""
     WITHOUT_ORDER = "without_order"
@@ -179,13 +181,21 @@ class _Checker:
                 self._consumers.add(entry.consumer)
                 event.handled.setdefault(entry.consumer, []).append(line)
             case entries.SetAside():
+                self._keep(line, event)
                 event.set_aside = event.set_aside or line
             case entries.Parked():
+                self._keep(line, event)
                 event.parked = event.parked or line
             case entries.Ordered():
                 event.ordered = event.ordered or line
             case entries.Released() | entries.Discarded():
                 self._remove(line, entry, event)
+
+    def _keep(self, line: int, event: _Event) -> None:
+        if removed := event.released or event.discarded:
+            self._report.add(
+                Wrong.SET_ASIDE_AGAIN, f"line {line}: {event} was set aside after line {removed} had removed it"
+            )
 
     def _remove(self, line: int, entry: entries.Released | entries.Discarded, event: _Event) -> None:
         is_there = bool(event.set_aside or event.parked)

@@ -108,7 +108,7 @@ def outcome(output: str) -> tuple[str | None, str | None]:
     if _UNFAIR in output:
         return LIVENESS, None
     states = None if "Error:" in output else _STATES.search(output)
-    return None, states and states[1]
+    return None, states and states[1].replace(",", "")
 
 
 def _shortened(output: str) -> Iterator[str]:
