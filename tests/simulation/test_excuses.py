@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from journal import entries
 from journal.entries import Entry
 from simulation.excuses import without_parked_again
@@ -9,8 +11,7 @@ from simulation.excuses import without_parked_again
 
 def history(claimed_at: float) -> list[Entry]:
     """An event that is parked and released, twice; its lease moves once."""
-    event = {"key": "k", "id": "e"}
-    lease = {"lease": "0", "owner": "host-2", "covers": ("", "FF")}
+    event: Any = {"key": "k", "id": "e"}
     found: list[Entry] = [
         entries.Committed(at=1, position=(1, 0), digest="", place="2F", **event),
         entries.Parked(at=3, **event),
@@ -18,7 +19,7 @@ def history(claimed_at: float) -> list[Entry]:
         entries.Released(at=5, **event),
         entries.Parked(at=7, **event),
         entries.Released(at=8, **event),
-        entries.Claimed(at=claimed_at, **lease),
+        entries.Claimed(at=claimed_at, lease="0", owner="host-2", covers=("", "FF")),
     ]
     return sorted(found, key=lambda entry: entry.at)
 
