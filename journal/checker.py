@@ -5,15 +5,14 @@ It shares no code with what it judges, and knows nothing of how it works: see `s
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from journal import entries
 from journal.entries import Entry
-
-_SHOWN = 10
+from journal.violations import Violations
 
 
 class Policy(StrEnum):
@@ -53,18 +52,14 @@ class Wrong(StrEnum):
 
 
 @dataclass(slots=True)
-class Report:
-    """What is wrong with a journal.
+class Report(Violations):
+    """What is wrong with a journal, by the kinds of `Wrong`.
 
     Attributes:
-        counts: The number of violations of each kind.
-        findings: The first of them, each with the lines of the journal that show it.
         quarantined: Number of events that were set aside, or parked, and not released.
         expected_quarantined: Number of those that had to be: poison, and what was set aside by an order.
     """
 
-    counts: Counter[Wrong] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
     quarantined: int = 0
     expected_quarantined: int = 0
 
@@ -72,12 +67,6 @@ class Report:
     def is_right(self) -> bool:
         """Whether nothing is wrong."""
         return not self.counts.total() and self.quarantined == self.expected_quarantined
-
-    def add(self, wrong: Wrong, text: str) -> None:
-        """Count a violation; the first ones are described."""
-        self.counts[wrong] += 1
-        if len(self.findings) < _SHOWN:
-            self.findings.append(f"{wrong}: {text}")
 
 
 @dataclass(slots=True)
@@ -91,6 +80,7 @@ class _Event:
     digest: str = ""
     sound: bool = True
     accepted: list[int] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
     set_aside: int = 0
     parked: int = 0
     ordered: int = 0
@@ -178,12 +168,16 @@ class _Checker:
             case entries.Accepted():
                 self._compare(line, event, entry.digest)
                 event.accepted.append(line)
+                event.numbers.add(entry.number)
             case entries.Duplicate():
                 self._require(line, entry, cause=bool(event.accepted), what=f"the topic has not accepted {event}")
                 self._compare(line, event, entry.digest)
             case entries.Handled():
                 self._require(line, entry, cause=bool(event.accepted), what=f"the topic has not accepted {event}")
                 self._compare(line, event, entry.digest)
+                if entry.number is not None and entry.number not in event.numbers:
+                    what = f"came with the number {entry.number}, which the topic did not give it"
+                    self._report.add(Wrong.ALTERED, f"line {line}: {event} {what}")
                 self._consumers.add(entry.consumer)
                 event.handled.setdefault(entry.consumer, []).append(line)
             case entries.SetAside():
