@@ -49,6 +49,7 @@ def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
     checkpoints: list[entries.Checkpointed] = []
     parked: set[Name] = set()
     removed: set[Name] = set()
+    excused: set[Name] = set()
     kept: list[Entry] = []
     for entry in journal:
         if isinstance(entry, entries.Committed):
@@ -58,10 +59,12 @@ def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
         elif isinstance(entry, entries.Parked):
             name = entry.key, entry.id
             if name in removed and not _was_passed(committed[name], checkpoints, entry.at):
+                excused.add(name)
                 continue
             parked.add(name)
         elif isinstance(entry, entries.Released | entries.Discarded) and (entry.key, entry.id) in parked:
-            if (entry.key, entry.id) in removed:
+            if (entry.key, entry.id) in excused:
+                excused.remove((entry.key, entry.id))
                 continue
             removed.add((entry.key, entry.id))
         kept.append(entry)
