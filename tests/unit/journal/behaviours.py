@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from journal import entries
-from journal.entries import Entry
+from journal.entries import Entry, Position
+from spec.runs import Run
 
 _STATE = re.compile(r"^STATE_\d+ ==.*$|^State \d+:.*$", re.MULTILINE)
 _VARIABLE = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
@@ -70,11 +71,15 @@ def behaviours(text: str) -> list[list[State]]:
     return [[State(state) for state in states if _VARIABLE.search(state)] for states in found if states]
 
 
-def journals(states: Sequence[State]) -> list[list[Entry]]:
-    """The journals that a behaviour of Feed leaves.
+def journals(run: Run, states: Sequence[State]) -> list[list[Entry]]:
+    """The journals that a behaviour of a world leaves.
 
-    There is one for each consumer and each pair of transactions that have an order, with one key for both.
+    Of Feed there is one for each consumer and each pair of transactions that have an order, with one key for both.
     """
+    if run.module == "Relay":
+        return [list(_Relay(run.sizes["InFirst"]).entries(states))]
+    if run.module == "Claims":
+        return [list(_claims(states))]
     last = states[-1]
     ordered = [(y, x) for x, before in enumerate(last.before, 1) for y in before]
     return [list(_feed(states, consumer, pair)) for consumer in last.cursor for pair in [(), *ordered]]
@@ -88,7 +93,117 @@ def _accepted(at: float, event: object, key: str, number: int) -> Entry:
     return entries.Accepted(at=at, **_of(event, key), digest=str(event), number=number)
 
 
+def _moved(
+    at: float, lease: Mapping[str, Any], before: tuple[Any, Any], after: tuple[Any, Any]
+) -> Iterator[Entry]:
+    """A lease went from an owner and an epoch to others."""
+    if before != after:
+        if before[0] is not None:
+            yield entries.Lost(at=at, **lease, owner=before[0], epoch=before[1])
+        if after[0] is not None:
+            yield entries.Claimed(at=at, **lease, owner=after[0], epoch=after[1])
+
+
+# Relay
+
+_COVERS = {"ab": ("a", "c"), "a": ("a", "b"), "b": ("b", "c")}
+
+
+# In the place of an event that was replaced.
+_GAP = 0
+
+
+class _Relay:
+    """`in_first` is the number of events of commit 1, all of key "a"; the event of commit 2 is of key "b"."""
+
+    def __init__(self, in_first: int) -> None:
+        self._in_first = in_first
+
+    def entries(self, states: Sequence[State]) -> Iterator[Entry]:
+        for before, after in pairwise(states):
+            at = float(after.now)
+            for event in sorted(set(after.feed) - {*before.feed, _GAP}):
+                key, position = self._key_of(event), self._at(after, after.feed.index(event) + 1)
+                yield entries.Committed(at=at, **_of(event, key), position=position, digest=str(event), place=key)
+            for event in after.topic[len(before.topic) :]:
+                yield _accepted(at, event, self._key_of(event), len(after.topic))
+            if before.topic == after.topic:
+                yield from self._dropped(at, before, after)
+            yield from self._of_leases(at, before, after)
+
+    def _dropped(self, at: float, before: State, after: State) -> Iterator[Entry]:
+        for process in after.done:
+            for event in (set(after.done[process]) - set(before.done[process])) & set(after.topic):
+                yield entries.Duplicate(at=at, **_of(event, self._key_of(event)), digest=str(event), number=0)
+
+    def _of_leases(self, at: float, before: State, after: State) -> Iterator[Entry]:
+        for name in after.leases:
+            of = _lease(name)
+            was = before.position[name] if name in before.leases else 0
+            if after.position[name] != was:
+                ended = [p for p in after.range if before.range[p] == name and after.range[p] is None]
+                # A lease that a split or a merge made has a position before it has an owner.
+                owner = ended[0] if ended and name in before.leases else ""
+                yield entries.Checkpointed(
+                    at=at, **of, owner=owner, position=self._at(after, after.position[name])
+                )
+        for name in after.owner:
+            yield from _moved(at, _lease(name), (before.owner[name], None), (after.owner[name], None))
+        for process, name in after.range.items():
+            if name is not None and before.range[process] is None:
+                page = {"after": after.begin[process], "upto": after.end[process]}
+                found: dict[str, Any] = {each: self._at(after, changes) for each, changes in page.items()}
+                yield entries.Read(at=at, **_lease(name), owner=process, **found)
+
+    def _key_of(self, event: int) -> str:
+        return "b" if event > self._in_first else "a"
+
+    def _at(self, state: State, changes: int) -> Position:
+        """The position of a lease that has passed so many changes."""
+        if not changes:
+            return (0,)
+        return (2 if state.feed[changes - 1] > self._in_first else 1, changes - 1)
+
+
+def _lease(name: str) -> dict[str, Any]:
+    return {"lease": name, "covers": _COVERS[name.removeprefix("range ")]}
+
+
+# Claims
+
 _SHARD: dict[str, Any] = {"lease": "shard"}
+_DEAD = "dead"
+
+
+def _claims(states: Sequence[State]) -> Iterator[Entry]:
+    for event in range(1, len(states[0].seen) + 1):
+        yield entries.Committed(at=0, **_of(event, "k"), position=(event,), digest=str(event), place="shard")
+    owner: str | None = None
+    epoch = 0
+    for number, (before, after) in enumerate(pairwise(states), 1):
+        at = float(number)
+        for event in after.topic[len(before.topic) :]:
+            yield _accepted(at, event, "k", number)
+        if after.cursor != before.cursor:
+            process, is_valid = _storer(before)
+            # A claim that is valid is under the epoch of the row; another one is under one before.
+            under = epoch if is_valid else epoch - 1
+            yield entries.Checkpointed(at=at, **_SHARD, owner=process, epoch=under, position=(after.cursor,))
+        # The row goes on to name a process that has ended.
+        if after.owner not in (before.owner, _DEAD):
+            had = owner, epoch
+            epoch += not any(is_valid for process, is_valid in after.valid.items() if process != after.owner)
+            owner = after.owner
+            yield from _moved(at, _SHARD, had, (owner, epoch))
+
+
+def _storer(state: State) -> tuple[str, bool]:
+    """Who stored the cursor, and whether its claim is valid: whoever may, if anybody may."""
+    claims = [(process, state.valid[process]) for process, has in state.has.items() if has]
+    return max(claims, key=lambda claim: claim[1])
+
+
+# Feed
 
 
 def _feed(states: Sequence[State], consumer: str, pair: Sequence[int]) -> Iterator[Entry]:

@@ -20,7 +20,14 @@ from spec.runs import CONTROLS, FOLDER, Run
 TRACES = Path(__file__).parent / "traces"
 RECORDED_OF = TRACES / "specifications.json"
 """The digest of each specification when its behaviours were recorded."""
-SIMULATED = (Run("Feed", {"Writers": 4}),)
+SIMULATED = (
+    Run(
+        "Relay",
+        {"InFirst": 2, "Commits": 2, "Window": 2, "MaxTime": 3, "MaxFaults": 6, "First": 1, "Last": 4},
+    ),
+    Run("Feed", {"Writers": 4}),
+    Run("Claims", {"Commits": 3, "Window": 10, "MaxFaults": 6}),
+)
 """Larger worlds than those of which every state is visited."""
 _BEHAVIOURS, _DEPTH, _SEED = 40, 60, 7
 _COMMENT = re.compile(r"\\\*[^\n]*|\(\*.*?\*\)", re.DOTALL)
