@@ -13,7 +13,7 @@ from spec.runs import Run
 
 _STATE = re.compile(r"^STATE_\d+ ==.*$|^State \d+:.*$", re.MULTILINE)
 _VARIABLE = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
-_TOKEN = re.compile(r'<<|>>|\|->|:>|@@|[\[\]{}(),]|"[^"]*"|-?\d+|\w+')
+_TOKEN = re.compile(r'<<|>>|\|->|:>|@@|\.\.|[\[\]{}(),]|"[^"]*"|-?\d+|\w+')
 _CONSTANTS = {"None": None, "TRUE": True, "FALSE": False}
 
 
@@ -46,7 +46,12 @@ class _Reader:
             return dict(self._pairs("]" if token == "[" else ")"))
         if token[0] == '"':
             return token[1:-1]
-        return int(token) if token.lstrip("-").isdecimal() else _CONSTANTS.get(token, token)
+        if not token.lstrip("-").isdecimal():
+            return _CONSTANTS.get(token, token)
+        if self._tokens and self._tokens[-1] == "..":
+            self._tokens.pop()
+            return list(range(int(token), int(self._tokens.pop()) + 1))
+        return int(token)
 
     def _until(self, end: str) -> Iterator[Any]:
         while self._tokens[-1] != end:
@@ -74,15 +79,13 @@ def behaviours(text: str) -> list[list[State]]:
 def journals(run: Run, states: Sequence[State]) -> list[list[Entry]]:
     """The journals that a behaviour of a world leaves.
 
-    Of Feed there is one for each consumer and each pair of transactions that have an order, with one key for both.
+    Of Feed there is one for each consumer, each shard, and each pair of events that have an order: its key.
     """
     if run.module == "Relay":
         return [list(_Relay(run.sizes["InFirst"]).entries(states))]
     if run.module == "Claims":
         return [list(_claims(states))]
-    last = states[-1]
-    ordered = [(y, x) for x, before in enumerate(last.before, 1) for y in before]
-    return [list(_feed(states, consumer, pair)) for consumer in last.cursor for pair in [(), *ordered]]
+    return list(_feeds(run, states))
 
 
 def _of(event: object, key: str) -> dict[str, Any]:
@@ -206,22 +209,52 @@ def _storer(state: State) -> tuple[str, bool]:
 # Feed
 
 
-def _feed(states: Sequence[State], consumer: str, pair: Sequence[int]) -> Iterator[Entry]:
-    last = states[-1]
+class _Feed:
+    """What one consumer gets of one shard. The events of `pair`, which have an order, are of one key."""
 
-    def key_of(event: int) -> str:
-        return "k" if event in pair else f"k{event}"
+    def __init__(self, consumer: str, shard: int, pair: Sequence[int]) -> None:
+        self._consumer = consumer
+        self._shard = shard
+        self._pair = pair
 
-    yield entries.Claimed(at=0, **_SHARD, owner=consumer)
-    for number, (before, after) in enumerate(pairwise(states), 1):
-        at = float(number)
-        for event, (was, state) in enumerate(zip(before.state, after.state, strict=True), 1):
-            if was != state == "committed":
-                position = last.position[event - 1]
-                given = None if position is None else (position,)
-                of = _of(event, key_of(event))
-                yield entries.Committed(at=at, **of, position=given, digest=str(event), place="shard")
-        for event in after.got[consumer][len(before.got[consumer]) :]:
-            yield _accepted(at, event, key_of(event), number)
-        if after.cursor[consumer] != before.cursor[consumer]:
-            yield entries.Checkpointed(at=at, **_SHARD, owner=consumer, position=(after.cursor[consumer],))
+    def entries(self, states: Sequence[State]) -> Iterator[Entry]:
+        consumer, shard = self._consumer, self._shard - 1
+        positions = {event: at for state in states for at, event in state.feed[shard]}
+        yield entries.Claimed(at=0, **_SHARD, owner=consumer)
+        # Events that are older than the feed are there only if a backfill has moved them.
+        for event, state in enumerate(states[0].state, 1):
+            if state == "committed" and event in positions:
+                yield self._committed(0, event, positions)
+        for number, (before, after) in enumerate(pairwise(states), 1):
+            at = float(number)
+            for event, (was, state) in enumerate(zip(before.state, after.state, strict=True), 1):
+                if was != state == "committed":
+                    yield self._committed(at, event, positions)
+            for event in after.got[consumer][shard][len(before.got[consumer][shard]) :]:
+                yield _accepted(at, event, self._key_of(event), number)
+            if after.cursor[consumer][shard] != before.cursor[consumer][shard]:
+                position = (after.cursor[consumer][shard],)
+                yield entries.Checkpointed(at=at, **_SHARD, owner=consumer, position=position)
+
+    def _committed(self, at: float, event: int, positions: Mapping[int, int]) -> Entry:
+        position = (positions[event],) if event in positions else None
+        of = _of(event, self._key_of(event))
+        return entries.Committed(at=at, **of, position=position, digest=str(event), place=_SHARD["lease"])
+
+    def _key_of(self, event: int) -> str:
+        return "k" if event in self._pair else f"k{event}"
+
+
+def _feeds(run: Run, states: Sequence[State]) -> Iterator[list[Entry]]:
+    last, old = states[-1], run.sizes["Old"]
+    shards = range(1, run.sizes["Count"] + 1)
+    ordered = [
+        (y, x)
+        for x, before in enumerate(last.before, 1)
+        for y in before
+        if x % len(shards) == y % len(shards) and (not run.sizes["Anyway"] or min(x, y) > old)
+    ]
+    for consumer in last.cursor:
+        for shard in shards:
+            for pair in [(), *ordered]:
+                yield list(_Feed(consumer, shard, pair).entries(states))
