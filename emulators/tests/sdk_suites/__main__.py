@@ -24,6 +24,8 @@ MARKS = {
     "cosmos": "cosmosEmulator",
     "servicebus": "not playback_test_only",
 }
+_TIMEOUT_S = "420"
+"""Limit for one test; one of azure-servicebus' is idle for five minutes, to see that its connection lives."""
 
 
 class NotAvailable(Exception):
@@ -55,9 +57,8 @@ async def run(suite: str, arguments: list[str]) -> int:
     """Run a suite against its own emulator; returns pytest's exit code. Raises NotAvailable."""
     tests = tests_of(suite)
     if suite == "cosmos":
-        # Clients ask "localhost", and the account names "127.0.0.1", as that of Microsoft's emulator does: many tests
-        # take the two for regions. Others count physical partitions: a container has one, unless its throughput
-        # needs more.
+        # Clients ask "localhost", and the account names "127.0.0.1", as Microsoft's emulator does: many tests take
+        # the two for regions. Others count on one physical partition for a container without much throughput.
         port = _free_port()
         account = CosmosServer(
             port=port, public_endpoint=f"http://127.0.0.1:{port}/", physical_partitions=1, edges=None
@@ -66,7 +67,7 @@ async def run(suite: str, arguments: list[str]) -> int:
             return await _pytest(
                 suite, tests, arguments, ACCOUNT_HOST=f"http://localhost:{port}/", ACCOUNT_KEY=cosmos.key
             )
-    async with ServiceBusServer(Entities(), edges=None) as servicebus:
+    async with ServiceBusServer(Entities(), edges=None, websockets=True) as servicebus:
         return await _pytest(
             suite,
             tests,
@@ -98,7 +99,7 @@ async def _pytest(suite: str, tests: Path, arguments: list[str], **environment: 
             MARKS[suite],
             "-rfEX",
         ),
-        *("--timeout", "300", *(arguments or [str(tests)])),
+        *("--timeout", _TIMEOUT_S, *(arguments or [str(tests)])),
         cwd=tests,
         env={**os.environ, "SUITE": suite, "PYTHONPATH": str(ROOT), **environment},
     )

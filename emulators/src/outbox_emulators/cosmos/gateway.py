@@ -117,7 +117,7 @@ class Gateway:
         )
 
     def _location(self, http: web.BaseRequest) -> str:
-        """The URI of a request, at the endpoint that answers it: clients tell by its host which region that was."""
+        """The URI of a request, at the endpoint that answers it: its host shows clients which region that was."""
         return self._endpoint(http.headers.get("host")).rstrip("/") + http.raw_path
 
     async def _send_half(self, http: web.BaseRequest, reply: Reply) -> web.StreamResponse:
