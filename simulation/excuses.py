@@ -1,6 +1,8 @@
-"""What is not guaranteed: an event comes once if it is checkpointed within half the duplicate detection window.
+"""What is not guaranteed, as docs/guarantees.md says.
 
-Beyond that, delivery is at least once: docs/guarantees.md, the assumption WindowOutlastsOutage.
+An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
+least once (the assumption WindowOutlastsOutage). What an operator has released or discarded of a parked key may be
+parked again while its page is not checkpointed.
 """
 
 from __future__ import annotations
@@ -37,6 +39,34 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
                 if not was_known and not _was_passed(committed[name], checkpoints, in_time):
                     continue
             first.setdefault(name, entry)
+        kept.append(entry)
+    return kept
+
+
+def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
+    """The journal without what became of events that were parked again before their page was checkpointed."""
+    committed: dict[Name, entries.Committed] = {}
+    checkpoints: list[entries.Checkpointed] = []
+    parked: set[Name] = set()
+    removed: set[Name] = set()
+    excused: set[Name] = set()
+    kept: list[Entry] = []
+    for entry in journal:
+        if isinstance(entry, entries.Committed):
+            committed[entry.key, entry.id] = entry
+        elif isinstance(entry, entries.Checkpointed):
+            checkpoints.append(entry)
+        elif isinstance(entry, entries.Parked):
+            name = entry.key, entry.id
+            if name in removed and not _was_passed(committed[name], checkpoints, entry.at):
+                excused.add(name)
+                continue
+            parked.add(name)
+        elif isinstance(entry, entries.Released | entries.Discarded) and (entry.key, entry.id) in parked:
+            if (entry.key, entry.id) in excused:
+                excused.remove((entry.key, entry.id))
+                continue
+            removed.add((entry.key, entry.id))
         kept.append(entry)
     return kept
 

@@ -70,9 +70,9 @@ class Strikes:
             self._services.journal.append(entries.Killed(at=self._services.at, by=process.name))
             process.kill()
 
-    def _freeze(self, process: Process, fault: Fault) -> None:
+    def _freeze(self, process: Process, fault: Fault, *, with_clock: bool = False) -> None:
         if process.is_alive and not process.is_frozen:
-            process.freeze()
+            process.freeze(with_clock=with_clock)
             self._services.journal.append(entries.Frozen(at=self._services.at, by=process.name))
             self._later(fault, self._resume, process)
 
@@ -101,8 +101,10 @@ class Strikes:
         self._freeze(host.worker.process, fault)
 
     def _suspend(self, fault: Fault, host: Host) -> None:
-        self._freeze(host.process, fault)
-        self._freeze(host.worker.process, fault)
+        # The clock that does not step stands still in a virtual machine, and goes on under SIGSTOP.
+        with_clock = fault.target % 2 == 0
+        self._freeze(host.process, fault, with_clock=with_clock)
+        self._freeze(host.worker.process, fault, with_clock=with_clock)
         # Later, as this may be between two callbacks of a process that the world is about to forget.
         self._world.outside.after(0.0, self._keep)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -24,6 +25,8 @@ def world() -> Iterator[ConnectedWorld]:
     with reality.of(made):
         yield made
         made.close()
+    # What is left of the processes ends when it is collected: now, not amid another test.
+    gc.collect()
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_what_is_written_arrives_in_pieces(world: ConnectedWorld, client: Proces
 def test_a_writer_is_paused_while_the_peer_reads_nothing(world: ConnectedWorld, client: Process) -> None:
     server = serve(world, echo)
     reader, writer = connect(world, client)
-    server.is_frozen = True
+    server.freeze()
 
     async def fill() -> None:
         while True:
@@ -113,7 +116,7 @@ def test_a_writer_is_paused_while_the_peer_reads_nothing(world: ConnectedWorld, 
     assert not filling.done()
     assert buffered > 60_000
     filling.cancel()
-    server.is_frozen = False
+    server.resume()
     world.run_task(client, reader.readexactly(world.network.capacity + buffered), 10)
     assert writer.transport.get_write_buffer_size() == 0
 
@@ -157,7 +160,7 @@ def test_a_process_that_is_killed_with_something_unread_resets(world: ConnectedW
     server = serve(world, read_nothing)
     reader, writer = connect(world, client)
     let_pass(world, 1)
-    server.is_frozen = True
+    server.freeze()
     writer.write(b"unread")
     let_pass(world, 1)
 
@@ -189,13 +192,13 @@ def test_what_a_killed_process_had_sent_arrives(world: ConnectedWorld, client: P
 
 def test_the_machine_of_a_frozen_process_goes_on(world: ConnectedWorld, client: Process) -> None:
     server = serve(world, echo)
-    server.is_frozen = True
+    server.freeze()
 
     streams = connect(world, client)
     answer = client.start(exchange(streams, b"late"))
     let_pass(world, 100)
     assert not answer.done()
-    server.is_frozen = False
+    server.resume()
 
     assert world.run(answer.done, 1)
 
@@ -245,6 +248,28 @@ def test_a_socket_can_choose_how_long_it_waits_for_an_answer(world: ConnectedWor
     with pytest.raises(TimeoutError):
         world.run_task(client, reader.read(), 2000)
     assert world.now - began == pytest.approx(1, abs=0.1)
+
+
+def runs_until(world: ConnectedWorld, task: asyncio.Task[bytes], rounds: int) -> bool:
+    """Whether the task ends within a number of rounds of callbacks."""
+    last = world.rounds + rounds
+    world.run(lambda: task.done() or world.rounds > last, 10)
+    return task.done()
+
+
+def test_a_connection_is_given_up_whenever_it_was_cut_off(world: ConnectedWorld, client: Process) -> None:
+    serve(world, echo)
+    way = world.network.port(PORT).way
+    for _ in range(300):
+        reader, writer = connect(world, client)
+        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+        way.cut.add("client")
+        writer.write(b"lost")
+        reading = client.loop.create_task(reader.read())
+
+        assert runs_until(world, reading, 100)
+        assert isinstance(reading.exception(), TimeoutError)
+        way.cut.clear()
 
 
 def test_a_connect_without_an_answer_is_given_up(world: ConnectedWorld, client: Process) -> None:
