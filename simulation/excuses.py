@@ -5,7 +5,8 @@ Beyond that, delivery is at least once: docs/guarantees.md, the assumption Windo
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from journal import entries
 from journal.entries import Entry
@@ -16,10 +17,10 @@ Learned = tuple[str, str, str]
 """A process, and the key and the id of an event of whose acceptance it has learned."""
 
 
-def without_excused(journal: Sequence[Entry], window_s: float, learned: Container[Learned]) -> list[Entry]:
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Mapping[Learned, float]) -> list[Entry]:
     """The journal without further copies of events that were not checkpointed in time.
 
-    A copy from a process that has `learned` of the event's acceptance is not excused.
+    A copy from a process that had `learned` of the event's acceptance before is not excused.
     """
     first: dict[Name, entries.Accepted] = {}
     committed: dict[Name, entries.Committed] = {}
@@ -30,7 +31,7 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Containe
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Accepted):
             name = entry.key, entry.id
-            is_known = (entry.by, *name) in learned
+            is_known = learned.get((entry.by, *name), math.inf) < entry.at
             if (
                 name in first
                 and not is_known

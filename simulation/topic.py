@@ -32,7 +32,7 @@ class Topic:
         accepted: What subscribers get, by session, in order.
         refuses: The condition with which it refuses everything at the moment, if it does.
         is_busy: Whether it is throttled.
-        learned: Which process has learned of the acceptance of which event: its name, the key and the id.
+        learned: When which process first learned of the acceptance of which event: its name, the key and the id.
         noted: Called with each message, the process that sent it, its sequence number, and whether it was dropped.
     """
 
@@ -41,7 +41,7 @@ class Topic:
     accepted: dict[str, list[str]] = field(default_factory=dict)
     refuses: str | None = None
     is_busy: bool = False
-    learned: set[tuple[str, str, str]] = field(default_factory=set)
+    learned: dict[tuple[str, str, str], float] = field(default_factory=dict)
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _number: int = 0
 
