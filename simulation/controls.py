@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A safeguard, or an assumption about a service, and what goes wrong without it.
+    """A safeguard, or an assumption about the service, and what goes wrong without it.
 
     Attributes:
         without: Takes it out until the block ends.
-        wrong: The beginning of a violation that then has to be found.
-        seeds: The universes within which it is.
+        wrong: A violation that then has to be found.
+        within: Number of universes within which it is.
+        first: The first of them.
     """
 
     without: Callable[[], AbstractContextManager[Any]]
     wrong: str
-    seeds: Sequence[int]
+    within: int
+    first: int = 0

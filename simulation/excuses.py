@@ -13,14 +13,14 @@ from journal.entries import Entry
 
 Name = tuple[str, str]
 
-Learned = tuple[str, str, str]
-"""A process, and the key and the id of an event of whose acceptance it has learned."""
+Learned = Mapping[tuple[str, str, str], float]
+"""When a process has learned that an event was accepted, by its name, the key and the id."""
 
 
-def without_excused(journal: Sequence[Entry], window_s: float, learned: Mapping[Learned, float]) -> list[Entry]:
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:
     """The journal without further copies of events that were not checkpointed in time.
 
-    A copy from a process that had `learned` of the event's acceptance before is not excused.
+    A copy from a process that had learned of the event's acceptance in time is not excused.
     """
     first: dict[Name, entries.Accepted] = {}
     committed: dict[Name, entries.Committed] = {}
@@ -31,27 +31,20 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Mapping[
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Accepted):
             name = entry.key, entry.id
-            is_known = learned.get((entry.by, *name), math.inf) < entry.at
-            if (
-                name in first
-                and not is_known
-                and not _was_passed(committed[name], first[name], checkpoints, window_s / 2)
-            ):
-                continue
+            if name in first:
+                in_time = first[name].at + window_s / 2
+                was_known = learned.get((entry.by, *name), math.inf) <= in_time
+                if not was_known and not _was_passed(committed[name], checkpoints, in_time):
+                    continue
             first.setdefault(name, entry)
         kept.append(entry)
     return kept
 
 
-def _was_passed(
-    event: entries.Committed,
-    accepted: entries.Accepted,
-    checkpoints: Sequence[entries.Checkpointed],
-    within_s: float,
-) -> bool:
-    """Whether a lease passed the event soon after it was accepted, or before."""
+def _was_passed(event: entries.Committed, checkpoints: Sequence[entries.Checkpointed], until: float) -> bool:
+    """Whether a lease has passed the event by that time."""
     for each in checkpoints:
-        if each.at > accepted.at + within_s:
+        if each.at > until:
             return False
         if each.at >= event.at and _covers(each, event.place) and _reaches(each.position, event.position):
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from journal import checker
 from journal.entries import Entry
@@ -16,7 +16,7 @@ def judged(
     journal: Sequence[Entry],
     *,
     window_s: float,
-    learned: Mapping[Learned, float],
+    learned: Learned,
     virtual_s: float,
     is_over: bool,
 ) -> Result:

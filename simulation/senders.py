@@ -13,7 +13,8 @@ from simulation.line import Line
 from simulation.topic import BusyError, RefusedError, Topic
 from simulation.world import Process
 
-_LIMITS = LinkLimits(batch=4_000, message=20_000)
+# So few that a key's events need several transfers.
+_LIMITS = LinkLimits(batch=900, message=20_000)
 
 
 class SimulatedSenders:
@@ -115,8 +116,8 @@ class SimulatedSender:
 
         def learn(error: Exception | None) -> None:
             if error is None:
-                for message in messages:
-                    name = process.name, message.partition_key, message.id
+                for each in messages:
+                    name = process.name, each.partition_key, each.id
                     senders.destination.learned.setdefault(name, process.world.now)
             answered(error)
 

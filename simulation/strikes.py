@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from journal import entries
@@ -10,7 +11,7 @@ from simulation.services import Services
 from simulation.topic import CONDITIONS
 from simulation.world import Process
 
-# A process is killed within its next callbacks, so many at most.
+# Maximum number of callbacks of a process before a fault strikes that is to strike within.
 _CALLBACKS = 400
 _SKEW_S = 20.0
 
@@ -45,8 +46,9 @@ class Strikes:
             process.resume(slept_s)
             self._services.journal.append(entries.Resumed(at=self._services.at, by=process.name))
 
-    def _kill_within(self, process: Process, fault: Fault) -> None:
-        process.interrupt_after(int(fault.size * _CALLBACKS), lambda: self._kill(process))
+    def _within(self, process: Process, fault: Fault, act: Callable[[], None]) -> None:
+        """Act between two of the next callbacks of a process."""
+        process.interrupt_after(int(fault.size * _CALLBACKS), act)
 
     def _set_clock(self, process: Process, fault: Fault) -> None:
         process.skew_s = _SKEW_S * (2 * fault.size - 1)

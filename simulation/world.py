@@ -199,8 +199,8 @@ class World:
         return True
 
     def run_task(self, process: Process, work: Coroutine[Any, Any, Any], at_most_s: float) -> Any:
-        """Run `work` in a process, and everything else meanwhile; returns its result."""
-        task = process.start(work)
+        """Run `work` in a process, and everything else meanwhile; returns its result, or raises its error."""
+        task = process.loop.create_task(work)
         if not self.run(task.done, at_most_s):
             raise TimeoutError(f"{process.name} did not end within {at_most_s:g} virtual seconds")
         return task.result()

@@ -107,13 +107,10 @@ class Host:
         now = self.process.wall()
 
         def update() -> Lease:
-            # After a conflict the processor reads the lease again, and continues while it is the owner.
-            current = self.services.leases.all.get(lease.number)
-            if current is None or current.owner != self.name:
-                raise LeaseLostError
+            changed = self.services.leases.change_own(lease.number, self.name, renewed=now, **changes)
             if "position" in changes:
                 self._note(entries.Checkpointed, lease, position=(changes["position"],))
-            return self.services.leases.change(current, renewed=now, **changes)
+            return changed
 
         return await self.services.to_leases.ask(update)
 

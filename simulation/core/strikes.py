@@ -19,6 +19,7 @@ KINDS = {
     "freeze-worker": Kind(3),
     # A machine can be suspended for longer than the topic's window.
     "suspend": Kind(3, longest_s=1500.0),
+    "suspend-within": Kind(3, longest_s=1500.0),
     "cut": Kind(3),
     "down": Kind(3),
     "lossy": Kind(5),
@@ -57,7 +58,8 @@ class Strikes(strikes.Strikes):
         self._kill(host.worker.process)
 
     def _kill_worker_within(self, fault: Fault, host: Host) -> None:
-        self._kill_within(host.worker.process, fault)
+        process = host.worker.process
+        self._within(process, fault, lambda: self._kill(process))
 
     def _kill_host(self, fault: Fault, host: Host) -> None:
         self._kill(host.process)
@@ -72,7 +74,11 @@ class Strikes(strikes.Strikes):
     def _suspend(self, fault: Fault, host: Host) -> None:
         self._freeze(host.process, fault)
         self._freeze(host.worker.process, fault)
-        self._keep()
+        # Later, as this may be between two callbacks of a process that the world is about to forget.
+        self._world.outside.after(0.0, self._keep)
+
+    def _suspend_within(self, fault: Fault, host: Host) -> None:
+        self._within(host.worker.process, fault, lambda: self._suspend(fault, host))
 
     def _cut(self, fault: Fault, host: Host) -> None:
         line = self._services.lines[fault.service]

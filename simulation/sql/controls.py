@@ -108,26 +108,16 @@ def _take_all(self: Topic, *arguments: Any) -> None:
 
 
 CONTROLS = {
-    "ReadersNumber": Control(
-        lambda: patch.object(Transaction, "commit", _place_at_commit), Wrong.MISSING, range(2)
-    ),
-    "NumbersUnderLock": Control(
-        lambda: patch.object(Server, "lock_of", _no_lock_of_readers), Wrong.DUPLICATED, range(3)
-    ),
+    "ReadersNumber": Control(lambda: patch.object(Transaction, "commit", _place_at_commit), Wrong.MISSING, 2),
+    "NumbersUnderLock": Control(lambda: patch.object(Server, "lock_of", _no_lock_of_readers), Wrong.DUPLICATED, 3),
     "SnapshotAfterLock": Control(
-        lambda: patch.object(Statements, "_look_under_lock", _look_before_the_lock), Wrong.DUPLICATED, range(3)
+        lambda: patch.object(Statements, "_look_under_lock", _look_before_the_lock), Wrong.DUPLICATED, 3
     ),
-    "SortsBySequence": Control(lambda: patch.object(Tables, "taken", _backwards), Wrong.OUT_OF_ORDER, range(2)),
-    "PruneWaitsForConsumers": Control(
-        lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", range(1)
-    ),
-    "SequenceHasNoCache": Control(
-        lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, range(3)
-    ),
-    "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, range(3)),
-    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, (8,)),
-    "StoresWhatWasAccepted": Control(
-        lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, range(2)
-    ),
-    "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, range(2)),
+    "SortsBySequence": Control(lambda: patch.object(Tables, "taken", _backwards), Wrong.OUT_OF_ORDER, 2),
+    "PruneWaitsForConsumers": Control(lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", 1),
+    "SequenceHasNoCache": Control(lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, 3),
+    "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
+    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 1, first=8),
+    "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
+    "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, 2),
 }

@@ -61,7 +61,7 @@ class Strikes(strikes.Strikes):
         self._later(fault, self._keep)
 
     def _kill_process_within(self, fault: Fault, relay: RelayProcess) -> None:
-        self._kill_within(relay.process, fault)
+        self._within(relay.process, fault, lambda: self._kill(relay.process))
         self._later(fault, self._keep)
 
     def _stop(self, fault: Fault, relay: RelayProcess) -> None:
