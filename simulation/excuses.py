@@ -1,6 +1,8 @@
-"""What is not guaranteed: an event comes once if it is checkpointed within half the duplicate detection window.
+"""What is not guaranteed, as docs/guarantees.md says.
 
-Beyond that, delivery is at least once: docs/guarantees.md, the assumption WindowOutlastsOutage.
+An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
+least once (the assumption WindowOutlastsOutage). And while two processes attempt the same page, because its lease
+has moved, one may park again what an operator has released.
 """
 
 from __future__ import annotations
@@ -37,6 +39,28 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
                 if not was_known and not _was_passed(committed[name], checkpoints, in_time):
                     continue
             first.setdefault(name, entry)
+        kept.append(entry)
+    return kept
+
+
+def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
+    """The journal without parking and release of an event that was released, if its lease had moved meanwhile."""
+    places = {(each.key, each.id): each.place for each in journal if isinstance(each, entries.Committed)}
+    claims = [each for each in journal if isinstance(each, entries.Claimed)]
+    parked: dict[Name, float] = {}
+    released: set[Name] = set()
+    kept: list[Entry] = []
+    for entry in journal:
+        if isinstance(entry, entries.Parked | entries.Released):
+            name = entry.key, entry.id
+            if name in released and any(
+                parked[name] <= each.at <= entry.at and _covers(each, places[name]) for each in claims
+            ):
+                continue
+            if isinstance(entry, entries.Parked):
+                parked.setdefault(name, entry.at)
+            elif name in parked:
+                released.add(name)
         kept.append(entry)
     return kept
 

@@ -35,15 +35,15 @@ class Strikes:
             self._services.journal.append(entries.Killed(at=self._services.at, by=process.name))
             process.kill()
 
-    def _freeze(self, process: Process, fault: Fault, *, is_suspended: bool = False) -> None:
+    def _freeze(self, process: Process, fault: Fault, *, with_clock: bool = False) -> None:
         if process.is_alive and not process.is_frozen:
-            process.freeze()
+            process.freeze(with_clock=with_clock)
             self._services.journal.append(entries.Frozen(at=self._services.at, by=process.name))
-            self._later(fault, self._resume, process, fault.lasts_s if is_suspended else 0.0)
+            self._later(fault, self._resume, process)
 
-    def _resume(self, process: Process, slept_s: float) -> None:
+    def _resume(self, process: Process) -> None:
         if process.is_alive:
-            process.resume(slept_s)
+            process.resume()
             self._services.journal.append(entries.Resumed(at=self._services.at, by=process.name))
 
     def _within(self, process: Process, fault: Fault, act: Callable[[], None]) -> None:

@@ -44,6 +44,7 @@ class Process:
         self.busy_until = 0.0
         self.slept_s = 0.0
         self._offset_s = world.entropy.uniform(0, 1000)
+        self._clock_stopped: float | None = None
         self._trap: tuple[int, Callable[[], None]] | None = None
         self._deaths: list[Callable[[], None]] = []
 
@@ -77,15 +78,19 @@ class Process:
         """Call `act` in this process after some seconds."""
         self.at(self.world.now + delay_s, act, *args)
 
-    def freeze(self) -> None:
-        """Stop it where it is."""
+    def freeze(self, *, with_clock: bool = False) -> None:
+        """Stop it where it is; with its machine, the clock that does not step stops too."""
         self.is_frozen = True
+        self._clock_stopped = self.world.now if with_clock else None
 
-    def resume(self, slept_s: float = 0.0) -> None:
-        """Let it go on. For `slept_s` seconds its machine was suspended, and its monotonic clock stood still."""
+    def resume(self) -> None:
+        """Let it go on."""
         self.is_frozen = False
-        self.slept_s += slept_s
-        self._offset_s -= slept_s
+        if self._clock_stopped is not None:
+            slept_s = self.world.now - self._clock_stopped
+            self.slept_s += slept_s
+            self._offset_s -= slept_s
+            self._clock_stopped = None
         self.world.enlist(self)
 
     def listen(self, when: float) -> None:

@@ -79,11 +79,11 @@ CONTROLS = {
     "ClearanceExpires": Control(lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 100),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(
-        lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.OUT_OF_ORDER, 10
+        lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10
     ),
     "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
     "ComparesWhatIsSetAside": Control(
-        lambda: patch.object(Fence, "passed", _none_passed), Wrong.QUARANTINED_AND_DELIVERED, 100
+        lambda: patch.object(Fence, "passed", _none_passed), Wrong.SET_ASIDE_AGAIN, 100
     ),
     "JudgesByEvidence": Control(
         lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10

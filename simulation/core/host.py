@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # The trigger's own timings, in seconds.
 ACQUIRE_S, RENEW_S, EXPIRE_S = 13.0, 17.0, 60.0
-_POLL_S = 5.0
+# Between two reads of an idle feed: the platform's are equally far apart, and these get rarer, which saves rounds.
+_POLL_S, _LONGEST_POLL_S = 2.5, 40.0
 _PAGE = 40
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
@@ -127,7 +128,7 @@ class Host:
 
     async def _read(self, lease: Lease) -> None:
         services = self.services
-        position = lease.position
+        position, idle_s = lease.position, _POLL_S
         try:
             while lease.number in self._owned:
                 after = -1 if position is None else position
@@ -135,10 +136,12 @@ class Host:
                     lambda after=after: services.container.read(lease.number, after, _PAGE)  # type: ignore[misc]
                 )
                 if not page:
-                    await asyncio.sleep(_POLL_S)
+                    idle_s = min(2 * idle_s, _LONGEST_POLL_S)
+                    await asyncio.sleep(idle_s)
                     continue
                 if lease.number not in self._owned:
                     break
+                idle_s = _POLL_S
                 await self._invoke(page)
                 position = await self._checkpoint(lease, page)
         except GoneError:

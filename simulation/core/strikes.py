@@ -72,8 +72,10 @@ class Strikes(strikes.Strikes):
         self._freeze(host.worker.process, fault)
 
     def _suspend(self, fault: Fault, host: Host) -> None:
-        self._freeze(host.process, fault)
-        self._freeze(host.worker.process, fault)
+        # The clock that does not step stands still in a virtual machine, and goes on under SIGSTOP.
+        with_clock = fault.target % 2 == 0
+        self._freeze(host.process, fault, with_clock=with_clock)
+        self._freeze(host.worker.process, fault, with_clock=with_clock)
         # Later, as this may be between two callbacks of a process that the world is about to forget.
         self._world.outside.after(0.0, self._keep)
 

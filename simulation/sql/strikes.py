@@ -73,7 +73,7 @@ class Strikes(strikes.Strikes):
         self._keep()
 
     def _suspend(self, fault: Fault, relay: RelayProcess) -> None:
-        self._freeze(relay.process, fault, is_suspended=True)
+        self._freeze(relay.process, fault, with_clock=True)
         self._keep()
 
     def _cut(self, fault: Fault, relay: RelayProcess) -> None:
