@@ -142,12 +142,13 @@ CONTROLS = (
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
 NIGHT = (
-    Run("Feed", _feed(4, generation=1, shards=2)),
-    Run("Feed", _feed(4, shards=2)),
-    Run("Feed", _feed(4, page=2) | _ELSEWHERE),
-    Run("Feed", _feed(2, 2, page=2, shards=2) | _ANYWAY),
-    Run("Relay", _relay(2, 1, 4, 3, 1, 2)),
+    Run("Relay", _relay(1, 1, 3, 2, 2, 3)),
     Run("Claims", _claims(2, 10, 3)),
+    Run("Feed", _feed(4, generation=1, shards=2)),
+    Run("Feed", _feed(2, 2, page=2, shards=2) | _ANYWAY),
+    Run("Feed", _feed(4, page=2) | _ELSEWHERE),
+    Run("Feed", _feed(4, shards=2)),
+    Run("Relay", _relay(2, 1, 4, 3, 1, 2)),
     Run("Relay", _relay(1, 2, 3, 2, 1, 2)),
     Run("Relay", _relay(1, 2, 2, 2, 2, 3)),
     Run("Claims", _claims(3, 10, 3)),
