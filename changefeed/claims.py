@@ -118,6 +118,10 @@ class Consumer:
         """Ask the owner for the shard. Raises ClaimLostError if it is not the owner any more."""
         run(self._session, self._claims.ask(claim, asker))
 
+    def decline(self, claim: Claim) -> None:
+        """Take back another process's request for the shard. Raises ClaimLostError."""
+        run(self._session, self._claims.decline(claim))
+
 
 class AsyncConsumer:
     """The claims of one consumer, through an async session; see `Consumer`."""
@@ -153,6 +157,10 @@ class AsyncConsumer:
     async def ask(self, claim: Claim, asker: str) -> None:
         """As `Consumer.ask`."""
         await run_async(self._session, self._claims.ask(claim, asker))
+
+    async def decline(self, claim: Claim) -> None:
+        """As `Consumer.decline`."""
+        await run_async(self._session, self._claims.decline(claim))
 
 
 class Claims:
@@ -257,6 +265,10 @@ class Claims:
     def ask(self, claim: Claim, asker: str) -> Operation[None]:
         """As `Consumer.ask`."""
         yield from self._change("wanted_by = ?", (asker,), claim)
+
+    def decline(self, claim: Claim) -> Operation[None]:
+        """As `Consumer.decline`."""
+        yield from self._change("wanted_by = null", (), claim)
 
     def _change(
         self, assignments: str, values: Sequence[object], claim: Claim, *, as_read: bool = False

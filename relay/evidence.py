@@ -142,13 +142,14 @@ class AcceptedLedger:
     def __len__(self) -> int:
         return len(self._newer | self._older)
 
-    def add(self, partition_key: str, identifier: str) -> None:
-        """Add an accepted event; the older generation is dropped once the newer one is full."""
+    def add(self, events: Iterable[Event]) -> None:
+        """Add accepted events; the older generation is dropped once the newer one is full."""
         if not self._generation_size:
             return
-        if len(self._newer) >= self._generation_size:
-            self._newer, self._older = set(), self._newer
-        self._newer.add((partition_key, identifier))
+        for event in events:
+            if len(self._newer) >= self._generation_size:
+                self._newer, self._older = set(), self._newer
+            self._newer.add((event.partition_key, event.id))
 
     def holds(self, partition_key: str, identifier: str) -> bool:
         """Whether this event is known to be accepted from this process."""

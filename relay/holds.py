@@ -91,6 +91,10 @@ class Holds:
         return poison is None or not place.is_before(poison)
 
 
+NOTHING = Holds()
+"""Nothing is held back."""
+
+
 def order_id(event_id: str) -> str:
     return ORDER_PREFIX + hashlib.sha256(event_id.encode(errors="surrogatepass")).hexdigest()
 

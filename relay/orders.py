@@ -27,7 +27,7 @@ from relay.deadline import within
 from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
-from relay.holds import Holds, Order
+from relay.holds import NOTHING, Holds, Order
 from relay.settings import OnPoison
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Orders:
         """The holds on documents of this batch by another reading, after the first one. Raises QuarantineError."""
         async with within(_READING_S, QuarantineError, "reading parked keys again"):
             found = await self._quarantine.holds()
-        before = Holds() if self._read is None else self._read
+        before = self._read or NOTHING
         # Of events that were not passed yet, another process may have removed the orders meanwhile.
         self._read = Holds(found.parked, {**before.orders, **found.orders})
         return self._holds_on((*received.events, *received.rejected))
@@ -125,10 +125,10 @@ class Orders:
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
     def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
-        read = self._read or Holds()
+        read = self._read or NOTHING
         known = [orders for orders in (self._set_aside, read.orders) if orders]
         if not (known or read.parked):
-            return Holds()
+            return NOTHING
         names = [name for each in documents if (name := each.name) is not None]
         return Holds(
             {key: read.parked[key] for key, _ in names if key in read.parked},

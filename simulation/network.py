@@ -92,15 +92,16 @@ class Network:
         """End all connections to a port, at both ends."""
         for sockets in self._sockets.values():
             for each in list(sockets):
-                if each.port is port:
+                if each.way is port.way:
                     each.fail(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     async def connect(self, client: Socket, address: Address) -> None:
         """Connect a socket. Raises ConnectionRefusedError, or TimeoutError after 127 s without an answer."""
-        client.port = self.port(address[1])
+        port = self.port(address[1])
+        client.way = port.way
         client.local = (HOST, self._free_port())
         outcome: asyncio.Future[None] = client.process.loop.create_future()
-        self._knock(client, outcome, _FIRST_KNOCK_S)
+        self._knock(client, port, outcome, _FIRST_KNOCK_S)
         await outcome
 
     def trace(self, receiver: Socket, piece: bytes) -> None:
@@ -116,21 +117,17 @@ class Network:
         self._ports_taken += 1
         return _FIRST_PORT + self._ports_taken
 
-    def _knock(self, client: Socket, outcome: asyncio.Future[None], patience_s: float) -> None:
-        port = client.port
-        assert port is not None
+    def _knock(self, client: Socket, port: Port, outcome: asyncio.Future[None], patience_s: float) -> None:
         if outcome.done() or client.is_closed:
             return
         if port.way.is_open(client.process):
-            self.world.outside.after(port.way.delay_s(), self._arrive, client, outcome)
+            self.world.outside.after(port.way.delay_s(), self._arrive, client, port, outcome)
         elif patience_s > _LAST_KNOCK_S:
             self._answer(client, outcome, TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
         else:
-            self.world.outside.after(patience_s, self._knock, client, outcome, 2 * patience_s)
+            self.world.outside.after(patience_s, self._knock, client, port, outcome, 2 * patience_s)
 
-    def _arrive(self, client: Socket, outcome: asyncio.Future[None]) -> None:
-        port = client.port
-        assert port is not None
+    def _arrive(self, client: Socket, port: Port, outcome: asyncio.Future[None]) -> None:
         if client.is_closed:
             return
         answer: OSError | None = None
@@ -146,7 +143,7 @@ class Network:
         assert port.accept is not None
         server = self.socket(port.process)
         server.local = (HOST, port.number)
-        server.port = port
+        server.way = port.way
         server.peer, client.peer = client, server
         port.process.loop.call_soon(port.accept, server)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,11 @@ from relay.cli.sender import OrderedSender
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
-from relay.quarantine.items import Filter, RecordSummary
+from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
+from simulation.notes import Notes
 from simulation.senders import SimulatedSenders
 from simulation.services import Services
 from simulation.store import SimulatedItems
@@ -38,28 +40,31 @@ class _Outbox:
         return []
 
 
-class Operator:
+class BaseOperator(ABC):
     """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside."""
 
-    def __init__(
-        self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
-    ) -> None:
-        """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
-        self.services = services
-        self._outbox = _Outbox(event_of)
-        self._event_type = event_type
-        self.process = services.world.process(f"operator-{number}")
+    def __init__(self, notes: Notes, number: int) -> None:
+        self.notes = notes
+        self.process = notes.world.process(f"operator-{number}")
         self.process.start(self._run())
 
+    @abstractmethod
+    def _items(self) -> Items:
+        """The store of the quarantine."""
+
+    @abstractmethod
+    async def _release(self, records: Records, key: str) -> Release:
+        """Release what is parked of a key."""
+
     async def _run(self) -> None:
-        entropy = self.services.world.entropy
+        entropy = self.notes.world.entropy
         pause_s = entropy.choice(_PAUSES_S)
-        records = Records(SimulatedItems(self.services.to_store, self.services.store))
+        records = Records(self._items())
         while True:
             await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
             try:
                 await self._order(records)
-                if self.services.policy is not OnPoison.BLOCK:
+                if self.notes.policy is not OnPoison.BLOCK:
                     await self._clear(records)
             except (StoreError, OperationError):
                 pass
@@ -69,30 +74,48 @@ class Operator:
 
         That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
         """
-        patience_s = 0.0 if self.services.policy is OnPoison.BLOCK else _PATIENCE_S
-        for key, event_id in self.services.waiting(patience_s):
+        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else _PATIENCE_S
+        for key, event_id in self.notes.waiting(patience_s):
             await records.order(key, event_id)
 
     async def _clear(self, records: Records) -> None:
         """`quarantine discard` of what is poisoned, and `quarantine release` of the key."""
         for summary in await records.find(Filter()):
-            if summary.reason != Reason.KEY_PARKED and self.services.world.entropy.random() < 0.7:
+            if summary.reason != Reason.KEY_PARKED and self.notes.world.entropy.random() < 0.7:
                 await self._discard(records, summary)
         for key in await records.parked():
-            release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
-            await release.release_parked(key, None)
+            release = await self._release(records, key)
             # What was parked behind poison may be poison itself, which shows now. An outage is no reason.
             for kept in release.still_invalid:
-                if (key, kept.summary.document_id) in self.services.unsound:
+                if (key, kept.summary.document_id) in self.notes.unsound:
                     await self._discard(records, kept.summary)
 
     async def _discard(self, records: Records, summary: RecordSummary) -> None:
         key, event_id = summary.partition_key, str(summary.document_id)
-        self.services.discarded.add((key, event_id))
-        self.services.journal.append(
-            entries.Discarded(at=self.services.at, by=self.process.name, key=key, id=event_id)
-        )
+        self.notes.discarded.add((key, event_id))
+        self.notes.journal.append(entries.Discarded(at=self.notes.at, by=self.process.name, key=key, id=event_id))
         await records.remove(summary)
+
+
+class Operator(BaseOperator):
+    """An operator of services in memory."""
+
+    def __init__(
+        self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
+    ) -> None:
+        """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
+        super().__init__(services, number)
+        self.services = services
+        self._outbox = _Outbox(event_of)
+        self._event_type = event_type
+
+    def _items(self) -> Items:
+        return SimulatedItems(self.services.to_store, self.services.store)
+
+    async def _release(self, records: Records, key: str) -> Release:
+        release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
+        await release.release_parked(key, None)
+        return release
 
     def _publisher(self) -> ServiceBusPublisher:
         senders = SimulatedSenders(self.process, self.services.to_topic, self.services.topic)

@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
 _RealDatetime = datetime_module.datetime
 _real = {name: getattr(time, name) for name in ("time", "monotonic", "time_ns", "monotonic_ns", "perf_counter")}
 _real_urandom = os.urandom
+_real_uuid1 = uuid.uuid1
+_RealRandom = random.Random
 
 # The world that runs, in this thread.
 _world: World | None = None
 
 
 class _IsDatetime(type):
+    def __call__(cls, *args: Any, **more: Any) -> _RealDatetime:
+        # The real class, for those who look at an object's type.
+        return _RealDatetime(*args, **more)
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _RealDatetime)
 
@@ -50,6 +57,17 @@ class _Datetime(_RealDatetime, metaclass=_IsDatetime):
         return cls.now()
 
 
+class _Random(_RealRandom):
+    """The class `Random`, which without a seed is seeded by the world."""
+
+    def __init__(self, x: Any = None) -> None:
+        super().__init__(_world.entropy.random() if x is None and _world is not None else x)
+
+
+def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
+    return _real_uuid1(node, clock_seq) if _world is None else uuid.UUID(bytes=_urandom(16), version=1)
+
+
 def _monotonic() -> float:
     return _real["monotonic"]() if _world is None else _world.running.monotonic()
 
@@ -69,11 +87,13 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
     _real["time_ns"]: lambda: int(_time() * 1_000_000_000),
     _real["monotonic_ns"]: lambda: int(_monotonic() * 1_000_000_000),
     _real_urandom: _urandom,
+    _real_uuid1: _uuid1,
     _RealDatetime: _Datetime,
+    _RealRandom: _Random,
 }
 
 # Modules that need the real ones, or of which no code runs in a universe.
-_LEFT = ("simulation.reality", "datetime", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
+_LEFT = ("simulation.reality", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
 
 # Packages whose functions have clocks as default arguments.
 _WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")
@@ -97,9 +117,8 @@ def replaced() -> Iterator[None]:
                 replace(module, attribute, new)
             elif name.startswith(_WITH_DEFAULTS):
                 for function in _functions(value):
-                    if function.__defaults__ and any(_new(each) for each in function.__defaults__):
-                        defaults = tuple(_new(each) or each for each in function.__defaults__)
-                        replace(function, "__defaults__", defaults)
+                    for kind, defaults in _new_defaults(function):
+                        replace(function, kind, defaults)
     try:
         yield
     finally:
@@ -118,6 +137,15 @@ def _functions(value: Any) -> list[FunctionType]:
     """A function, or those of a class."""
     members = [value, *vars(value).values()] if isinstance(value, type) else [value]
     return [each for each in members if isinstance(each, FunctionType)]
+
+
+def _new_defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Those of its default arguments, by position and by keyword, that need another value."""
+    if any(_new(each) for each in function.__defaults__ or ()):
+        yield "__defaults__", tuple(_new(each) or each for each in function.__defaults__ or ())
+    by_keyword = function.__kwdefaults__ or {}
+    if any(_new(each) for each in by_keyword.values()):
+        yield "__kwdefaults__", {name: _new(each) or each for name, each in by_keyword.items()}
 
 
 @contextmanager

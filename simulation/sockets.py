@@ -12,11 +12,10 @@ import socket as real
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from simulation.network import Network, Port
-    from simulation.world import Process
+from simulation.way import Way
+from simulation.world import Process, World
 
 Address = tuple[str, int]
 
@@ -31,13 +30,26 @@ _END = object()
 _RESET = object()
 
 
+class Network(Protocol):
+    """What a socket asks of the network."""
+
+    world: World
+    capacity: int
+
+    def forget(self, closed: Socket) -> None:
+        """Called by a socket that is closed."""
+
+    def trace(self, receiver: Socket, piece: bytes) -> None:
+        """Called with everything that arrives."""
+
+
 class Socket:
     """One end of a connection.
 
     Attributes:
         process: Whose it is; None for one that no process has accepted yet.
         peer: The other end, once they are connected.
-        port: What was connected to, and the state of the way there.
+        way: The way between the two.
         has_ended: The peer has shut down its direction, and everything before that has arrived.
         error: Why the connection ended, if it did not end well.
         on_readable, on_writable: Called in the process, when there is something to read, or room again.
@@ -48,7 +60,7 @@ class Socket:
     def __init__(self, network: Network, process: Process) -> None:
         self.process = process
         self.peer: Socket | None = None
-        self.port: Port | None = None
+        self.way: Way | None = None
         self.has_ended = False
         self.is_closed = False
         self.error: OSError | None = None
@@ -149,9 +161,9 @@ class Socket:
     # On the way.
 
     def _put(self, piece: Any) -> None:
-        assert self.port is not None
+        assert self.way is not None
         network = self._network
-        self._last_arrival_s = max(self._last_arrival_s, network.world.now + self.port.way.delay_s())
+        self._last_arrival_s = max(self._last_arrival_s, network.world.now + self.way.delay_s())
         self._under_way.append((self._last_arrival_s, piece))
         network.world.outside.at(self._last_arrival_s, self._arrive)
 
@@ -164,9 +176,9 @@ class Socket:
 
     def _is_open(self) -> bool:
         """Whether something gets through from either end to the other."""
-        assert self.port is not None
+        assert self.way is not None
         assert self.peer is not None
-        return self.port.way.is_open(self.process) and self.port.way.is_open(self.peer.process)
+        return self.way.is_open(self.process) and self.way.is_open(self.peer.process)
 
     def _repeat_after(self, pause_s: float) -> None:
         assert self._silent_since is not None
@@ -200,9 +212,9 @@ class Socket:
             self.peer._take(piece)
 
     def _take(self, piece: Any) -> None:
-        peer, port = self.peer, self.port
+        peer, way = self.peer, self.way
         assert peer is not None
-        assert port is not None
+        assert way is not None
         if self.is_closed or self.error is not None:
             self._answer_with_reset()
         elif piece is _RESET:
@@ -211,7 +223,7 @@ class Socket:
             self.has_ended = True
             self._notify(self.on_readable)
         else:
-            is_struck = port.way.is_struck()
+            is_struck = way.is_struck()
             if not is_struck or self._network.world.entropy.random() < 0.5:
                 self._network.trace(self, piece)
                 self._received.append(piece)
@@ -223,18 +235,18 @@ class Socket:
 
     def _answer_with_reset(self) -> None:
         """Nobody is here any more: as soon as it sends something, the other end learns about it."""
-        peer, port = self.peer, self.port
+        peer, way = self.peer, self.way
         assert peer is not None
-        assert port is not None
+        assert way is not None
         reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-        self._network.world.outside.after(port.way.delay_s(), peer.fail, reset)
+        self._network.world.outside.after(way.delay_s(), peer.fail, reset)
 
     def _was_read(self, size: int) -> None:
-        assert self.port is not None
+        assert self.way is not None
         self._outstanding -= size
         if self._is_full:
             self._is_full = False
-            self._network.world.outside.after(self.port.way.delay_s(), self._has_room)
+            self._network.world.outside.after(self.way.delay_s(), self._has_room)
 
     def _has_room(self) -> None:
         self._notify(self.on_writable)

@@ -1,171 +1,244 @@
 -------------------------------- MODULE Claims --------------------------------
 (* The claim of a shard of an SQL feed: a row that is changed by compare-and-set. Its owner publishes the events
    behind the cursor, in order, and stores the cursor. An observer takes a claim whose row has not changed for a
-   while on its own clock. Any step may be delayed for ever, which is what a frozen process is.                *)
+   while on its own clock. Any step may be delayed for ever, which is what a frozen process is. Time has no end:
+   what counts is how long ago something was, up to where it makes no difference any more.                     *)
 EXTENDS Naturals, Sequences, FiniteSets
 
 CONSTANTS
     None,           \* no value
     Procs,          \* the relay's processes
     Commits,        \* the number of events in the feed, all of one key
-    Window,         \* the duplicate detection window, in ticks
-    MaxTime,        \* ticks
-    MaxFaults,      \* steps that lose something: renewals, answers, processes, a tick of a clock
+    Window,         \* the duplicate detection window, in ticks; 0 for one without end
+    MaxFaults,      \* steps that lose something, hand the shard over, end a process or start it again
 
     \* Safeguards. Each is TRUE; a run with one taken out is violated.
     StoresUnderItsEpoch,    \* changefeed/claims.py: the cursor is stored where the row has the epoch of the claim
     TakingRaisesEpoch,      \* changefeed/claims.py: whoever takes a claim raises its epoch
+    TakesAsItRead,          \* changefeed/claims.py: a claim is taken where the row is still as it was read
     SendsWhileItHolds,      \* relay/sql/source.py: nothing is sent once the claim was not renewed in time
     SendsInOrder,           \* relay/servicebus/turn.py: nothing is sent ahead of an event that was not accepted
     StoresWhatWasAccepted,  \* relay/sql/shard.py: the cursor is stored after its page was accepted
+    DeadClaimsAreTaken,     \* relay/sql/worker.py: a claim whose row has not changed for its time is taken
 
     \* Assumptions. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped
-    ClocksRunAlike,         \* a second is as long for each process, suspended time included
-    WindowOutlastsOutage    \* an event that was accepted is behind the cursor before the window has passed
+    TransfersEnd,           \* what was written to a connection arrives within half a window, or never
+    ClocksRunAlike,         \* while a claim lasts, clocks run apart by less than a fifth of it
+    WindowOutlastsOutage    \* an event that was accepted is behind the cursor within half a window
 
 VARIABLES
-    now,        \* the time
-    behind,     \* process -> how many ticks its clock has missed
-    row,        \* the claim: owner, epoch, renewals, cursor
-    epoch,      \* process -> the epoch of the claim that it has, None without one
-    renewed,    \* process -> when it renewed the claim last, on its own clock
+    owner,      \* the owner in the row: a process, None, or Dead where that process has ended
+    cursor,     \* the cursor in the row
+    alive,      \* process -> whether it runs
+    has,        \* process -> whether it believes that it has the claim
+    valid,      \* process -> whether the row has the epoch of its claim
+    age,        \* process -> ticks on its own clock since it renewed the claim, up to Hold
+    missed,     \* process -> ticks that its clock has missed since then
+    saw,        \* process -> whether it has read the row as it is
+    still,      \* process -> ticks since it first did, up to Claim
     next,       \* process -> the event that it publishes next
-    watched,    \* process -> the version of the row that it saw last
-    since,      \* process -> when it first saw that version, on its own clock
-    sent,       \* process -> the event that is on its way, None
-    topic, seen, faults
+    sent,       \* process -> the event that is on its way, and for how long, None
+    topic,      \* the events that subscribers get
+    seen,       \* event -> ticks since the topic accepted it, up to Window, None before
+    faults
 
-claims == <<row, epoch, renewed, next>>
-watching == <<watched, since>>
+claiming == <<owner, valid, has, age, missed>>
+watching == <<saw, still>>
 broker == <<topic, seen>>
-vars == <<now, behind, claims, watching, sent, broker, faults>>
+vars == <<claiming, cursor, alive, watching, next, sent, broker, faults>>
 
 Events == 1..Commits
+Dead == "dead"
 In(sequence) == {sequence[i] : i \in 1..Len(sequence)}
-Clock(p) == now - behind[p]
-Version == <<row.epoch, row.renewals>>
+Min(x, y) == IF x < y THEN x ELSE y
 \* An owner stops at 80 % of the time after which others may take the claim.
-Claim == 2
-Holds(p) == epoch[p] # None /\ Clock(p) - renewed[p] < Claim
+Hold == 2
+Claim == 3
+Holds(p) == has[p] /\ age[p] < Hold
 
 Init ==
-    /\ now = 0 /\ behind = [p \in Procs |-> 0]
-    /\ row = [owner |-> None, epoch |-> 0, renewals |-> 0, cursor |-> 0]
-    /\ epoch = [p \in Procs |-> None] /\ renewed = [p \in Procs |-> 0] /\ next = [p \in Procs |-> 1]
-    /\ watched = [p \in Procs |-> None] /\ since = [p \in Procs |-> 0]
-    /\ sent = [p \in Procs |-> None]
+    /\ owner = None /\ cursor = 0
+    /\ alive = [p \in Procs |-> TRUE]
+    /\ has = [p \in Procs |-> FALSE] /\ valid = [p \in Procs |-> FALSE]
+    /\ age = [p \in Procs |-> 0] /\ missed = [p \in Procs |-> 0]
+    /\ saw = [p \in Procs |-> FALSE] /\ still = [p \in Procs |-> 0]
+    /\ next = [p \in Procs |-> 1] /\ sent = [p \in Procs |-> None]
     /\ topic = <<>> /\ seen = [e \in Events |-> None]
     /\ faults = 0
 
 Fault == faults < MaxFaults /\ faults' = faults + 1
 NoFault == UNCHANGED faults
 
-\* Consumer.existing, by each process now and then.
+\* Its version is another one, which nobody has read yet. What others have read before is of no use to them.
+RowChanges ==
+    /\ saw' = [q \in Procs |-> FALSE]
+    /\ still' = IF TakesAsItRead THEN [q \in Procs |-> 0] ELSE still
+Renewed(p) == age' = [age EXCEPT ![p] = 0] /\ missed' = [missed EXCEPT ![p] = 0]
+Epoch(raised, p) == [q \in Procs |-> q = p \/ (~raised /\ valid[q])]
+Forget(p) ==
+    /\ has' = [has EXCEPT ![p] = FALSE]
+    /\ Renewed(p)
+    /\ next' = [next EXCEPT ![p] = 1]
+
+------------------------------------------------------------------------------
+(* Observers: Worker._round, a few times within a claim's time. *)
+
+\* Consumer.claims, and Watch.
 Watch(p) ==
-    /\ epoch[p] = None /\ watched[p] # Version
-    /\ watched' = [watched EXCEPT ![p] = Version] /\ since' = [since EXCEPT ![p] = Clock(p)]
-    /\ UNCHANGED <<now, behind, claims, sent, broker>> /\ NoFault
+    /\ alive[p] /\ ~has[p] /\ ~saw[p]
+    /\ saw' = [saw EXCEPT ![p] = TRUE] /\ still' = [still EXCEPT ![p] = 0]
+    /\ UNCHANGED <<claiming, cursor, alive, next, sent, broker>> /\ NoFault
+
+MayTake(p) ==
+    /\ alive[p] /\ ~has[p] /\ sent[p] = None /\ (TakesAsItRead => saw[p])
+    /\ owner = None \/ (DeadClaimsAreTaken /\ owner # p /\ still[p] >= Claim)
 
 \* Consumer.take: compare-and-set on the version.
 Take(p) ==
-    /\ epoch[p] = None /\ watched[p] = Version
-    /\ row.owner = None \/ Clock(p) - since[p] >= Claim
-    /\ row' = [row EXCEPT !.owner = p, !.renewals = @ + 1, !.epoch = IF TakingRaisesEpoch THEN @ + 1 ELSE @]
-    /\ epoch' = [epoch EXCEPT ![p] = row'.epoch]
-    /\ renewed' = [renewed EXCEPT ![p] = Clock(p)]
-    /\ next' = [next EXCEPT ![p] = row.cursor + 1]
-    /\ UNCHANGED <<now, behind, watching, sent, broker>> /\ NoFault
+    /\ MayTake(p)
+    /\ owner' = p /\ valid' = Epoch(TakingRaisesEpoch, p)
+    /\ has' = [has EXCEPT ![p] = TRUE] /\ next' = [next EXCEPT ![p] = cursor + 1]
+    /\ Renewed(p) /\ RowChanges
+    /\ UNCHANGED <<cursor, alive, sent, broker>> /\ NoFault
+
+\* Its answer is lost: the process finds itself as the owner when it reads the claims again.
+TakeUnknowingly(p) ==
+    /\ MayTake(p)
+    /\ owner' = p /\ valid' = [q \in Procs |-> ~TakingRaisesEpoch /\ valid[q]]
+    /\ RowChanges
+    /\ UNCHANGED <<has, age, missed, cursor, alive, next, sent, broker>> /\ Fault
+
+\* Worker._keep: it begins, or begins again, where the row names it as the owner.
+Resume(p) ==
+    /\ alive[p] /\ ~has[p] /\ sent[p] = None /\ owner = p
+    /\ has' = [has EXCEPT ![p] = TRUE] /\ valid' = [valid EXCEPT ![p] = TRUE]
+    /\ next' = [next EXCEPT ![p] = cursor + 1]
+    /\ Renewed(p) /\ RowChanges
+    /\ UNCHANGED <<owner, cursor, alive, sent, broker>> /\ NoFault
+
+------------------------------------------------------------------------------
+(* The owner. *)
 
 \* Consumer.renew. An answer that is lost renews the row, and its owner does not know.
-Renew(p) ==
-    /\ Holds(p) /\ row.epoch = epoch[p] /\ Clock(p) > renewed[p]
-    /\ row' = [row EXCEPT !.renewals = @ + 1]
-    /\ \/ renewed' = [renewed EXCEPT ![p] = Clock(p)] /\ NoFault
-       \/ UNCHANGED renewed /\ Fault
-    /\ UNCHANGED <<now, behind, epoch, next, watching, sent, broker>>
+Renew(p, isAnswered) ==
+    /\ alive[p] /\ has[p] /\ valid[p] /\ age[p] > 0
+    /\ RowChanges
+    /\ IF isAnswered THEN Renewed(p) /\ NoFault ELSE UNCHANGED <<age, missed>> /\ Fault
+    /\ UNCHANGED <<owner, valid, has, cursor, alive, next, sent, broker>>
 
 \* A process that has missed its renewals, or reads another epoch, gives the shard up.
 Drop(p) ==
-    /\ epoch[p] # None /\ sent[p] = None
-    /\ ~Holds(p) \/ row.epoch # epoch[p]
-    /\ epoch' = [epoch EXCEPT ![p] = None]
-    /\ watched' = [watched EXCEPT ![p] = None]
-    /\ UNCHANGED <<now, behind, row, renewed, next, since, sent, broker>> /\ NoFault
+    /\ alive[p] /\ has[p] /\ sent[p] = None
+    /\ ~Holds(p) \/ ~valid[p]
+    /\ Forget(p)
+    /\ UNCHANGED <<owner, valid, cursor, alive, watching, sent, broker>> /\ NoFault
 
 Send(p) ==
-    /\ epoch[p] # None /\ sent[p] = None /\ next[p] \in Events
+    /\ alive[p] /\ has[p] /\ sent[p] = None /\ next[p] \in Events
     /\ SendsWhileItHolds => Holds(p)
-    /\ sent' = [sent EXCEPT ![p] = next[p]]
-    /\ UNCHANGED <<now, behind, claims, watching, broker>> /\ NoFault
+    /\ sent' = [sent EXCEPT ![p] = [event |-> next[p], for |-> 0]]
+    /\ UNCHANGED <<claiming, cursor, alive, watching, next, broker>> /\ NoFault
 
 \* The topic accepts it. An answer that is lost: it is sent again.
-Arrive(p) ==
+Arrive(p, isAnswered) ==
     /\ sent[p] # None
-    /\ LET e == sent[p]
-           isRepeat == TopicDetectsDuplicates /\ seen[e] # None /\ now - seen[e] < Window
-       IN  IF isRepeat
-           THEN UNCHANGED broker
-           ELSE topic' = Append(topic, e) /\ seen' = [seen EXCEPT ![e] = now]
+    /\ LET e == sent[p].event
+           isRepeat == TopicDetectsDuplicates /\ seen[e] # None /\ (Window = 0 \/ seen[e] # Window)
+       IN  /\ IF isRepeat
+              THEN UNCHANGED broker
+              ELSE topic' = Append(topic, e) /\ seen' = [seen EXCEPT ![e] = 0]
+           /\ next' = IF isAnswered /\ has[p] THEN [next EXCEPT ![p] = e + 1] ELSE next
     /\ sent' = [sent EXCEPT ![p] = None]
-    /\ \/ next' = [next EXCEPT ![p] = sent[p] + 1] /\ NoFault
-       \/ UNCHANGED next /\ Fault
-    /\ UNCHANGED <<now, behind, row, epoch, renewed, watching>>
+    /\ IF isAnswered THEN NoFault ELSE Fault
+    /\ UNCHANGED <<claiming, cursor, alive, watching>>
 
 \* The connection ends before it arrives.
 Lose(p) ==
     /\ sent[p] # None
+    /\ next' = IF SendsInOrder \/ ~has[p] THEN next ELSE [next EXCEPT ![p] = sent[p].event + 1]
     /\ sent' = [sent EXCEPT ![p] = None]
-    /\ next' = IF SendsInOrder THEN next ELSE [next EXCEPT ![p] = sent[p] + 1]
-    /\ UNCHANGED <<now, behind, row, epoch, renewed, watching, broker>> /\ Fault
+    /\ UNCHANGED <<claiming, cursor, alive, watching, broker>> /\ Fault
 
 \* Consumer.store: it also renews the claim.
-Store(p) ==
-    /\ epoch[p] # None
-    /\ StoresWhatWasAccepted => next[p] > 1 /\ sent[p] = None
-    /\ LET cursor == IF StoresWhatWasAccepted THEN next[p] - 1 ELSE Commits
-       IN  /\ cursor # row.cursor
-           /\ StoresUnderItsEpoch => row.epoch = epoch[p]
-           /\ row' = [row EXCEPT !.cursor = cursor, !.renewals = @ + 1]
-    /\ renewed' = [renewed EXCEPT ![p] = Clock(p)]
-    /\ UNCHANGED <<now, behind, epoch, next, watching, sent, broker>> /\ NoFault
+Store(p, isAnswered) ==
+    /\ alive[p] /\ has[p] /\ sent[p] = None
+    /\ StoresUnderItsEpoch => valid[p]
+    /\ cursor' = IF StoresWhatWasAccepted THEN next[p] - 1 ELSE Commits
+    /\ cursor' # cursor
+    /\ RowChanges
+    /\ IF isAnswered THEN Renewed(p) /\ NoFault ELSE UNCHANGED <<age, missed>> /\ Fault
+    /\ UNCHANGED <<owner, valid, has, alive, next, sent, broker>>
 
-\* The process is killed; what it has sent may have left.
+\* Consumer.release, after the page under way: to the process that has asked for the shard, or to whoever comes.
+HandOver(p, successor) ==
+    /\ alive[p] /\ has[p] /\ valid[p] /\ sent[p] = None /\ successor # p
+    /\ owner' = successor /\ valid' = [q \in Procs |-> FALSE]
+    /\ Forget(p) /\ RowChanges
+    /\ UNCHANGED <<cursor, alive, sent, broker>> /\ Fault
+
+------------------------------------------------------------------------------
+
+\* What it has sent may arrive later. The row names it until another process has waited for its claim to end.
 Kill(p) ==
-    /\ epoch[p] # None
-    /\ epoch' = [epoch EXCEPT ![p] = None] /\ watched' = [watched EXCEPT ![p] = None]
-    /\ sent' = [sent EXCEPT ![p] = None]
-    /\ UNCHANGED <<now, behind, row, renewed, next, since, broker>> /\ Fault
+    /\ alive[p] /\ \E q \in Procs \ {p} : alive[q]
+    /\ alive' = [alive EXCEPT ![p] = FALSE]
+    /\ owner' = IF owner = p THEN Dead ELSE owner
+    /\ valid' = [valid EXCEPT ![p] = FALSE]
+    /\ saw' = [saw EXCEPT ![p] = FALSE] /\ still' = [still EXCEPT ![p] = 0]
+    /\ Forget(p)
+    /\ UNCHANGED <<cursor, sent, broker>> /\ Fault
 
-\* An event that was accepted waits for its cursor at most half a window, and what is under way arrives meanwhile.
-IsTimely(e) == e <= row.cursor \/ 2 * (now + 1 - seen[e]) < Window
+\* Under another name.
+Start(p) ==
+    /\ ~alive[p] /\ sent[p] = None
+    /\ alive' = [alive EXCEPT ![p] = TRUE]
+    /\ UNCHANGED <<claiming, cursor, watching, next, sent, broker>> /\ Fault
+
+\* A clock that misses more than a tick of a claim's time is beyond the assumption.
+MayMiss(p) == has[p] /\ age[p] < Hold /\ (ClocksRunAlike => missed[p] = 0)
 
 Tick ==
-    /\ now < MaxTime
-    /\ now' = now + 1
-    /\ WindowOutlastsOutage => \A e \in In(topic) : IsTimely(e)
-    /\ \A p \in Procs : sent[p] = None
-    /\ \/ UNCHANGED behind /\ NoFault
-       \/ ~ClocksRunAlike /\ \E p \in Procs : behind' = [behind EXCEPT ![p] = @ + 1] /\ Fault
-    /\ UNCHANGED <<claims, watching, sent, broker>>
+    /\ WindowOutlastsOutage /\ Window # 0 => \A e \in In(topic) : e <= cursor \/ 2 * (seen[e] + 1) < Window
+    /\ \E late \in SUBSET {p \in Procs : MayMiss(p)} :
+        /\ age' = [p \in Procs |-> IF has[p] /\ p \notin late THEN Min(age[p] + 1, Hold) ELSE age[p]]
+        /\ missed' = [p \in Procs |-> IF p \in late /\ ClocksRunAlike THEN 1 ELSE missed[p]]
+    /\ still' = [p \in Procs |-> IF saw[p] \/ ~TakesAsItRead THEN Min(still[p] + 1, Claim) ELSE 0]
+    /\ seen' = [e \in Events |-> IF seen[e] = None THEN None ELSE Min(seen[e] + 1, Window)]
+    /\ sent' = [p \in Procs |->
+        IF sent[p] = None \/ (TransfersEnd /\ 2 * (sent[p].for + 1) >= Window) THEN None
+        ELSE [sent[p] EXCEPT !.for = Min(@ + 1, Window)]]
+    /\ UNCHANGED <<owner, valid, has, cursor, alive, saw, next, topic>> /\ NoFault
 
 Next ==
     \/ Tick
     \/ \E p \in Procs :
-        \/ Watch(p) \/ Take(p) \/ Renew(p) \/ Drop(p) \/ Send(p) \/ Arrive(p) \/ Lose(p) \/ Store(p) \/ Kill(p)
+        \/ Watch(p) \/ Take(p) \/ TakeUnknowingly(p) \/ Resume(p) \/ Drop(p) \/ Send(p) \/ Lose(p) \/ Kill(p) \/ Start(p)
+        \/ \E isAnswered \in BOOLEAN : Renew(p, isAnswered) \/ Arrive(p, isAnswered) \/ Store(p, isAnswered)
+        \/ \E successor \in Procs \cup {None} : HandOver(p, successor)
 
 Spec == Init /\ [][Next]_vars
+
+\* A process that runs renews, sends and stores now and then before its claim ends.
+FairSpec ==
+    /\ Spec /\ WF_vars(Tick)
+    /\ \A p \in Procs :
+        /\ WF_vars(Watch(p)) /\ WF_vars(Take(p)) /\ WF_vars(Resume(p)) /\ WF_vars(Drop(p))
+        /\ SF_vars(Renew(p, TRUE)) /\ SF_vars(Send(p)) /\ SF_vars(Arrive(p, TRUE)) /\ SF_vars(Store(p, TRUE))
 
 ------------------------------------------------------------------------------
 
 \* Nothing lost: what lies before the cursor is in the topic.
-G1 == \A e \in Events : e <= row.cursor => e \in In(topic)
+G1 == \A e \in Events : e <= cursor => e \in In(topic)
 
 \* Order within a key.
 G2 == \A i \in 1..Len(topic) : \A e \in Events : e < topic[i] => \E j \in 1..(i - 1) : topic[j] = e
 
 \* Once.
 G3 == Len(topic) = Cardinality(In(topic))
+
+\* Nothing stuck: each event is published and stored, and the shard has an owner that runs.
+G4 == <>(cursor = Commits) /\ []<>(\E p \in Procs : alive[p] /\ has[p] /\ valid[p])
 
 Symmetry == {f \in [Procs -> Procs] : \A p, q \in Procs : p # q => f[p] # f[q]}
 ==============================================================================

@@ -2,14 +2,16 @@
 (* The way of an event from its commit to the topic: the change feed with its leases, which the platform owns; the
    attempts of the relay's processes; the network; and the topic with its duplicate detection window.
 
-   One world: commit 1 has the events 1 and 2 of key "a", commit 2 has event 3 of key "b". A process is one worker
-   of a host with one lease at a time. Any step may be delayed for ever, which is what a frozen process is.     *)
+   Commit 1 has the first events, all of key "a"; commit 2 has one event of key "b". A process is one worker of a
+   host, with one page at a time. Any step may be delayed for ever, which is what a frozen process is.          *)
 EXTENDS Naturals, Sequences, FiniteSets
 
 CONSTANTS
     None,           \* no value
     Procs,          \* the relay's processes
-    Commits,        \* how many of them there are
+    InFirst,        \* the number of events in commit 1
+    Commits,        \* the number of commits, 1 or 2
+    First, Last,    \* the first and the last arrangement of physical partitions: 1 to 4, see below
     Window,         \* the duplicate detection window, in ticks
     MaxTime,        \* ticks
     MaxFaults,      \* steps that lose something: leases, transfers, answers, processes
@@ -22,24 +24,31 @@ CONSTANTS
     RemembersAccepted,      \* relay/evidence.py: the ledger of what this process had accepted
     ComparesOldEvents,      \* relay/fence.py: an attempt with an old event compares its page with the leases
     ClearanceExpires,       \* relay/fence.py: what was compared is compared again half a window later
+    OneLeaseSuffices,       \* relay/cosmos/leases.py: of leases that overlap, one that has passed an event settles it
 
     \* Assumptions about the service and its operators: docs/guarantees.md. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped
     PagesEndWithCommits,    \* a page of changes does not end within a commit
     OwnersCheckpoint,       \* a lease's position is written by its owner only
+    OwnersDivide,           \* a lease is divided by its owner, at its position
+    NumbersOutliveMerges,   \* a merge leaves the order of the changes of both partitions as it is
+    OldLeasesGo,            \* a lease that a split has left behind is gone when its range is split again
+    EventsAreImmutable,     \* an event is not replaced under its id
     TransfersEnd,           \* what was written to a connection arrives within half a window, or never
-    WindowOutlastsOutage    \* an event that was accepted is checkpointed within half a window, or by the process
-                            \* that had it accepted
+    WindowOutlastsOutage    \* an event that was accepted is checkpointed within half a window, or attempted after that
+                            \* only by the process that had it accepted
 
 VARIABLES
     now,        \* the time
     committed,  \* the number of commits
     born,       \* commit -> the time of its commit
     feed,       \* the change feed: events, in the order of commits, those of one commit in any order
+    version,    \* event -> the version of its document
+    layout,     \* the arrangement of physical partitions
     leases,     \* the ranges that have a lease
-    live,       \* the ranges that can be read: those of the physical partitions
     owner,      \* range -> the process that owns its lease, or None
     position,   \* range -> the number of changes that its lease has passed
+    settled,    \* the events that a checkpoint has passed, whatever becomes of it
     range,      \* process -> the range of its page, None between pages
     begin, end, \* process -> its page: the changes after `begin`, up to `end`
     cleared,    \* process -> when it compared its page, None before it has
@@ -50,22 +59,35 @@ VARIABLES
     sent,       \* process -> key -> the transfer that it waits for, or None
     network,    \* transfers that are on their way
     topic,      \* the events that subscribers get
+    content,    \* event -> the version that subscribers get first, 0 before
     seen,       \* event -> when the topic last accepted it, None before
     faults      \* the number of faults so far
 
-platform == <<leases, live, owner, position>>
+platform == <<layout, leases, owner, position, settled>>
 attempt == <<range, begin, end, cleared, passed, done, failed, sent>>
-broker == <<topic, seen>>
-writer == <<committed, born, feed>>
+broker == <<topic, content, seen>>
+writer == <<committed, born, feed, version>>
 vars == <<now, writer, platform, attempt, ledger, network, broker, faults>>
 
-Events == IF Commits = 1 THEN 1..2 ELSE 1..3
+Events == 1..(InFirst + Commits - 1)
 Keys == {"a", "b"}
-KeyOf(e) == IF e = 3 THEN "b" ELSE "a"
-CommitOf(e) == IF e = 3 THEN 2 ELSE 1
+KeyOf(e) == IF e > InFirst THEN "b" ELSE "a"
+CommitOf(e) == IF e > InFirst THEN 2 ELSE 1
 EventsOf(c) == {e \in Events : CommitOf(e) = c}
-Ranges == {"ab", "a", "b"}
-KeysOf(r) == IF r = "ab" THEN Keys ELSE {r}
+\* In the place of an event that was replaced, and so has moved to the end of the feed.
+Gap == 0
+
+(* The arrangements of physical partitions, each of which replaces the one before:
+   1 one with both keys; 2 split into one for each key; 3 merged into one; 4 split again.
+   A lease is named after its partition, "ab", "a" or "b". Since a merge it is one of a range, "range a", which
+   stays what it is wherever its range is held (PartitionSynchronizerCore.HandlePartitionGoneAsync).           *)
+Ranges == {"ab", "a", "b", "range ab", "range a", "range b"}
+KeysOf(r) == CASE r \in {"ab", "range ab"} -> Keys [] r \in {"a", "range a"} -> {"a"} [] OTHER -> {"b"}
+IsRead(r) == CASE r = "ab" -> layout = 1 [] r \in {"a", "b"} -> layout = 2
+               [] r = "range ab" -> layout = 3 [] OTHER -> layout >= 3
+Parts(r) == CASE r = "ab" /\ layout = 2 -> {"a", "b"} [] r = "ab" /\ layout = 3 -> {"range ab"}
+              [] r = "a" /\ layout >= 3 -> {"range a"} [] r = "b" /\ layout >= 3 -> {"range b"}
+              [] r = "range ab" /\ layout = 4 -> {"range a", "range b"} [] OTHER -> {}
 
 Max(x, y) == IF x > y THEN x ELSE y
 In(sequence) == {sequence[i] : i \in 1..Len(sequence)}
@@ -75,16 +97,17 @@ BornAt(e) == born[CommitOf(e)]
 
 Init ==
     /\ now = 0
-    /\ committed = 0 /\ born = <<0, 0>> /\ feed = <<>>
-    /\ leases = {"ab"} /\ live = {"ab"}
-    /\ owner = [r \in Ranges |-> None] /\ position = [r \in Ranges |-> 0]
+    /\ committed = 0 /\ born = <<0, 0>> /\ feed = <<>> /\ version = [e \in Events |-> 1]
+    /\ layout = First
+    /\ leases \in IF layout = 1 THEN {{"ab"}} ELSE {{"a", "b"}, {"ab", "a", "b"}}
+    /\ owner = [r \in Ranges |-> None] /\ position = [r \in Ranges |-> 0] /\ settled = {}
     /\ range = [p \in Procs |-> None] /\ begin = [p \in Procs |-> 0] /\ end = [p \in Procs |-> 0]
     /\ cleared = [p \in Procs |-> None] /\ passed = [p \in Procs |-> {}]
     /\ done = [p \in Procs |-> {}] /\ failed = [p \in Procs |-> {}]
     /\ ledger = [p \in Procs |-> {}]
     /\ sent = [p \in Procs |-> [k \in Keys |-> None]]
     /\ network = {}
-    /\ topic = <<>> /\ seen = [e \in Events |-> None]
+    /\ topic = <<>> /\ content = [e \in Events |-> 0] /\ seen = [e \in Events |-> None]
     /\ faults = 0
 
 Fault == faults < MaxFaults /\ faults' = faults + 1
@@ -100,56 +123,89 @@ Commit ==
     /\ \E order \in [1..Cardinality(EventsOf(committed')) -> EventsOf(committed')] :
         /\ In(order) = EventsOf(committed')
         /\ feed' = feed \o order
-    /\ UNCHANGED <<now, platform, attempt, ledger, network, broker>> /\ NoFault
+    /\ UNCHANGED <<now, version, platform, attempt, ledger, network, broker>> /\ NoFault
+
+\* The change feed has the latest version of a document only, and it is a change of its own.
+Replace(e) ==
+    /\ ~EventsAreImmutable /\ e \in In(feed) /\ version[e] = 1
+    /\ \A p \in Procs : range[p] = None
+    /\ version' = [version EXCEPT ![e] = 2]
+    /\ feed' = Append([feed EXCEPT ![Index(e)] = Gap], e)
+    /\ UNCHANGED <<now, committed, born, platform, attempt, ledger, network, broker>> /\ NoFault
 
 ------------------------------------------------------------------------------
 (* The platform: leases, and the physical partitions below them. *)
 
 Covering(e) == {r \in leases : KeyOf(e) \in KeysOf(r)}
 HasPassed(e) == \E r \in Covering(e) : Index(e) <= position[r]
+IsSettled(e) == IF OneLeaseSuffices THEN HasPassed(e) ELSE \A r \in Covering(e) : Index(e) <= position[r]
 
-\* Accepted, not passed by any lease, and old: only the ledger of a process keeps it from being published twice.
-Overdue(e) == e \in In(topic) /\ ~HasPassed(e) /\ IsOld(seen[e])
+\* Accepted, never passed by a checkpoint, and old: only the ledger of a process keeps it from being published twice.
+Overdue(e) == e \in In(topic) \ settled /\ IsOld(seen[e])
 Keeps(p) == WindowOutlastsOutage /\ \E e \in ledger[p] : Overdue(e)
 
-Acquire(p) ==
-    /\ range[p] = None
-    /\ \E r \in live : owner[r] = None /\ owner' = [owner EXCEPT ![r] = p]
-    /\ UNCHANGED <<now, writer, leases, live, position, attempt, ledger, network, broker>> /\ NoFault
+\* A process takes a lease that nobody has when it needs it: what it does before is nothing to anybody.
+CanHave(p, r) == r \in leases /\ owner[r] \in {p, None}
 
-\* Its owner did not renew it, or another host balances the leases. The old owner does not notice.
+\* It has expired, or another host has stolen it to balance the leases. The old owner does not notice.
 LoseLease(r) ==
     /\ owner[r] # None /\ ~Keeps(owner[r])
     /\ owner' = [owner EXCEPT ![r] = None]
-    /\ UNCHANGED <<now, writer, leases, live, position, attempt, ledger, network, broker>> /\ Fault
+    /\ UNCHANGED <<now, writer, layout, leases, position, settled, attempt, ledger, network, broker>> /\ Fault
 
-\* Seen by the owner when it reads on. The parent's lease may stay (azure-cosmos-dotnet-v3, issue 5604).
-Split(p) ==
-    /\ live = {"ab"} /\ owner["ab"] = p /\ range[p] = None
-    /\ live' = {"a", "b"}
-    /\ \E stays \in BOOLEAN : leases' = live' \cup (IF stays THEN {"ab"} ELSE {})
-    /\ position' = [r \in Ranges |-> position["ab"]]
-    /\ owner' = [r \in Ranges |-> None]
-    /\ UNCHANGED <<now, writer, attempt, ledger, network, broker>> /\ Fault
+\* Without the assumption, the merged partition numbers the changes anew; those of one key keep their order.
+Orders ==
+    IF NumbersOutliveMerges THEN {feed}
+    ELSE {new \in [1..Len(feed) -> In(feed)] : \A k \in Keys :
+        SelectSeq(new, LAMBDA e : KeyOf(e) = k) = SelectSeq(feed, LAMBDA e : KeyOf(e) = k)}
+
+\* Partitions are split or merged.
+Reshape ==
+    /\ layout < Last
+    /\ layout' = layout + 1
+    /\ OldLeasesGo /\ layout' = 4 => leases \cap {"ab", "range ab"} = {}
+    /\ IF layout' = 3 /\ ~NumbersOutliveMerges
+       THEN (\A p \in Procs : range[p] = None) /\ feed' \in Orders
+       ELSE UNCHANGED feed
+    /\ UNCHANGED <<now, committed, born, version, leases, owner, position, settled, attempt, ledger, network, broker>> /\ Fault
+
+\* A lease whose partition is gone is replaced by those of its parts that are missing, at its position. It may stay
+\* beside them (azure-cosmos-dotnet-v3, issue 5604).
+Divide(p, r, stays) ==
+    /\ r \in leases /\ Parts(r) # {} /\ range[p] = None
+    /\ OwnersDivide => CanHave(p, r)
+    /\ LET missing == Parts(r) \ leases
+       IN  /\ leases' = (leases \cup missing) \ (IF stays THEN {} ELSE {r})
+           /\ \E from \in IF OwnersDivide THEN {position[r]} ELSE 0..position[r] :
+               position' = [x \in Ranges |->
+                    IF x \in missing THEN from ELSE IF x = r /\ ~stays THEN 0 ELSE position[x]]
+    /\ owner' = [owner EXCEPT ![r] = None]
+    /\ UNCHANGED <<now, writer, layout, settled, attempt, ledger, network, broker>>
+    /\ IF stays THEN Fault ELSE NoFault
 
 \* The page is delivered to the function: a first attempt begins.
 Read(p) ==
     /\ range[p] = None
-    /\ \E r \in live, upto \in 1..Len(feed) :
-        /\ owner[r] = p /\ upto > position[r]
+    /\ \E r \in leases, upto \in 1..Len(feed) :
+        /\ IsRead(r) /\ CanHave(p, r) /\ upto > position[r] /\ feed[upto] # Gap /\ KeyOf(feed[upto]) \in KeysOf(r)
+        /\ owner' = [owner EXCEPT ![r] = p]
         /\ IF PagesEndWithCommits /\ upto < Len(feed)
            THEN CommitOf(feed[upto]) # CommitOf(feed[upto + 1]) ELSE TRUE
         /\ range' = [range EXCEPT ![p] = r]
         /\ begin' = [begin EXCEPT ![p] = position[r]]
         /\ end' = [end EXCEPT ![p] = upto]
-    /\ UNCHANGED <<now, writer, platform, cleared, passed, done, failed, sent, ledger, network, broker>> /\ NoFault
+        /\ WindowOutlastsOutage => \A i \in (position[r] + 1)..upto :
+            KeyOf(feed[i]) \in KeysOf(r) /\ feed[i] # Gap /\ Overdue(feed[i]) => feed[i] \in ledger[p]
+    /\ UNCHANGED <<now, writer, layout, leases, position, settled>>
+    /\ UNCHANGED <<cleared, passed, done, failed, sent, ledger, network, broker>>
+    /\ NoFault
 
 ------------------------------------------------------------------------------
 (* An attempt of a process at its page: relay/pipeline.py. *)
 
 Page(p) ==
     IF range[p] = None THEN {}
-    ELSE {feed[i] : i \in {j \in (begin[p] + 1)..end[p] : KeyOf(feed[j]) \in KeysOf(range[p])}}
+    ELSE {feed[i] : i \in {j \in (begin[p] + 1)..end[p] : KeyOf(feed[j]) \in KeysOf(range[p])}} \ {Gap}
 Known(p) == done[p] \cup passed[p] \cup (IF RemembersAccepted THEN ledger[p] ELSE {})
 Open(p, k) == {e \in Page(p) : KeyOf(e) = k} \ Known(p)
 IsBefore(e, f) == IF SortsCommits THEN e < f ELSE Index(e) < Index(f)
@@ -158,19 +214,20 @@ IsAttempting(p) == range[p] # None /\ cleared[p] # None
 IsFree(p, k) == sent[p][k] = None /\ k \notin failed[p]
 IsStale(p, e) == ComparesOldEvents /\ ClearanceExpires /\ IsOld(Max(cleared[p], BornAt(e)))
 
-\* Events that are old are compared with the leases: relay/fence.py.
+\* A page with an old event is compared with the leases; without one, the time of each event counts from its commit.
 Compare(p) ==
     /\ range[p] # None /\ cleared[p] = None
-    /\ cleared' = [cleared EXCEPT ![p] = now]
-    /\ passed' = [passed EXCEPT ![p] =
-        IF ComparesOldEvents /\ \E e \in Page(p) : IsOld(BornAt(e)) THEN {e \in Page(p) : HasPassed(e)} ELSE {}]
+    /\ IF ComparesOldEvents /\ \E e \in Page(p) : IsOld(BornAt(e))
+       THEN /\ cleared' = [cleared EXCEPT ![p] = now]
+            /\ passed' = [passed EXCEPT ![p] = {e \in Page(p) : IsSettled(e)}]
+       ELSE cleared' = [cleared EXCEPT ![p] = 0] /\ UNCHANGED passed
     /\ UNCHANGED <<now, writer, platform, range, begin, end, done, failed, sent, ledger, network, broker>> /\ NoFault
 
 \* One transfer of a key at a time: relay/servicebus/turn.py.
 Send(p, k) ==
     /\ IsAttempting(p) /\ IsFree(p, k) /\ Open(p, k) # {}
     /\ LET e == Following(p, k)
-           transfer == [event |-> e, from |-> p, at |-> now]
+           transfer == [event |-> e, version |-> version[e], from |-> p, at |-> now]
        IN  IF IsStale(p, e)
            THEN failed' = [failed EXCEPT ![p] = @ \cup {k}] /\ UNCHANGED <<sent, network>>
            ELSE /\ sent' = [sent EXCEPT ![p][k] = transfer]
@@ -210,8 +267,9 @@ Checkpoint(p) ==
     /\ IsOver(p) /\ Succeeded(p)
     /\ position' = [position EXCEPT ![range[p]] =
         IF range[p] \in leases /\ (owner[range[p]] = p \/ ~OwnersCheckpoint) THEN end[p] ELSE @]
+    /\ settled' = IF position' = position THEN settled ELSE settled \cup Page(p)
     /\ Forget(p)
-    /\ UNCHANGED <<now, writer, leases, live, owner, ledger, network, broker>> /\ NoFault
+    /\ UNCHANGED <<now, writer, layout, leases, owner, ledger, network, broker>> /\ NoFault
 
 \* The process is killed. Its lease expires.
 Kill(p) ==
@@ -219,7 +277,7 @@ Kill(p) ==
     /\ Forget(p)
     /\ ledger' = [ledger EXCEPT ![p] = {}]
     /\ owner' = [r \in Ranges |-> IF owner[r] = p THEN None ELSE owner[r]]
-    /\ UNCHANGED <<now, writer, leases, live, position, network, broker>> /\ Fault
+    /\ UNCHANGED <<now, writer, layout, leases, position, settled, network, broker>> /\ Fault
 
 ------------------------------------------------------------------------------
 (* The network and the topic. *)
@@ -233,7 +291,8 @@ Arrive(transfer) ==
     IN  /\ network' = network \ {transfer}
         /\ IF isRepeat
            THEN UNCHANGED broker
-           ELSE topic' = Append(topic, e) /\ seen' = [seen EXCEPT ![e] = now]
+           ELSE /\ topic' = Append(topic, e) /\ seen' = [seen EXCEPT ![e] = now]
+                /\ content' = [content EXCEPT ![e] = IF @ = 0 THEN transfer.version ELSE @]
         /\ IF IsAwaited(transfer)
            THEN /\ sent' = [sent EXCEPT ![p][KeyOf(e)] = None]
                 /\ done' = [done EXCEPT ![p] = @ \cup {e}]
@@ -250,7 +309,7 @@ Tick ==
     /\ now' = now + 1
     /\ network' = IF TransfersEnd THEN {transfer \in network : 2 * (now' - transfer.at) < Window} ELSE network
     /\ WindowOutlastsOutage => \A e \in In(topic) :
-        \/ HasPassed(e) \/ 2 * (now' - seen[e]) < Window
+        \/ e \in settled \/ 2 * (now' - seen[e]) < Window
         \/ \E r \in Covering(e) : owner[r] # None /\ range[owner[r]] = r /\ e \in ledger[owner[r]]
             /\ \A p \in Procs \ {owner[r]} : e \notin Page(p)
     /\ UNCHANGED <<writer, platform, attempt, ledger, broker>> /\ NoFault
@@ -258,17 +317,20 @@ Tick ==
 ------------------------------------------------------------------------------
 
 Next ==
-    \/ Commit \/ Tick
+    \/ Commit \/ Reshape \/ Tick
+    \/ \E e \in Events : Replace(e)
     \/ \E r \in leases : LoseLease(r)
     \/ \E transfer \in network : Arrive(transfer) \/ Lose(transfer)
     \/ \E p \in Procs :
-        \/ Acquire(p) \/ Split(p) \/ Read(p) \/ Compare(p) \/ Retry(p) \/ Checkpoint(p) \/ Kill(p)
+        \/ Read(p) \/ Compare(p) \/ Retry(p) \/ Checkpoint(p) \/ Kill(p)
+        \/ \E r \in Ranges, stays \in BOOLEAN : Divide(p, r, stays)
         \/ \E k \in Keys : Send(p, k) \/ GiveUp(p, k)
 
 Steps ==
     /\ WF_vars(Commit)
     /\ \A p \in Procs :
-        /\ WF_vars(Acquire(p)) /\ WF_vars(Read(p)) /\ WF_vars(Compare(p))
+        /\ WF_vars(Read(p)) /\ WF_vars(Compare(p))
+        /\ WF_vars(\E r \in Ranges : Divide(p, r, FALSE))
         /\ WF_vars(Retry(p)) /\ WF_vars(Checkpoint(p))
         /\ \A k \in Keys : WF_vars(Send(p, k)) /\ WF_vars(GiveUp(p, k) /\ NoFault)
     /\ WF_vars(\E transfer \in network : Arrive(transfer))
@@ -281,7 +343,7 @@ FairSpec == Spec /\ Steps
 
 \* Nothing lost: what a lease has passed is in the topic.
 G1 == \A r \in leases, i \in 1..Len(feed) :
-    i <= position[r] /\ KeyOf(feed[i]) \in KeysOf(r) => feed[i] \in In(topic)
+    i <= position[r] /\ KeyOf(feed[i]) \in KeysOf(r) => feed[i] \in In(topic) \cup {Gap}
 
 \* Order within a key: before an event's first copy, each of its predecessors came.
 G2 == \A i \in 1..Len(topic) : \A e \in Events :
@@ -289,6 +351,9 @@ G2 == \A i \in 1..Len(topic) : \A e \in Events :
 
 \* Once.
 G3 == Len(topic) = Cardinality(In(topic))
+
+\* Nothing altered: when a lease has passed an event, subscribers have what its document says.
+G5 == \A e \in In(feed) \ {Gap} : HasPassed(e) => content[e] = version[e]
 
 \* Nothing stuck: each event is published, and its lease has passed it.
 G4 == <>(\A e \in Events : e \in In(topic) /\ e \in In(feed) /\ HasPassed(e))

@@ -108,8 +108,10 @@ class ServiceBusPublisher:
         left_s = max(0.0, rules.deadline.ends - time.monotonic())
         with suppress(TimeoutError):
             async with asyncio.timeout(left_s + _CUT_OFF_S), asyncio.TaskGroup() as workers:
-                for _ in range(min(self._senders.size, len(events))):
+                # This task is one of the workers.
+                for _ in range(min(self._senders.size, len(events)) - 1):
                     workers.create_task(work())
+                await work()
         for key in waiting:
             # The workers were cut off before its turn.
             outcomes[key].error, outcomes[key].unsent = rules.deadline.passed(), len(events[key])
@@ -138,17 +140,19 @@ class ServiceBusPublisher:
         except asyncio.CancelledError:
             outcome.error, outcome.unsent = rules.deadline.passed(), len(events) - _done(outcome)
             raise
-        done = _done(outcome)
         if outcome.error is not None:
-            outcome.unsent = len(events) - done
+            outcome.unsent = len(events) - _done(outcome)
             outage.failed(outcome.error)
-        else:
-            outcome.held_back = events[done:]
-            if outcome.published:
-                outage.succeeded()
+            return
+        if outcome.rejected:
+            outcome.held_back = events[_done(outcome) :]
+        if outcome.published:
+            outage.succeeded()
 
-    async def _send(self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage) -> None:
-        done_before = _done(outcome)
+    async def _send(
+        self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage, done_before: int = 0
+    ) -> None:
+        """Send events of a key; `done_before` is the number of those before them."""
         try:
             outage.check()
             async with self._senders.acquire() as sender:
@@ -164,7 +168,7 @@ class ServiceBusPublisher:
                 # One at a time, to find the one event at which it happens.
                 for event in left:
                     if outcome.error is None:
-                        await self._send(outcome, [event], rules, outage)
+                        await self._send(outcome, [event], rules, outage, _done(outcome))
                 return
             outcome.error = DefectError(f"{first_line(error)}. This is a defect of the relay: please report it.")
             outcome.blocked_by = left[0].id if len(left) == 1 else None

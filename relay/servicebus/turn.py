@@ -231,8 +231,7 @@ class Turn:
 
     def _note_accepted(self, events: Sequence[Event], witness: Event | None = None) -> None:
         self._shared.evidence.accepted(events, witness)
-        for event in events:
-            self._shared.ledger.add(event.partition_key, event.id)
+        self._shared.ledger.add(events)
 
     def _accept_late(self, transfer: Transfer, began: float) -> None:
         """Record events accepted after their attempt, or their turn, had given them up."""

@@ -52,11 +52,13 @@ class Decision:
     Attributes:
         take: Claims to take, as they were read.
         give: Own claims to hand over when the page under way is done, with the process that gets each.
+        decline: Own claims that another process asks for and that are kept.
         ask: A claim of another process to ask for; None if there is no reason to.
     """
 
     take: list[Claim] = field(default_factory=list)
     give: list[tuple[Claim, str]] = field(default_factory=list)
+    decline: list[Claim] = field(default_factory=list)
     ask: Claim | None = None
 
 
@@ -66,6 +68,9 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
     rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
     less than the share rounded up asks one with more than that. So in the end no two differ by more than one.
+
+    Who asks counts as a process. A request that stayed would make one of a process that may have ended since, and
+    nobody would take its share: so an owner declines what it does not give.
     """
     alive = [claim for claim in claims if claim.owner is not None and claim.shard_id not in dead]
     held = Counter(claim.owner for claim in alive if claim.owner is not None)
@@ -76,14 +81,15 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
     take = free[: max(0, at_most - held[me])]
     if take:
         return Decision(take=take)
-    mine = [claim for claim in alive if claim.owner == me]
-    give = [(claim, claim.wanted_by) for claim in mine if claim.wanted_by is not None]
-    give = give[: max(0, held[me] - max(at_least, 1))]
+    requests = [(claim, claim.wanted_by) for claim in alive if claim.owner == me and claim.wanted_by is not None]
+    spare = max(0, held[me] - max(at_least, 1))
+    give, decline = requests[:spare], [claim for claim, _ in requests[spare:]]
     if give or free or held[me] >= at_most or any(claim.wanted_by == me for claim in alive):
-        return Decision(give=give)
+        return Decision(give=give, decline=decline)
     enough = at_least if held[me] < at_least else at_most
     others = [claim for claim in alive if claim.wanted_by is None and held[claim.owner or ""] > enough]
-    return Decision(ask=max(others, key=lambda claim: held[claim.owner or ""], default=None))
+    ask = max(others, key=lambda claim: held[claim.owner or ""], default=None)
+    return Decision(decline=decline, ask=ask)
 
 
 class Watch:
@@ -186,11 +192,17 @@ class Worker:
         for claim, successor in decision.give:
             if claim.shard_id in self._shards:
                 self._shards[claim.shard_id].stop(successor)
-        if decision.ask is not None:
-            try:
+        await self._answer(consumer, decision)
+
+    async def _answer(self, consumer: AsyncConsumer, decision: Decision) -> None:
+        """Decline the requests that are declined, and ask for what is asked for."""
+        try:
+            for claim in decision.decline:
+                await consumer.decline(claim)
+            if decision.ask is not None:
                 await consumer.ask(decision.ask, self.name)
-            except ClaimLostError:
-                logger.debug("the shard that was asked for has another owner by now")
+        except ClaimLostError:
+            logger.debug("a shard that was asked for has another owner by now")
 
     async def _keep(self, consumer: AsyncConsumer, claim: Claim, began: tuple[float, float]) -> None:
         """Renew this process's claims, start reading shards handed to it, and end those it has lost."""

@@ -134,8 +134,20 @@ class Attempt:
 
     def _summarise(self, outcome: Outcome) -> None:
         quarantined = outcome.quarantined.total()
+        level = self._level(outcome, quarantined)
+        if logger.isEnabledFor(level):
+            self._log_summary(level, outcome, quarantined)
+        for reason, count in outcome.quarantined.items():
+            logger.warning(
+                "quarantined %d document(s): %s. See `python -m relay quarantine list`.",
+                count,
+                reason,
+                extra=self._fields("quarantine") | {"reason": reason, "count": count},
+            )
+
+    def _log_summary(self, level: int, outcome: Outcome, quarantined: int) -> None:
         logger.log(
-            self._level(outcome, quarantined),
+            level,
             "published %d event(s) of %d partition key(s) in %d send(s); ignored %d, already published %d, "
             "superseded %d, quarantined %d, unsent %d",
             outcome.published,
@@ -160,13 +172,6 @@ class Attempt:
                 "duration_s": round(time.perf_counter() - self.began, 6),
             },
         )
-        for reason, count in outcome.quarantined.items():
-            logger.warning(
-                "quarantined %d document(s): %s. See `python -m relay quarantine list`.",
-                count,
-                reason,
-                extra=self._fields("quarantine") | {"reason": reason, "count": count},
-            )
 
     def _level(self, outcome: Outcome, quarantined: int) -> int:
         # A retry's record also shows that a host took the batch up again after a failure (silent.kql).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
 
 from journal import entries
 from journal.entries import digest_of
@@ -14,34 +14,20 @@ from simulation import faults, reality
 from simulation.core.host import Host
 from simulation.core.services import Services
 from simulation.core.strikes import KINDS, SERVICES, Strikes
-from simulation.core.worker import EVENT_TYPE
+from simulation.faults import Fault
 from simulation.judging import judged
 from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.services import WINDOW_S
-from simulation.topic import CONDITIONS
+from simulation.universe import EVENT_TYPE, SPAN_S, BaseUniverse, Document
 from simulation.world import World
-
-_KEYS = 12
-
-# Commits and faults happen within this time, in seconds.
-_SPAN_S = 240.0
-
-# What is not published after all faults have ended, within this time, is stuck.
-_PATIENCE_S = 7200.0
-
-# Seconds between two events after that.
-_TRICKLE_S = 60.0
-
-# Hosts that work at any time, others being killed or frozen.
-_HOSTS = 2
 
 
 def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
     """The plan of a seed."""
 
     def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, SERVICES, count, _SPAN_S)
+        return faults.schedule(entropy, KINDS, SERVICES, count, SPAN_S)
 
     return Plan.of(seed, chosen, events, faults_)
 
@@ -66,41 +52,22 @@ def simulate(chosen: Plan) -> Result:
     )
 
 
-class Universe:
-    """The processes, the writer and the faults of one plan."""
+class Universe(BaseUniverse[Host]):
+    """The processes, the writer and the faults of one plan, with services in memory."""
 
     def __init__(self, world: World, chosen: Plan) -> None:
-        self.world = world
-        self.plan = chosen
+        super().__init__(world, chosen)
         self.services = Services(world, chosen)
-        self.hosts: list[Host] = []
-        self._hosts_made = 0
 
-    def run(self) -> bool:
-        """Run it; returns whether everything was published in time."""
+    def _begin(self) -> Callable[[Fault], None]:
         self.services.leases.begin()
-        self.keep_hosts()
         Operator(self.services, 1, event_of, EVENT_TYPE)
-        self._plan_commits()
-        strikes = Strikes(self.services, lambda: [host for host in self.hosts if host.works], self.keep_hosts)
-        for fault in self.plan.faults:
-            self.world.outside.at(fault.at, strikes.strike, fault)
-        last = max((fault.at + fault.lasts_s for fault in self.plan.faults), default=0.0)
-        self.world.run(lambda: False, max(last, _SPAN_S) + 1)
-        self.keep_hosts()
-        self._trickle(0)
-        return self.world.run(self._is_quiet, _PATIENCE_S)
+        return Strikes(self.services, lambda: self.working, self.keep_hosts).strike
 
-    def keep_hosts(self) -> None:
-        """Start hosts in place of those that do not work."""
-        self.hosts = [host for host in self.hosts if host.process.is_alive]
-        self.world.bury()
-        for _ in range(_HOSTS - sum(host.works for host in self.hosts)):
-            self._hosts_made += 1
-            self.hosts.append(Host(self.services, f"host-{self._hosts_made}"))
+    def _host(self, name: str) -> Host:
+        return Host(self.services, name)
 
     def _is_quiet(self) -> bool:
-        """Whether every lease has passed everything, and no key is parked."""
         if self.world.rounds % 64 or any(item["type"] == PARKED_TYPE for item in self.services.store.stored):
             return False
         leases, partitions = self.services.leases.all, self.services.container.partitions
@@ -108,32 +75,7 @@ class Universe:
             (leases[number].position or 0) >= each.last for number, each in partitions.items()
         )
 
-    def _plan_commits(self) -> None:
-        entropy = self.world.entropy
-        left, number = self.plan.events, 0
-        while left > 0:
-            size = min(left, entropy.choice((1, 1, 1, 2, 3, 4)))
-            left -= size
-            number += 1
-            self.world.outside.at(entropy.uniform(0, _SPAN_S), self._commit, number, size)
-
-    def _trickle(self, number: int) -> None:
-        """Commit a sound event now and then: while nothing at all is accepted, nothing is poison."""
-        key = f"key-{number % _KEYS}"
-        self._store(key, [_document(key, f"t{number}", 0)])
-        self.world.outside.after(_TRICKLE_S, self._trickle, number + 1)
-
-    def _commit(self, number: int, size: int) -> None:
-        key = f"key-{self.world.entropy.randrange(_KEYS)}"
-        documents = [_document(key, f"e{number}", order) for order in range(size)]
-        for document in documents:
-            if self.world.entropy.random() < 0.02:
-                document["refused"] = self.world.entropy.choice(CONDITIONS)
-            elif self.world.entropy.random() < 0.01:
-                document["data"] = "no object"
-        self._store(key, documents)
-
-    def _store(self, key: str, documents: list[dict[str, Any]]) -> None:
+    def _store(self, key: str, documents: list[Document]) -> None:
         services = self.services
         lsn = services.container.commit(key, documents, self.world.outside.wall())
         for document in documents:
@@ -151,13 +93,3 @@ class Universe:
                     sound=is_sound,
                 )
             )
-
-
-def _document(key: str, commit: str, order: int) -> dict[str, Any]:
-    return {
-        "id": f"{commit}-{order}",
-        "partitionKey": key,
-        "type": EVENT_TYPE,
-        "order": order,
-        "data": {"action": "Changed", "commit": commit},
-    }

@@ -17,13 +17,12 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from simulation.line import Line, LineError
 from simulation.senders import SimulatedSenders
 from simulation.store import SimulatedItems
+from simulation.universe import EVENT_TYPE
 
 if TYPE_CHECKING:
     from simulation.core.container import Container
     from simulation.core.leases import Leases
     from simulation.core.services import Services
-
-EVENT_TYPE = "domainEvent"
 
 
 class WorkerDiedError(Exception):

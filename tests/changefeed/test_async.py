@@ -209,13 +209,16 @@ async def test_claims(backend: Backend, session: AsyncSession) -> None:
     await mine.ask(claim, "you")
 
     assert await mine.claims([0]) == [Claim(0, b"\1" * 16, "me", 1, 3, "you")]
+    await mine.decline(claim)
+    assert await mine.claims([0]) == [Claim(0, b"\1" * 16, "me", 1, 3, None)]
     await mine.release(claim, "you")
     assert await mine.claims([0]) == [Claim(0, b"\1" * 16, "you", 2, 4, None)]
     for refused in (mine.store(claim, START), mine.renew(claim), mine.take(seen, "me"), mine.release(claim)):
         with pytest.raises(ClaimLostError):
             await refused
-    with pytest.raises(ClaimLostError):
-        await mine.ask(claim, "me")
+    for refused in (mine.ask(claim, "me"), mine.decline(claim)):
+        with pytest.raises(ClaimLostError):
+            await refused
 
 
 async def test_installation(postgres_database: str) -> None:

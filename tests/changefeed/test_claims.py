@@ -231,6 +231,20 @@ def test_a_claim_is_asked_for_and_handed_over(backend: Backend) -> None:
         first.store(mine, THREE)
 
 
+def test_a_request_is_declined_by_the_owner(backend: Backend) -> None:
+    first, second = consumer(backend), consumer(backend)
+    mine = first.take(first.claims([0])[0], "first")
+    second.ask(second.claims([0])[0], "second")
+
+    first.decline(mine)
+
+    (kept,) = second.claims([0])
+    assert (kept.owner, kept.wanted_by, kept.epoch) == ("first", None, mine.epoch)
+    first.release(mine)
+    with pytest.raises(ClaimLostError):
+        first.decline(mine)
+
+
 def test_a_request_is_no_sign_of_life(backend: Backend) -> None:
     mine = consumer(backend)
     claim = mine.take(mine.claims([0])[0], "me")

@@ -3,8 +3,8 @@
 Batches are relayed from the trigger's text to senders that accept everything at once, so that neither a network
 nor a lease is part of it. Two things are counted, neither of which depends on what else the machine does:
 
-- `opcodes`: the bytecode instructions of the relay outside relay/servicebus, and of what it calls there, such as
-  OpenTelemetry. Everywhere the same for one version of Python; what C functions do is not among them.
+- `opcodes`: the bytecode instructions of the relay, and of what it calls, such as OpenTelemetry, but for asyncio.
+  Everywhere the same for one version of Python; what C functions do is not among them.
 - `instructions`: those of the processor for everything, encoding and event loop included. It needs valgrind, and
   the numbers depend on how Python was compiled.
 """
@@ -22,13 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import relay
+from bench import offline
 from bench.owncost import configure_telemetry
 from relay.cosmos.source import ChangeBatch, CosmosSource
 from relay.events import Event, EventName, Rejected
@@ -38,44 +38,14 @@ from relay.pipeline import Relay
 from relay.place import Place
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.transfers import LinkLimits, Transfer
 
 # Partition keys, and events of each.
 SHAPES = ((100, 1), (10, 10), (1, 100), (1, 1))
 _WARM_UP, _COUNTED = 2, 3
 
 _RELAY = str(Path(relay.__file__).parent) + os.sep
-_SERVICEBUS = str(Path(_RELAY) / "servicebus") + os.sep
 _ELSEWHERE = (f"{os.sep}azure{os.sep}", f"{os.sep}asyncio{os.sep}")
-
-
-class _Accepting:
-    """Senders and sender in one, of which any number of tasks can send at a time."""
-
-    topic = "domain-events"
-    size = 300
-
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[_Accepting]:
-        yield self
-
-    known_limits = LinkLimits(batch=256 * 1024, message=256 * 1024)
-
-    async def limits(self, timeout_s: float) -> LinkLimits:
-        return LinkLimits(batch=256 * 1024, message=256 * 1024)
-
-    async def send(
-        self,
-        transfer: Transfer,
-        timeout_s: float,
-        may_send: Callable[[], None],
-        accepted_late: Callable[[], None],
-        wait_s: float | None = None,
-    ) -> None:
-        may_send()
-
-    async def close(self) -> None:
-        """There is nothing to close."""
+_DOUBLES = (__file__, offline.__file__)
 
 
 class _NoQuarantine:
@@ -103,7 +73,7 @@ class _Unpassed(CosmosSource):
 
 
 class Opcodes:
-    """Counts the bytecode instructions of the relay outside relay/servicebus, and of what it calls."""
+    """Counts the bytecode instructions of the relay, and of what it calls."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -138,9 +108,7 @@ class Opcodes:
 
 
 def _place(code: CodeType) -> bool | None:
-    if code.co_filename.startswith(_SERVICEBUS) or any(each in code.co_filename for each in _ELSEWHERE):
-        return False
-    if code.co_filename == __file__:
+    if code.co_filename in _DOUBLES or any(each in code.co_filename for each in _ELSEWHERE):
         return False
     return True if code.co_filename.startswith(_RELAY) else None
 
@@ -200,7 +168,11 @@ def _batch(keys: int, per_key: int, serial: itertools.count[int]) -> ChangeBatch
 async def count(counter: Opcodes | Instructions, set_aside: int = 0) -> dict[str, float]:
     """The cost of an event in each shape, after an attempt that has set this number of documents aside."""
     publisher = ServiceBusPublisher(
-        _Accepting(), messages.contract(None), AcceptedLedger(), send_timeout_s=30, attempt_timeout_s=480
+        offline.AcceptingSenders(),
+        messages.contract(None),
+        AcceptedLedger(),
+        send_timeout_s=30,
+        attempt_timeout_s=480,
     )
     the_relay = Relay(_Unpassed(), publisher, _NoQuarantine(), duplicate_window_s=600)
     if set_aside:

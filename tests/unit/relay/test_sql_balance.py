@@ -72,6 +72,23 @@ def test_a_process_keeps_its_share_whoever_asks() -> None:
     assert [each.shard_id for each, _ in decide(both, "a", NOBODY).give] == [0]
 
 
+def test_a_process_declines_what_it_keeps_so_that_an_asker_that_has_ended_counts_no_more() -> None:
+    asked = [replace(claim(0, "a"), wanted_by="ended"), claim(1, "b")]
+
+    declined = decide(asked, "a", frozenset({1})).decline
+
+    assert declined == [asked[0]]
+    assert decide([claim(0, "a"), asked[1]], "a", frozenset({1})).take == [asked[1]]
+
+
+def test_what_is_given_is_not_declined() -> None:
+    asked = [replace(each, wanted_by="c") for each in claims("a", "a", "b")]
+
+    decision = decide(asked, "a", NOBODY)
+
+    assert (decision.give, decision.decline) == ([(asked[0], "c")], [asked[1]])
+
+
 @pytest.mark.parametrize("shards", [1, 2, 3, 7, 16])
 @pytest.mark.parametrize("processes", [1, 2, 3, 5])
 def test_rounds_of_decisions_end_in_equal_shares(shards: int, processes: int) -> None:
@@ -84,6 +101,8 @@ def test_rounds_of_decisions_end_in_equal_shares(shards: int, processes: int) ->
                 held[each.shard_id] = replace(held[each.shard_id], owner=name, wanted_by=None)
             for each, successor in decision.give:
                 held[each.shard_id] = replace(held[each.shard_id], owner=successor, wanted_by=None)
+            for each in decision.decline:
+                held[each.shard_id] = replace(held[each.shard_id], wanted_by=None)
             if decision.ask is not None:
                 number = decision.ask.shard_id
                 held[number] = replace(held[number], wanted_by=name)

@@ -48,7 +48,8 @@ logger = logging.getLogger(__name__)
 class Host:
     """Runs the app in `app_directory`, with `settings` added to the process environment.
 
-    With `separate_worker` the app runs in its own process, as in Azure, otherwise in this one.
+    With `separate_worker` the app runs in its own process, as in Azure, otherwise in this one; or where `worker`,
+    which has not been started, runs it.
 
     `instance`, followed by the function's name, is the owner of leases; it is random if None, as on the real host.
     `lease_…_ms` override the trigger's times, `function_timeout_ms` host.json's functionTimeout, and `lock_ms` its
@@ -81,6 +82,7 @@ class Host:
         shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
         edges: Edges | None = None,
         separate_worker: bool = False,
+        worker: Worker | None = None,
     ) -> None:
         self.instance = instance or str(uuid.uuid4())
         self._app_directory = app_directory.resolve()
@@ -102,7 +104,7 @@ class Host:
         )
         self.edges = edges or Edges()
         self._separate_worker = separate_worker
-        self._worker: Worker | None = None
+        self._worker = worker
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
         self._listeners: list[Listener | Singleton] = []
@@ -160,7 +162,7 @@ class Host:
         defaults = read_local_settings(self._app_directory)
         environment = self._stack.enter_context(applied(self._settings, defaults=defaults))
         settings = Settings(environment)
-        self._worker = worker = self._make_worker(environment)
+        self._worker = worker = self._worker or self._make_worker(environment)
         functions = await self._indexed(worker)
         logger.info("%d functions loaded", len(functions))
         if not functions:

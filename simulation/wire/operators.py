@@ -1,0 +1,35 @@
+"""An operator of the wire's world: the commands, on the relay's own clients."""
+
+from __future__ import annotations
+
+import os
+
+from relay import assembly
+from relay.cli.records import Records
+from relay.cli.release import Release
+from relay.cli.sender import ordered_sender
+from relay.quarantine.items import Items
+from relay.settings import Settings
+from simulation.operators import BaseOperator
+from simulation.wire.services import Services
+
+
+class Operator(BaseOperator):
+    """An operator who connects to the same services as the app."""
+
+    def __init__(self, services: Services, number: int) -> None:
+        super().__init__(services, number)
+        self._settings = Settings.from_environment({**os.environ, **services.settings()})
+
+    def _items(self) -> Items:
+        return assembly.open_store(self._settings)
+
+    async def _release(self, records: Records, key: str) -> Release:
+        outbox = assembly.open_outbox(self._settings)
+        try:
+            async with ordered_sender(self._settings) as sender:
+                release = Release(records, sender, outbox, self._settings.event_type)
+                await release.release_parked(key, None)
+                return release
+        finally:
+            await outbox.close()

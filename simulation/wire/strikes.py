@@ -1,0 +1,73 @@
+"""The faults of the wire's world, and what each does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outbox_emulators.servicebus.fault_plans import FaultKind
+from simulation.core import strikes
+from simulation.faults import Fault, Kind
+from simulation.topic import CONDITIONS
+from simulation.wire.host import Host
+from simulation.wire.services import DATABASE, Services
+
+KINDS = strikes.KINDS | {
+    "merge": Kind(1),
+    "restart": Kind(2),
+    "lose-answers": Kind(3),
+}
+SERVICES = ("topic", "account")
+
+_PARTITIONS = 4
+_ANSWERS = 20
+
+
+class Strikes(strikes.Strikes):
+    """Strikes with the faults of a plan."""
+
+    def __init__(self, services: Services, working: Callable[[], list[Host]], keep: Callable[[], None]) -> None:
+        """`working` are the hosts that work now, and `keep` starts others in place of those that do not."""
+        super().__init__(services, working, keep)  # type: ignore[arg-type]
+        self._wire = services
+
+    def _suspend(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
+        """The machine is suspended: what is sent to it gets no answer."""
+        names = {host.process.name, host.worker.process.name}
+        for way in self._wire.lines.values():
+            way.cut |= names
+            self._later(fault, way.cut.difference_update, names)
+        super()._suspend(fault, host)  # type: ignore[arg-type]
+
+    def _restart(self, fault: Fault, host: Host) -> None:
+        """The service ends all connections, and refuses others for a while."""
+        port = self._wire.ports[fault.service]
+        self._during(fault, port, "refuses", True, False)
+        self._world.network.reset(port)  # type: ignore[attr-defined]
+
+    def _lose_answers(self, fault: Fault, host: Host) -> None:
+        """The topic accepts transfers, and ends their connections instead of an answer."""
+        self._wire.inject(
+            FaultKind.CUT_AFTER_TRANSFER, count=1 + int(fault.size * _ANSWERS), reset=fault.size < 0.5
+        )
+
+    def _refuse_all(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
+        self._wire.refuse(CONDITIONS[fault.target % len(CONDITIONS)], for_ms=int(fault.lasts_s * 1000) + 1)
+
+    def _busy(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
+        self._wire.inject(FaultKind.SERVER_BUSY, for_ms=int(fault.lasts_s * 1000) + 1)
+
+    def _split(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
+        partitions = self._wire.partitions
+        if len(partitions) < _PARTITIONS:
+            chosen = partitions[fault.target % len(partitions)]
+            self._wire.gateway.account.split(DATABASE, "data", chosen.id)
+
+    def _merge(self, fault: Fault, host: Host) -> None:
+        partitions = self._wire.partitions
+        if len(partitions) > 1:
+            first = fault.target % (len(partitions) - 1)
+            pair = [each.id for each in partitions[first : first + 2]]
+            self._wire.gateway.account.merge(DATABASE, "data", pair)
+
+    def _steal(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
+        host.steal(fault.target)

@@ -1,0 +1,86 @@
+"""The app with the SDKs, over the emulators' servers and a network in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from relay.settings import OnPoison
+from simulation import runner
+from simulation.connected import ConnectedWorld
+from simulation.faults import Fault
+from simulation.plan import Plan, Result
+from simulation.wire import universe
+from simulation.wire.strikes import KINDS
+
+
+@pytest.fixture(autouse=True)
+def prepared() -> Iterator[None]:
+    with runner.prepared():
+        yield
+
+
+def run(plan: Plan) -> Result:
+    return runner.run(universe, plan)
+
+
+def kinds(result: Result) -> Counter[str]:
+    return Counter(entry.kind for entry in result.journal)
+
+
+@pytest.mark.timeout(240)
+def test_the_app_publishes_everything() -> None:
+    result = run(Plan(1, 60, (), OnPoison.SKIP))
+
+    found = kinds(result)
+    assert result.violations == []
+    assert found["committed"] >= 60
+    assert found["accepted"] + found["set_aside"] >= 60
+    assert found["checkpointed"] > 0
+
+
+@pytest.mark.timeout(240)
+def test_every_kind_of_fault_is_survived() -> None:
+    faults = [Fault(20.0 + 10 * number, kind, number, "topic", 15.0, 0.4) for number, kind in enumerate(KINDS)]
+    # The relay connects to the account, too.
+    faults += [
+        Fault(25.0 + 40 * number, kind, 0, "account", 15.0, 0.2) for number, kind in enumerate(("cut", "down"))
+    ]
+
+    result = run(Plan(2, 60, tuple(sorted(faults, key=lambda fault: fault.at)), OnPoison.PARK))
+
+    found = kinds(result)
+    assert result.violations == []
+    assert found["killed"] >= 3
+    assert found["frozen"] >= 2
+
+
+@pytest.mark.timeout(240)
+def test_partitions_are_split_and_merged() -> None:
+    faults = [Fault(30.0, "split", 0, "account", 0.0, 0.0), Fault(90.0, "merge", 0, "account", 0.0, 0.0)]
+
+    result = run(Plan(3, 60, tuple(faults), OnPoison.SKIP))
+
+    leases = {entry.lease for entry in result.journal if entry.kind == "claimed"}  # type: ignore[attr-defined]
+    assert result.violations == []
+    # A merged partition's leases are named by their ranges.
+    assert any("-" in lease for lease in leases)
+
+
+@pytest.mark.timeout(240)
+def test_a_seed_gives_the_same_bytes_at_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests: list[str] = []
+
+    class Digested(ConnectedWorld):
+        def close(self) -> None:
+            digests.append(self.network.digest())
+            super().close()
+
+    monkeypatch.setattr(universe, "ConnectedWorld", Digested)
+    for seed in (5, 6, 5):
+        run(universe.plan(seed, 30, 6))
+
+    assert digests[0] == digests[2]
+    assert digests[0] != digests[1]
