@@ -10,6 +10,7 @@ from pathlib import Path
 from journal.checker import Policy, Wrong, check
 from journal.entries import JournalError
 from journal.files import load
+from journal.specification import TOPICS_CLOCK_S, validate
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,6 +27,12 @@ def parser() -> argparse.ArgumentParser:
         help="the RELAY_ON_POISON of the run (default: %(default)s)",
     )
     judging.add_argument(
+        "--window-s",
+        type=float,
+        metavar="S",
+        help="the topic's duplicate detection window: compare with it what was dropped",
+    )
+    judging.add_argument(
         "--incomplete", action="store_true", help="the run was ended before everything could arrive"
     )
     return found
@@ -40,12 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.file}: {error}", file=sys.stderr)
         return 2
     report = check(journal, options.on_poison, is_complete=not options.incomplete)
-    for finding in report.findings:
+    steps = validate(journal, options.on_poison, window_s=options.window_s, slack_s=TOPICS_CLOCK_S)
+    for finding in (*report.findings, *steps.findings):
         print(finding, file=sys.stderr)
     counts = {wrong.value: report.counts[wrong] for wrong in Wrong}
     quarantined = {"quarantined": report.quarantined, "expected_quarantined": report.expected_quarantined}
-    print(json.dumps({"entries": len(journal), **counts, **quarantined}))
-    return 0 if report.is_right else 1
+    print(json.dumps({"entries": len(journal), **counts, "not_specified": steps.counts.total(), **quarantined}))
+    return 0 if report.is_right and not steps.counts.total() else 1
 
 
 if __name__ == "__main__":

@@ -5,15 +5,14 @@ It shares no code with what it judges, and knows nothing of how it works: see `s
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from journal import entries
 from journal.entries import Entry
-
-_SHOWN = 10
+from journal.violations import Violations
 
 
 class Policy(StrEnum):
@@ -42,6 +41,8 @@ class Wrong(StrEnum):
     """An event that was set aside and accepted, though it was neither ordered nor released."""
     SET_ASIDE_THOUGH_SOUND = "set_aside_though_sound"
     """A sound event that was set aside without an order, or parked where nothing is parked."""
+    SET_ASIDE_AGAIN = "set_aside_again"
+    """An event that was set aside again after its record had been released or discarded."""
     AHEAD_OF_POISON = "ahead_of_poison"
     """With `park` and `block`: an event that was accepted before poison of its key was settled."""
     WITHOUT_ORDER = "without_order"
@@ -51,18 +52,14 @@ class Wrong(StrEnum):
 
 
 @dataclass(slots=True)
-class Report:
-    """What is wrong with a journal.
+class Report(Violations):
+    """What is wrong with a journal, by the kinds of `Wrong`.
 
     Attributes:
-        counts: The number of violations of each kind.
-        findings: The first of them, each with the lines of the journal that show it.
         quarantined: Number of events that were set aside, or parked, and not released.
         expected_quarantined: Number of those that had to be: poison, and what was set aside by an order.
     """
 
-    counts: Counter[Wrong] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
     quarantined: int = 0
     expected_quarantined: int = 0
 
@@ -70,12 +67,6 @@ class Report:
     def is_right(self) -> bool:
         """Whether nothing is wrong."""
         return not self.counts.total() and self.quarantined == self.expected_quarantined
-
-    def add(self, wrong: Wrong, text: str) -> None:
-        """Count a violation; the first ones are described."""
-        self.counts[wrong] += 1
-        if len(self.findings) < _SHOWN:
-            self.findings.append(f"{wrong}: {text}")
 
 
 @dataclass(slots=True)
@@ -89,6 +80,7 @@ class _Event:
     digest: str = ""
     sound: bool = True
     accepted: list[int] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
     set_aside: int = 0
     parked: int = 0
     ordered: int = 0
@@ -176,22 +168,34 @@ class _Checker:
             case entries.Accepted():
                 self._compare(line, event, entry.digest)
                 event.accepted.append(line)
+                event.numbers.add(entry.number)
             case entries.Duplicate():
                 self._require(line, entry, cause=bool(event.accepted), what=f"the topic has not accepted {event}")
                 self._compare(line, event, entry.digest)
             case entries.Handled():
                 self._require(line, entry, cause=bool(event.accepted), what=f"the topic has not accepted {event}")
                 self._compare(line, event, entry.digest)
+                if entry.number is not None and entry.number not in event.numbers:
+                    what = f"came with the number {entry.number}, which the topic did not give it"
+                    self._report.add(Wrong.ALTERED, f"line {line}: {event} {what}")
                 self._consumers.add(entry.consumer)
                 event.handled.setdefault(entry.consumer, []).append(line)
             case entries.SetAside():
+                self._keep(line, event)
                 event.set_aside = event.set_aside or line
             case entries.Parked():
+                self._keep(line, event)
                 event.parked = event.parked or line
             case entries.Ordered():
                 event.ordered = event.ordered or line
             case entries.Released() | entries.Discarded():
                 self._remove(line, entry, event)
+
+    def _keep(self, line: int, event: _Event) -> None:
+        if removed := event.released or event.discarded:
+            self._report.add(
+                Wrong.SET_ASIDE_AGAIN, f"line {line}: {event} was set aside after line {removed} had removed it"
+            )
 
     def _remove(self, line: int, entry: entries.Released | entries.Discarded, event: _Event) -> None:
         is_there = bool(event.set_aside or event.parked)

@@ -1,25 +1,28 @@
-"""What is not guaranteed: an event comes once if it is checkpointed within half the duplicate detection window.
+"""What is not guaranteed, as docs/guarantees.md says.
 
-Beyond that, delivery is at least once: docs/guarantees.md, the assumption WindowOutlastsOutage.
+An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
+least once (the assumption WindowOutlastsOutage). And while two processes attempt the same page, because its lease
+has moved, one may park again what an operator has released.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from journal import entries
 from journal.entries import Entry
 
 Name = tuple[str, str]
 
-Learned = tuple[str, str, str]
-"""A process, and the key and the id of an event of whose acceptance it has learned."""
+Learned = Mapping[tuple[str, str, str], float]
+"""When a process has learned that an event was accepted, by its name, the key and the id."""
 
 
-def without_excused(journal: Sequence[Entry], window_s: float, learned: Container[Learned]) -> list[Entry]:
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:
     """The journal without further copies of events that were not checkpointed in time.
 
-    A copy from a process that has `learned` of the event's acceptance is not excused.
+    A copy from a process that had learned of the event's acceptance in time is not excused.
     """
     first: dict[Name, entries.Accepted] = {}
     committed: dict[Name, entries.Committed] = {}
@@ -30,27 +33,42 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Containe
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Accepted):
             name = entry.key, entry.id
-            is_known = (entry.by, *name) in learned
-            if (
-                name in first
-                and not is_known
-                and not _was_passed(committed[name], first[name], checkpoints, window_s / 2)
-            ):
-                continue
+            if name in first:
+                in_time = first[name].at + window_s / 2
+                was_known = learned.get((entry.by, *name), math.inf) <= in_time
+                if not was_known and not _was_passed(committed[name], checkpoints, in_time):
+                    continue
             first.setdefault(name, entry)
         kept.append(entry)
     return kept
 
 
-def _was_passed(
-    event: entries.Committed,
-    accepted: entries.Accepted,
-    checkpoints: Sequence[entries.Checkpointed],
-    within_s: float,
-) -> bool:
-    """Whether a lease passed the event soon after it was accepted, or before."""
+def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
+    """The journal without parking and release of an event that was released, if its lease had moved meanwhile."""
+    places = {(each.key, each.id): each.place for each in journal if isinstance(each, entries.Committed)}
+    claims = [each for each in journal if isinstance(each, entries.Claimed)]
+    parked: dict[Name, float] = {}
+    released: set[Name] = set()
+    kept: list[Entry] = []
+    for entry in journal:
+        if isinstance(entry, entries.Parked | entries.Released):
+            name = entry.key, entry.id
+            if name in released and any(
+                parked[name] <= each.at <= entry.at and _covers(each, places[name]) for each in claims
+            ):
+                continue
+            if isinstance(entry, entries.Parked):
+                parked.setdefault(name, entry.at)
+            elif name in parked:
+                released.add(name)
+        kept.append(entry)
+    return kept
+
+
+def _was_passed(event: entries.Committed, checkpoints: Sequence[entries.Checkpointed], until: float) -> bool:
+    """Whether a lease has passed the event by that time."""
     for each in checkpoints:
-        if each.at > accepted.at + within_s:
+        if each.at > until:
             return False
         if each.at >= event.at and _covers(each, event.place) and _reaches(each.position, event.position):
             return True

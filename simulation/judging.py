@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from journal import checker
 from journal.entries import Entry
@@ -16,7 +16,7 @@ def judged(
     journal: Sequence[Entry],
     *,
     window_s: float,
-    learned: Container[Learned],
+    learned: Learned,
     virtual_s: float,
     is_over: bool,
 ) -> Result:
@@ -24,11 +24,11 @@ def judged(
 
     Args:
         window_s: The topic's duplicate detection window, in seconds.
-        learned: Which process has learned of the acceptance of which event.
+        learned: When which process has learned of the acceptance of which event.
         virtual_s: How long the universe lasted.
         is_over: Whether everything was published and settled, some time after the last fault.
     """
-    kept = excuses.without_excused(journal, window_s, learned)
+    kept = excuses.without_parked_again(excuses.without_excused(journal, window_s, learned))
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
     if not is_over:

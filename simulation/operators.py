@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from journal import entries
@@ -23,12 +23,6 @@ from simulation.senders import SimulatedSenders
 from simulation.services import Services
 from simulation.store import SimulatedItems
 
-# Seconds between two looks of an operator: one is quick, one comes after a window has passed.
-_PAUSES_S = (20.0, 120.0, 1000.0)
-
-# How long an operator waits for the relay to set an event aside, where it does so by itself.
-_PATIENCE_S = 900.0
-
 
 class _Outbox:
     """What a release asks of the outbox."""
@@ -41,7 +35,16 @@ class _Outbox:
 
 
 class BaseOperator(ABC):
-    """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside."""
+    """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside.
+
+    Attributes:
+        pauses_s: Seconds between two looks, of which one is chosen: an operator is quick, or comes after a window
+            has passed.
+        patience_s: How long an operator waits for the relay to set an event aside, where it does so by itself.
+    """
+
+    pauses_s: Sequence[float] = (20.0, 120.0, 1000.0)
+    patience_s = 900.0
 
     def __init__(self, notes: Notes, number: int) -> None:
         self.notes = notes
@@ -58,7 +61,7 @@ class BaseOperator(ABC):
 
     async def _run(self) -> None:
         entropy = self.notes.world.entropy
-        pause_s = entropy.choice(_PAUSES_S)
+        pause_s = entropy.choice(self.pauses_s)
         records = Records(self._items())
         while True:
             await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
@@ -74,7 +77,7 @@ class BaseOperator(ABC):
 
         That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
         """
-        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else _PATIENCE_S
+        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else self.patience_s
         for key, event_id in self.notes.waiting(patience_s):
             await records.order(key, event_id)
 

@@ -18,6 +18,7 @@ KINDS = {
     "wire": "the app with the SDKs, over the emulators' servers and a network in memory",
     "receiving": "the receivers and stores of inbox, on a subscription in memory",
     "writing": "the units of work of outbox, on a container in memory",
+    "whole": "outbox, the core and inbox, from the commit of a service to the effects at two consumers",
 }
 """The kinds of universe, and what runs in each: the package `simulation.<kind>` has them."""
 

@@ -12,7 +12,8 @@ from simulation.line import Line
 from simulation.topic import BusyError, RefusedError, Topic
 from simulation.world import Process
 
-_LIMITS = LinkLimits(batch=4_000, message=20_000)
+# So few that a key's events need several transfers.
+_LIMITS = LinkLimits(batch=900, message=20_000)
 
 
 class SimulatedSenders:
@@ -114,8 +115,9 @@ class SimulatedSender:
 
         def learn(error: Exception | None) -> None:
             if error is None:
-                names = [(process.name, message.partition_key, message.id) for message in messages]
-                senders.destination.learned.update(names)
+                for each in messages:
+                    name = process.name, each.partition_key, each.id
+                    senders.destination.learned.setdefault(name, process.world.now)
             answered(error)
 
         if line.is_open(process) and arrives:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ class Topic:
         accepted: What subscribers get, by session, in order.
         refuses: The condition with which it refuses everything at the moment, if it does.
         is_busy: Whether it is throttled.
-        learned: Which process has learned of the acceptance of which event: its name, the key and the id.
+        learned: When a process has learned that an event was accepted, by its name, the key and the id.
         noted: Called with each message, the process that sent it, its sequence number, and whether it was dropped.
     """
 
@@ -41,7 +42,7 @@ class Topic:
     accepted: dict[str, list[str]] = field(default_factory=dict)
     refuses: str | None = None
     is_busy: bool = False
-    learned: set[tuple[str, str, str]] = field(default_factory=set)
+    learned: dict[tuple[str, str, str], float] = field(default_factory=dict)
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _number: int = 0
 
@@ -55,11 +56,16 @@ class Topic:
         if self.refuses is not None or poison:
             raise RefusedError(self.refuses or poison[0])
         for message in messages:
-            # A message id is known for the whole topic, whatever its session.
-            seen = self._seen.get(message.id)
-            is_repeat = seen is not None and now - seen[0] < self.window_s
-            if seen is None or not is_repeat:
+            number = self._known(message.id, now)
+            is_repeat = number is not None
+            if number is None:
                 self._number += 1
-                seen = self._seen[message.id] = now, self._number
+                number = self._number
+                self._seen[message.id] = now, number
                 self.accepted.setdefault(message.partition_key, []).append(message.id)
-            self.noted(message, by, seen[1], is_repeat)
+            self.noted(message, by, number, is_repeat)
+
+    def _known(self, message_id: str, now: float) -> int | None:
+        """The number of the message that it had with this id within its window, whatever the session."""
+        at, number = self._seen.get(message_id, (-math.inf, 0))
+        return number if now - at < self.window_s else None

@@ -42,6 +42,7 @@ class Process:
         self.pause_s = 0.0
         self.busy_until = 0.0
         self._offset_s = world.entropy.uniform(0, 1000)
+        self._clock_stopped: float | None = None
         self._trap: tuple[int, Callable[[], None]] | None = None
         self._deaths: list[Callable[[], None]] = []
 
@@ -71,13 +72,17 @@ class Process:
         """Call `act` in this process after some seconds."""
         self.at(self.world.now + delay_s, act, *args)
 
-    def freeze(self) -> None:
-        """Stop it where it is."""
+    def freeze(self, *, with_clock: bool = False) -> None:
+        """Stop it where it is; with its machine, the clock that does not step stops too."""
         self.is_frozen = True
+        self._clock_stopped = self.world.now if with_clock else None
 
     def resume(self) -> None:
         """Let it go on."""
         self.is_frozen = False
+        if self._clock_stopped is not None:
+            self._offset_s -= self.world.now - self._clock_stopped
+            self._clock_stopped = None
         self.world.enlist(self)
 
     def listen(self, when: float) -> None:
@@ -191,8 +196,8 @@ class World:
         return True
 
     def run_task(self, process: Process, work: Coroutine[Any, Any, Any], at_most_s: float) -> Any:
-        """Run `work` in a process, and everything else meanwhile; returns its result."""
-        task = process.start(work)
+        """Run `work` in a process, and everything else meanwhile; returns its result, or raises its error."""
+        task = process.loop.create_task(work)
         if not self.run(task.done, at_most_s):
             raise TimeoutError(f"{process.name} did not end within {at_most_s:g} virtual seconds")
         return task.result()

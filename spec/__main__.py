@@ -58,8 +58,8 @@ def _reported(run: Run, output: str, seconds: float, *, with_trace: bool) -> boo
     return expected
 
 
-def check(run: Run) -> str:
-    """What TLC prints about it."""
+def check(run: Run, *more: str) -> str:
+    """What TLC prints about it; `more` are further options of TLC."""
     with tempfile.TemporaryDirectory(prefix="spec-") as folder:
         configuration = Path(folder) / "run.cfg"
         configuration.write_text(configuration_of(run), encoding="utf-8")
@@ -81,6 +81,7 @@ def check(run: Run) -> str:
             str(configuration),
             "-workers",
             "1",
+            *more,
         ]
         done = subprocess.run([*java, *options, f"{run.module}.tla"], cwd=FOLDER, capture_output=True, text=True)
         return done.stdout + done.stderr
@@ -107,7 +108,7 @@ def outcome(output: str) -> tuple[str | None, str | None]:
     if _UNFAIR in output:
         return LIVENESS, None
     states = None if "Error:" in output else _STATES.search(output)
-    return None, states and states[1]
+    return None, states and states[1].replace(",", "")
 
 
 def _shortened(output: str) -> Iterator[str]:

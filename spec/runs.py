@@ -35,8 +35,15 @@ _STUCK = _park("block", 2, faults=0, orders=2) | _MORE_STEPS
 
 _SHARES = {"Count": 2, "MaxFaults": 1}
 
-_FEED = {"Writers": 3}
-_FEED_STUCK = {"Writers": 2}
+
+def _feed(writers: int, old: int = 0, *, page: int = 1, generation: int = 2, shards: int = 1) -> dict[str, int]:
+    """A world of Feed with that many transactions, events that are older than it, and rows of a page."""
+    sizes = {"Generation": generation, "Count": shards, "Writers": writers, "Old": old, "Page": page}
+    return sizes | {"Anyway": 0, "Elsewhere": 0}
+
+
+_ANYWAY = {"Anyway": 1}
+_ELSEWHERE = {"Elsewhere": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,13 @@ HOLDING = (
     Run("Park", _park("park", 2, faults=0) | _MORE_STEPS, liveness=True),
     Run("Park", _LATER),
     Run("Park", _park("block", 2, faults=0, orders=1)),
-    Run("Feed", _FEED),
-    Run("Feed", _FEED_STUCK, liveness=True),
+    Run("Feed", _feed(3, shards=2)),
+    Run("Feed", _feed(3, page=2) | _ELSEWHERE),
+    Run("Feed", _feed(1, 2, shards=2) | _ANYWAY),
+    Run("Feed", _feed(3, generation=1, shards=2)),
+    Run("Feed", _feed(1, 2)),
+    Run("Feed", _feed(1, 1), liveness=True),
+    Run("Feed", _feed(2, generation=1, shards=2), liveness=True),
 )
 """Worlds in which every guarantee holds, the largest first: two are checked at a time."""
 
@@ -112,13 +124,23 @@ CONTROLS = (
     Run("Relay", _relay(1, 1, 0, 0), "EventsAreImmutable", "G5"),
     Run("Relay", _relay(1, 1, 2, 1), "TransfersEnd", "G3"),
     Run("Relay", _relay(1, 1, 2, 1), "WindowOutlastsOutage", "G3"),
-    Run("Feed", _FEED, "ReadersNumber", "G1"),
-    Run("Feed", _FEED, "NumbersUnderLock", "G1"),
-    Run("Feed", _FEED, "SnapshotAfterLock", "G3"),
-    Run("Feed", _FEED, "SortsBySequence", "G2"),
-    Run("Feed", _FEED, "PruneWaitsForConsumers", "G1"),
-    Run("Feed", _FEED, "SequenceHasNoCache", "G2"),
-    Run("Feed", _FEED, "SnapshotsAreConsistent", "G2"),
+    Run("Feed", _feed(2, page=2), "ReadersNumber", "G1"),
+    Run("Feed", _feed(2, page=2), "NumbersUnderLock", "G1"),
+    Run("Feed", _feed(2, page=2), "SnapshotAfterLock", "G3"),
+    Run("Feed", _feed(2, page=2), "SortsBySequence", "G2"),
+    Run("Feed", _feed(2), "TakesTheFirst", "G2"),
+    Run("Feed", _feed(2), "PruneWaitsForConsumers", "G1"),
+    Run("Feed", _feed(2), "PruneCountsTheAbsent", "G1"),
+    Run("Feed", _feed(3) | _ELSEWHERE, "RefusesPrunedCursors", "G1"),
+    Run("Feed", _feed(1, 1), "RefusesUsedShards", "G2"),
+    Run("Feed", _feed(1, 1) | _ANYWAY, "RefusesAfterPrune", "G3"),
+    Run("Feed", _feed(1, 1) | _ANYWAY, "ListsInOneSnapshot", "G3"),
+    Run("Feed", _feed(0, 2), "MovesInOrder", "G2"),
+    Run("Feed", _feed(0, 2), "MovesUnderLock", "G3"),
+    Run("Feed", _feed(0, 2), "MovesRowsWhole", "G3"),
+    Run("Feed", _feed(2, page=2), "SequenceHasNoCache", "G2"),
+    Run("Feed", _feed(2, page=2), "SnapshotsAreConsistent", "G2"),
+    Run("Feed", _feed(1, 1), "WritersWaitForBackfill", "G2"),
     Run("Claims", _claims(1, 4, 1), "StoresUnderItsEpoch", "G3"),
     Run("Claims", _claims(1, 4, 1), "TakingRaisesEpoch", "G3"),
     Run("Claims", _claims(1, 4, 0), "TakesAsItRead", "G3"),
@@ -165,14 +187,9 @@ CONTROLS = (
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
 NIGHT = (
-    Run("Feed", {"Writers": 4}),
-    Run("Relay", _relay(2, 1, 4, 3, 1, 2)),
+    Run("Relay", _relay(1, 1, 3, 2, 2, 3)),
     Run("Claims", _claims(2, 10, 3)),
-    Run("Relay", _relay(1, 2, 3, 2, 1, 2)),
-    Run("Relay", _relay(1, 2, 2, 2, 2, 3)),
-    Run("Claims", _claims(3, 10, 3)),
-    Run("Relay", _relay(2, 2, 3, 2, 1, 3)),
-    Run("Relay", _relay(2, 2, 3, 3, 1, 4)),
+    Run("Feed", _feed(4, generation=1, shards=2)),
     Run("Park", _park("block", 2, orders=1)),
     Run("Park", _park("skip", 2, orders=1)),
     Run("Park", _PARK | {"Orders": 1}),
@@ -181,6 +198,15 @@ NIGHT = (
     Run("Park", _park("skip", 2) | _MORE_STEPS, liveness=True),
     Run("Park", _PARK | _MORE_STEPS, liveness=True),
     Run("Park", _PARK | {"MaxFaults": 2}),
+    Run("Feed", _feed(2, 2, page=2, shards=2) | _ANYWAY),
+    Run("Feed", _feed(4, page=2) | _ELSEWHERE),
+    Run("Feed", _feed(4, shards=2)),
+    Run("Relay", _relay(2, 1, 4, 3, 1, 2)),
+    Run("Relay", _relay(1, 2, 3, 2, 1, 2)),
+    Run("Relay", _relay(1, 2, 2, 2, 2, 3)),
+    Run("Claims", _claims(3, 10, 3)),
+    Run("Relay", _relay(2, 2, 3, 2, 1, 3)),
+    Run("Relay", _relay(2, 2, 3, 3, 1, 4)),
 )
 """Larger worlds, the quickest first."""
 

@@ -28,6 +28,8 @@ from inbox.cancellation import end_tasks
 from journal import files
 from journal.checker import Policy, Report, Wrong, check
 from journal.entries import Entry, Killed
+from journal.specification import TOPICS_CLOCK_S, validate
+from journal.violations import Violations
 from local.chaos import edge_cases, partitions, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
@@ -204,20 +206,22 @@ class Campaign:
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
             aside = self._operator.found(await side.quarantined())
-            report = self._judge(
+            report, steps = self._judge(
                 self._history.journal(await side.recorded(), of_topic(stack.recordings["servicebus"]))
             )
-            return self._summary(injector, aside, report, met, edge_cases.BROKER_KNOWN | side.known, stands)
+            return self._summary(injector, aside, report, steps, met, edge_cases.BROKER_KNOWN | side.known, stands)
 
     def _ended(self, process: str, killed: bool) -> None:
         self._phase.ended(process)
         if killed:
             self._history.befell(process, Killed)
 
-    def _judge(self, journal: Sequence[Entry]) -> Report:
-        """Keep the journal next to the logs, and judge it."""
+    def _judge(self, journal: Sequence[Entry]) -> tuple[Report, Violations]:
+        """Keep the journal, and judge it, by itself and by the specifications."""
         files.save(self._arguments.journal, journal)
-        return check(journal, self._policy)
+        window_s = None if self._arguments.no_duplicate_detection else self._arguments.window_s
+        steps = validate(journal, self._policy, window_s=window_s, slack_s=TOPICS_CLOCK_S)
+        return check(journal, self._policy), steps
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
@@ -307,6 +311,7 @@ class Campaign:
         injector: Injector,
         aside: Aside,
         report: Report,
+        steps: Violations,
         met: Counter[str],
         known: frozenset[str],
         stands: list[str],
@@ -324,9 +329,10 @@ class Campaign:
             applied = injector.times_applied(kind)
             table.add_row(kind, str(times), "" if applied is None else str(applied))
         self._console.print(table)
-        if report.findings:
+        findings = [*report.findings, *steps.findings]
+        if findings:
             self._console.print(f"[bold red]Seed {self._arguments.seed}[/], in {self._arguments.journal}:")
-        for finding in report.findings:
+        for finding in findings:
             self._console.print(finding, highlight=False, markup=False)
         poison, quarantined = self._history.poison, aside.records
         for identifier in (quarantined.keys() - aside.ordered) ^ (poison.keys() - aside.ordered):
@@ -347,6 +353,7 @@ class Campaign:
             "policy": self._policy.value,
             "commands": dict(sorted(self._operator.done.items())),
             **{wrong.value: report.counts[wrong] for wrong in Wrong},
+            "not_specified": steps.counts.total(),
             "quarantined": report.quarantined,
             "expected_quarantined": report.expected_quarantined,
             "live": not stands,

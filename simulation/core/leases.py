@@ -48,6 +48,19 @@ class Leases:
         self.all[read.number] = replace(current, version=current.version + 1, **changes)
         return self.all[read.number]
 
+    def change_own(self, number: int, host: str, **changes: Any) -> Lease:
+        """Change a lease that the host still owns. Raises LeaseLostError.
+
+        After a conflict the processor reads the lease again, and continues while it is the owner.
+        """
+        current = self.all.get(number)
+        if current is None or not self._owns(current, host):
+            raise LeaseLostError
+        return self.change(current, **changes)
+
+    def _owns(self, lease: Lease, host: str) -> bool:
+        return lease.owner == host
+
     def split(self, parent: Lease, position: int | None) -> None:
         """Replace the lease of a physical partition that was split by those of its children."""
         for each in self._container.partitions.values():

@@ -21,6 +21,7 @@ KINDS = {
     "freeze-worker": Kind(3),
     # A machine can be suspended for longer than the topic's window.
     "suspend": Kind(3, longest_s=1500.0),
+    "suspend-within": Kind(3, longest_s=1500.0),
     "cut": Kind(3),
     "down": Kind(3),
     "lossy": Kind(5),
@@ -69,9 +70,9 @@ class Strikes:
             self._services.journal.append(entries.Killed(at=self._services.at, by=process.name))
             process.kill()
 
-    def _freeze(self, process: Process, fault: Fault) -> None:
+    def _freeze(self, process: Process, fault: Fault, *, with_clock: bool = False) -> None:
         if process.is_alive and not process.is_frozen:
-            process.freeze()
+            process.freeze(with_clock=with_clock)
             self._services.journal.append(entries.Frozen(at=self._services.at, by=process.name))
             self._later(fault, self._resume, process)
 
@@ -100,9 +101,16 @@ class Strikes:
         self._freeze(host.worker.process, fault)
 
     def _suspend(self, fault: Fault, host: Host) -> None:
-        self._freeze(host.process, fault)
-        self._freeze(host.worker.process, fault)
-        self._keep()
+        # The clock that does not step stands still in a virtual machine, and goes on under SIGSTOP.
+        with_clock = fault.target % 2 == 0
+        self._freeze(host.process, fault, with_clock=with_clock)
+        self._freeze(host.worker.process, fault, with_clock=with_clock)
+        # Later, as this may be between two callbacks of a process that the world is about to forget.
+        self._world.outside.after(0.0, self._keep)
+
+    def _suspend_within(self, fault: Fault, host: Host) -> None:
+        process = host.worker.process
+        process.interrupt_after(int(fault.size * _CALLBACKS), lambda: self._suspend(fault, host))
 
     def _cut(self, fault: Fault, host: Host) -> None:
         line = self._services.lines[fault.service]

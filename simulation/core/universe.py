@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from journal import entries
 from journal.entries import digest_of
@@ -55,9 +56,9 @@ def simulate(chosen: Plan) -> Result:
 class Universe(BaseUniverse[Host]):
     """The processes, the writer and the faults of one plan, with services in memory."""
 
-    def __init__(self, world: World, chosen: Plan) -> None:
+    def __init__(self, world: World, chosen: Plan, services: Services | None = None) -> None:
         super().__init__(world, chosen)
-        self.services = Services(world, chosen)
+        self.services = services or Services(world, chosen)
 
     def _begin(self) -> Callable[[Fault], None]:
         self.services.leases.begin()
@@ -76,20 +77,28 @@ class Universe(BaseUniverse[Host]):
         )
 
     def _store(self, key: str, documents: list[Document]) -> None:
+        lsn = self.services.container.commit(key, documents, self.world.outside.wall())
+        self._note(key, lsn, documents, "writer")
+
+    def _note(self, key: str, lsn: int, events: list[Document], by: str) -> None:
         services = self.services
-        lsn = services.container.commit(key, documents, self.world.outside.wall())
-        for document in documents:
+        for document in events:
             data = document["data"]
             is_sound = "refused" not in document and isinstance(data, dict)
             services.journal.append(
                 entries.Committed(
                     at=services.at,
-                    by="writer",
+                    by=by,
                     key=key,
                     id=document["id"],
                     position=(lsn, document["order"]),
-                    digest=digest_of(jsontext.encode(data).decode(), "Changed"),
+                    digest=digest_of(jsontext.encode(data).decode(), _action_of(data)),
                     place=services.container.effective(key),
                     sound=is_sound,
                 )
             )
+
+
+def _action_of(data: Any) -> str:
+    """The subject of an event's message. What is no object is not published."""
+    return str(data["action"]) if isinstance(data, dict) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,11 @@ from simulation.receiving.watch import Watch
 from simulation.world import Process, World
 
 TOPIC = "domain-events"
+REASON = "unknown-order"
+
+Name = tuple[str, str]
+"""The key and the id of an event."""
+
 LOCK_S, RENEW_S, ANSWER_S = 30.0, 8.0, 6.0
 _OPTIONS: dict[str, Any] = {
     "sessions": 4,
@@ -30,8 +36,9 @@ _OPTIONS: dict[str, Any] = {
     "grace_s": 10.0,
 }
 
-# Shares of messages whose handler takes longer than the lock lasts, fails before its effect, and fails after it.
-_SLOW, _FAILS, _FAILS_LATE = 0.02, 0.03, 0.03
+# Shares of messages whose handler takes longer than the lock lasts before its block of `once`, and within it,
+# fails before its effect, and fails after it.
+_SLOW, _SLOW_WITHIN, _FAILS, _FAILS_LATE = 0.02, 0.005, 0.03, 0.03
 _SLOW_S = (LOCK_S, 3 * LOCK_S)
 _OPEN_AGAIN_S = 1.0
 
@@ -41,14 +48,21 @@ class HandlerError(Exception):
 
 
 class Consumer:
-    """One process of a consumer.
+    """One process of a consumer, which can never handle the messages of `poison`.
 
     Attributes:
         name: The consumer's: whoever is to have each effect once.
     """
 
     def __init__(
-        self, world: World, line: Line, subscription: Subscription, ledger: Ledger, watch: Watch, process: str
+        self,
+        world: World,
+        line: Line,
+        subscription: Subscription,
+        ledger: Ledger,
+        watch: Watch,
+        process: str,
+        poison: Collection[Name],
     ) -> None:
         self.name = subscription.name
         self.process: Process = world.process(process)
@@ -56,6 +70,7 @@ class Consumer:
         self._subscription = subscription
         self._ledger = ledger
         self._watch = watch
+        self._poison = poison
         self._receiver: inbox.Receiver | None = None
         self.process.start(self._run())
 
@@ -90,21 +105,27 @@ class Consumer:
     async def _handle(self, desk: Desk, message: inbox.Message) -> None:
         with self._watch.handling(self.process, self.name, message.key):
             entropy = self.process.world.entropy
-            draw = entropy.random()
-            await asyncio.sleep(entropy.uniform(0.0, 0.05) if draw > _SLOW else entropy.uniform(*_SLOW_S))
+            await asyncio.sleep(self._takes_s(0.05, _SLOW))
+            if (message.key, message.id) in self._poison:
+                raise inbox.DeadLetter(REASON)
             if entropy.random() < _FAILS:
                 raise HandlerError
             effect = _effect(message)
             async with desk.store.once(message, entity=effect.entity) as arrival:
                 self._watch.arrived(self.name, effect, arrival)
                 if arrival.first:
-                    await asyncio.sleep(entropy.uniform(0.0, 0.01))
+                    await asyncio.sleep(self._takes_s(0.01, _SLOW_WITHIN))
                     desk.add(effect)
                     if desk.rolls_back:
                         await asyncio.sleep(entropy.uniform(0.0, 0.01))
                         if entropy.random() < _FAILS_LATE:
                             raise HandlerError
             self._watch.look(self.name, self._ledger)
+
+    def _takes_s(self, usual_s: float, slow: float) -> float:
+        """How long something takes: a share of it longer than the lock lasts."""
+        entropy = self.process.world.entropy
+        return entropy.uniform(*_SLOW_S) if entropy.random() < slow else entropy.uniform(0.0, usual_s)
 
 
 def _effect(message: inbox.Message) -> Effect:

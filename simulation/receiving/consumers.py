@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from journal.entries import Entry, Frozen, Killed, Resumed
 from relay.servicebus.messages import Message
 from simulation.faults import Fault, Kind
 from simulation.line import Line
-from simulation.receiving.consumer import ANSWER_S, LOCK_S, RENEW_S, Consumer
+from simulation.receiving.consumer import ANSWER_S, LOCK_S, REASON, RENEW_S, Consumer, Name
 from simulation.receiving.ledgers import Ledger, MemoryLedger, SqliteLedger
 from simulation.receiving.subscription import Subscription
 from simulation.receiving.watch import Watch
@@ -60,12 +61,14 @@ class Consumers:
     Attributes:
         watch: What is seen of them.
         line: The way to the broker.
+        poison: Events, by key and id, that no consumer can handle.
     """
 
     def __init__(self, world: World, journal: list[Entry]) -> None:
         self.world = world
         self.watch = Watch(world, journal, lock_s=LOCK_S, overlap_s=_OVERLAP_S)
         self.line = Line(world, "broker")
+        self.poison: set[Name] = set()
         self._journal = journal
         self._groups = [
             _Group(self._subscription("billing"), SqliteLedger(), may_end=True),
@@ -91,7 +94,9 @@ class Consumers:
                 group.made += 1
                 name = f"{group.subscription.name}-{group.made}"
                 group.working.append(
-                    Consumer(self.world, self.line, group.subscription, group.ledger, self.watch, name)
+                    Consumer(
+                        self.world, self.line, group.subscription, group.ledger, self.watch, name, self.poison
+                    )
                 )
 
     @property
@@ -106,8 +111,20 @@ class Consumers:
             name = group.subscription.name
             self.watch.look(name, group.ledger)
             self.watch.compare_gaps(name, self._gaps(group))
-            found += [f"{name} has the dead letter {stored.message.id}" for stored, _ in group.subscription.dead]
+            found += self._wrong_dead_letters(group)
         return found
+
+    def _wrong_dead_letters(self, group: _Group) -> list[str]:
+        """The dead letters are what no consumer can handle, each once."""
+        dead = Counter(
+            (stored.message.partition_key, stored.message.id, reason) for stored, reason in group.subscription.dead
+        )
+        expected = Counter((*name, REASON) for name in self.poison)
+        return [
+            f"{group.subscription.name} has {dead[each]} dead letters {each} instead of {expected[each]}"
+            for each in sorted(dead.keys() | expected.keys())
+            if dead[each] != expected[each]
+        ]
 
     def _gaps(self, group: _Group) -> Any:
         process = self.world.process(f"{group.subscription.name}-reader")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 
 from journal import checker
-from journal.entries import Accepted, Committed, Entry, digest_of
+from journal.entries import Accepted, Committed, Entry, OfEvent, digest_of
 from relay.servicebus.messages import Message
 from simulation import faults, reality
 from simulation.plan import EVENTS, FAULTS, Plan, Result
@@ -21,8 +22,8 @@ _SPAN_S = 240.0
 # What is not settled after all faults have ended, within this time, is stuck.
 _PATIENCE_S = 3600.0
 
-# The share of events that never reach the topic.
-_MISSING = 0.03
+# The shares of events that never reach the topic, and that no consumer can handle.
+_MISSING, _POISON = 0.03, 0.02
 
 
 def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
@@ -44,7 +45,8 @@ def simulate(chosen: Plan) -> Result:
             seen = universe.consumers.violations()
         finally:
             world.close()
-    violations = [*seen, *checker.check(universe.journal, is_complete=is_over).findings]
+    report = checker.check(universe.without_poison(), is_complete=is_over)
+    violations = [*seen, *report.findings]
     if not is_over:
         violations.append(f"stuck: not everything was settled {_PATIENCE_S:g} s after the last fault")
     return Result(universe.journal, violations, world.now)
@@ -57,7 +59,8 @@ class _Universe:
         self.journal: list[Entry] = []
         self.consumers = Consumers(world, self.journal)
         self._number = 0
-        self._sequences: dict[str, int] = {}
+        self._ids: Counter[str] = Counter()
+        self._sequences: Counter[str] = Counter()
 
     def run(self) -> bool:
         """Run it; returns whether everything was settled in time."""
@@ -71,6 +74,13 @@ class _Universe:
         self.consumers.keep()
         return self.world.run(self._is_quiet, _PATIENCE_S)
 
+    def without_poison(self) -> list[Entry]:
+        """The journal of what can be handled: the rest has to be dead letters."""
+        poison = self.consumers.poison
+        return [
+            each for each in self.journal if not isinstance(each, OfEvent) or (each.key, each.id) not in poison
+        ]
+
     def _is_quiet(self) -> bool:
         return not self.world.rounds % 64 and self.consumers.are_done
 
@@ -78,12 +88,18 @@ class _Universe:
         entropy = self.world.entropy
         key = f"key-{entropy.randrange(_KEYS)}"
         order = f"{key}/{entropy.randrange(2)}"
-        sequence = self._sequences[order] = self._sequences.get(order, 0) + 1
+        self._sequences[order] += 1
         if entropy.random() < _MISSING:
             return
         self._number += 1
+        # Of a partitioned topic, several keys may have the same id.
+        self._ids[key] += 1
         body = json.dumps({"orderId": order, "number": self._number})
-        message = Message(f"e{self._number}", key, "Changed", body.encode(), {"sequence": sequence})
+        message = Message(
+            f"e{self._ids[key]}", key, "Changed", body.encode(), {"sequence": self._sequences[order]}
+        )
+        if entropy.random() < _POISON:
+            self.consumers.poison.add((key, message.id))
         digest, at = digest_of(body, "Changed"), round(self.world.now, 6)
         self.journal += [
             Committed(at=at, key=key, id=message.id, position=(self._number,), digest=digest),

@@ -107,7 +107,7 @@ class Watch:
 
     def arrived(self, consumer: str, effect: Effect, arrival: inbox.Arrival) -> None:
         """A store has answered about an event: what it calls missing must be missing."""
-        had = self._had[consumer, effect.entity, effect.key]
+        had = self._had.get((consumer, effect.entity, effect.key), {})
         if found := had.keys() & set(arrival.missing):
             self.wrong.append(
                 f"{consumer} has had {sorted(found)} of {effect.entity}, which were reported missing"

@@ -12,6 +12,8 @@ from simulation.wire.host import Host
 from simulation.wire.services import DATABASE, Services
 
 KINDS = strikes.KINDS | {
+    # Longer than the topic's window; each virtual second costs the requests of all hosts.
+    "suspend": Kind(3, longest_s=700.0),
     "merge": Kind(1),
     "restart": Kind(2),
     "lose-answers": Kind(3),

@@ -42,7 +42,7 @@ def simulate(chosen: Plan) -> Result:
         journal, virtual_s, is_over = _run(chosen)
         # What is left of its processes takes back what they have changed of this one, when it is collected.
         gc.collect()
-    return judged(chosen, journal, window_s=WINDOW_S, learned=(), virtual_s=virtual_s, is_over=is_over)
+    return judged(chosen, journal, window_s=WINDOW_S, learned={}, virtual_s=virtual_s, is_over=is_over)
 
 
 def _run(chosen: Plan) -> tuple[list[Entry], float, bool]:

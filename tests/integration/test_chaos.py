@@ -110,7 +110,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
         (
             weakened("without_retry_policy"),
             ("--events", "400", "--only", "disable-entity", "--faults", "60"),
-            ["missing"],
+            ["missing", "not_specified"],
         ),
         (
             weakened("without_waiting_for_acceptance"),
@@ -118,7 +118,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
                 *("--events", "400", "--only", "cut-before-transfer", "--faults", "10", "--writers", "8"),
                 *("--patience", "30"),
             ),
-            ["out_of_order"],
+            ["out_of_order", "not_specified"],
         ),
         (
             # Each of the three does one kind of harm, and none of the others'.
@@ -212,6 +212,8 @@ async def test_the_checker_detects_a_cursor_that_is_stored_before_its_events_are
     assert code == 1, errors
     # Far from all: the campaign went on to its end.
     assert 0 < summary["missing"] < summary["events"], summary
+    assert summary["not_specified"] > 0
+    assert "passed: line" in errors
     assert "was neither accepted nor set aside" in errors
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from inbox.handling import call
+from inbox import session
+from inbox.errors import DeadLetter
+from inbox.handling import Handler, call
 from inbox.lock import Lock
+from inbox.messages import Message
 from inbox.received import read
 from inbox.sequences import Arrival, Step
 from inbox.session import Session
 from inbox.stores import sqlite
 from inbox.stores.database import SqliteConnection
+from inbox.stores.port import Identity
 from inbox.stores.sqlite import SqliteStore
 
 _settle = Session._settle
@@ -54,6 +59,15 @@ def _no_gaps(last: int | None, gap: range | None, sequence: int) -> Step:
     return Step(Arrival(first=True), sequence if last is None else max(last, sequence))
 
 
+async def _swallow_dead_letters(handler: Handler, message: Message) -> None:
+    with contextlib.suppress(DeadLetter):
+        await call(handler, message)
+
+
+def _of_id_alone(message: Message) -> Identity:
+    return Identity(message.topic, "", message.id)
+
+
 async def _keep_session(self: Session) -> None:
     if self._lock is not None:
         await self._lock.stop()
@@ -67,6 +81,8 @@ CONTROLS: dict[str, tuple[Any, str, Any, str]] = {
     "settled after the effect": (Session, "_settle", _settle_first, "missing"),
     "nothing is handled behind a failed message": (Session, "_settle", _go_on_after_failure, "out_of_order"),
     "gaps are recorded": (sqlite, "advance", _no_gaps, "as missing"),
+    "an event is known by its key, too": (Identity, "of", _of_id_alone, "missing"),
+    "what nobody can handle is dead-lettered": (session, "call", _swallow_dead_letters, "dead letters"),
     "sessions are released": (Session, "close", _keep_session, "undisturbed"),
 }
 """By what it does: where it is, what replaces it, and a word of the violation that follows."""

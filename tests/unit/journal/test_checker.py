@@ -11,7 +11,7 @@ from journal import entries
 from journal.__main__ import main
 from journal.checker import Policy, Report, Wrong, check
 from journal.files import save
-from tests.unit.journal.building import KEY, Building
+from tests.unit.journal.building import KEY, Building, event
 
 PARK, BLOCK, SKIP = Policy.PARK, Policy.BLOCK, Policy.SKIP
 
@@ -22,7 +22,7 @@ def found(journal: Building, policy: Policy = SKIP, *, is_complete: bool = True)
 
 def counts(report: Report) -> dict[str, int]:
     assert len(report.findings) == min(10, report.counts.total())
-    return {wrong.value: times for wrong, times in report.counts.items() if times}
+    return {str(wrong): times for wrong, times in report.counts.items() if times}
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -83,6 +83,16 @@ def test_a_message_that_differs_is_altered() -> None:
 
 def test_what_was_not_committed_is_altered() -> None:
     assert found(Building().committed(1).accepted(1).accepted(1, key="other")) == {"altered": 1}
+
+
+def test_an_effect_is_of_a_message_that_the_topic_accepted() -> None:
+    journal = Building().committed(1).accepted(1)
+    journal.add(entries.Handled, **event(1), consumer="c", number=1)
+    assert found(journal) == {}
+
+    journal.add(entries.Handled, **event(1), consumer="d", number=2)
+
+    assert found(journal) == {"altered": 1}
 
 
 def test_poison_that_is_published_is_altered() -> None:
@@ -227,6 +237,9 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     assert printed.out.startswith('{"entries": 4, "missing": 1, "duplicated": 1,')
     save(path, Building().committed(1).accepted(1).entries)
     assert main(["check", str(path), "--on-poison", "park"]) == 0
+    save(path, Building().committed(1, 2).accepted(2, 1).entries)
+    assert main(["check", str(path), "--window-s", "300"]) == 1
+    assert '"not_specified": 1' in capsys.readouterr().out
 
 
 def test_a_file_that_is_no_journal_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

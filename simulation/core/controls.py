@@ -1,0 +1,108 @@
+"""Safeguards and assumptions that can be taken out. Without each, universes violate a guarantee.
+
+Those of `spec/Relay.tla` have the same names here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from journal.checker import Wrong
+from relay import verdict
+from relay.cosmos import source
+from relay.errors import PublishError, RetryableError
+from relay.events import Event
+from relay.evidence import AcceptedLedger
+from relay.fence import Clearance, Fence
+from relay.pipeline import Relay
+from relay.servicebus.transfers import in_batches
+from relay.servicebus.turn import Turn
+from simulation.core import container
+from simulation.core.leases import Leases
+from simulation.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A safeguard, or an assumption about the service, and what goes wrong without it.
+
+    Attributes:
+        without: Takes it out until the block ends.
+        wrong: A violation that then has to be found.
+        within: Number of universes, from seed 0 on, within which it is.
+    """
+
+    without: Callable[[], AbstractContextManager[Any]]
+    wrong: Wrong
+    within: int
+
+
+_handle = Relay.handle
+
+
+async def _succeed(self: Relay[Any], *batch: Any) -> Any:
+    try:
+        return await _handle(self, *batch)
+    except PublishError:
+        return None
+
+
+async def _go_on(self: Turn, events: Sequence[Event]) -> None:
+    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
+    limits = await self._limits()
+    failed: RetryableError | None = None
+    for transfer in in_batches(events, self._shared.message_of, limits.batch):
+        try:
+            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
+        except RetryableError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+def _one_by_one(changes: Sequence[container.Document], lsn: int) -> Iterator[list[container.Document]]:
+    for document in changes:
+        if document["_lsn"] > lsn:
+            yield [document]
+
+
+async def _clear_all(self: Fence, received: Any, **more: Any) -> Clearance:
+    return Clearance(0.0, math.inf, owned=received.owned)
+
+
+async def _none_passed(*arguments: Any) -> frozenset[int]:
+    return frozenset()
+
+
+def _at_once(refusal: Any, history: Any, policy: Any) -> verdict.Verdict:
+    return verdict.set_aside(verdict.reason_of(refusal))
+
+
+CONTROLS = {
+    "WithholdsCheckpoint": Control(lambda: patch.object(Relay, "handle", _succeed), Wrong.MISSING, 3),
+    "StopsBehindFailure": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 10),
+    "SortsCommits": Control(
+        lambda: patch.object(source, "in_commit_order", lambda documents: documents), Wrong.OUT_OF_ORDER, 3
+    ),
+    "RemembersAccepted": Control(
+        lambda: patch.object(AcceptedLedger, "holds", lambda *_: False), Wrong.DUPLICATED, 100
+    ),
+    "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100),
+    "ClearanceExpires": Control(lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 100),
+    "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
+    "PagesEndWithCommits": Control(
+        lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10
+    ),
+    "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
+    "ComparesWhatIsSetAside": Control(
+        lambda: patch.object(Fence, "passed", _none_passed), Wrong.SET_ASIDE_AGAIN, 100
+    ),
+    "JudgesByEvidence": Control(
+        lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10
+    ),
+}

@@ -1,0 +1,23 @@
+"""Universes in which a guarantee was violated once. A file in `seeds/` says what was found, and when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simulation import runner
+
+SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=[path.stem for path in SEEDS])
+def test_a_universe_that_failed_once_is_sound(path: Path) -> None:
+    seed = json.loads(path.read_text(encoding="utf-8"))
+    kind = runner.kind_named(seed["kind"])
+
+    with runner.prepared():
+        result = runner.run(kind, kind.plan(seed["seed"], seed["events"], seed["faults"]))
+
+    assert result.violations == []

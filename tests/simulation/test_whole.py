@@ -1,0 +1,35 @@
+"""From the commit of a service to the effects at two consumers, in one simulated world."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from simulation import runner
+from simulation.whole import universe
+from tests.support.universes import digest_elsewhere
+
+UNIVERSES = 4
+FAULTS = 40
+
+
+@pytest.fixture(autouse=True)
+def prepared() -> Iterator[None]:
+    with runner.prepared():
+        yield
+
+
+def test_each_event_that_a_service_commits_has_its_effect_once_and_in_order() -> None:
+    for seed in range(UNIVERSES):
+        result = runner.run(universe, universe.plan(seed, faults_=FAULTS))
+
+        assert not result.violations, f"seed {seed}"
+        happened = Counter(entry.kind for entry in result.journal)
+        assert happened["committed"] > 100
+        assert happened["handled"] >= 2 * happened["accepted"] - 2 * result.excused
+
+
+def test_a_seed_gives_the_same_journal_in_every_process() -> None:
+    assert digest_elsewhere("whole", 2, hash_seed=1) == digest_elsewhere("whole", 2, hash_seed=2)

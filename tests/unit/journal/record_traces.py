@@ -1,0 +1,66 @@
+"""Records behaviours of the specifications: `python -m tests.unit.journal.record_traces [MODULE …]`.
+
+TLC writes them: some of worlds in which everything holds, drawn from a seed, and each control's counterexample.
+It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from spec.__main__ import check
+from spec.runs import CONTROLS, FOLDER, Run
+
+TRACES = Path(__file__).parent / "traces"
+RECORDED_OF = TRACES / "specifications.json"
+"""The digest of each specification when its behaviours were recorded."""
+SIMULATED = (Run("Feed", {"Writers": 4}),)
+"""Larger worlds than those of which every state is visited."""
+_BEHAVIOURS, _DEPTH, _SEED = 40, 60, 7
+_COMMENT = re.compile(r"\\\*[^\n]*|\(\*.*?\*\)", re.DOTALL)
+
+
+def trace_of(run: Run) -> Path:
+    """Where the behaviours are of a world, or the counterexample of it without one of its parts."""
+    return TRACES / f"{run.module}-{run.without or 'holds'}.txt.gz"
+
+
+def digest_of_specification(module: str) -> str:
+    """Differs if a specification says something else; comments and spaces do not count."""
+    text = _COMMENT.sub("", (FOLDER / f"{module}.tla").read_text(encoding="utf-8"))
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:16]
+
+
+def _counterexample(run: Run) -> str:
+    output = check(run)
+    return output[output.index("\nState 1:") :]
+
+
+def _behaviours(run: Run) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"file={folder}/trace,num={_BEHAVIOURS}"
+        check(run, "-seed", str(_SEED), "-depth", str(_DEPTH), "-simulate", file)
+        return "\n".join(path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("trace_*")))
+
+
+def main(chosen: list[str]) -> None:
+    """Record those of these specifications, or of all."""
+    modules = [run.module for run in SIMULATED if not chosen or run.module in chosen]
+    for run in (*SIMULATED, *CONTROLS):
+        if run.module in modules:
+            text = _counterexample(run) if run.without else _behaviours(run)
+            trace_of(run).write_bytes(gzip.compress(text.encode(), mtime=0))
+            print(trace_of(run).name, flush=True)
+    known = json.loads(RECORDED_OF.read_text(encoding="utf-8")) if RECORDED_OF.exists() else {}
+    known |= {module: digest_of_specification(module) for module in modules}
+    RECORDED_OF.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
