@@ -177,7 +177,7 @@ CONTROLS = (
     Run("Park", _park("skip", 1, orders=1), "KeepsWhatWasSetAside", "G3"),
     Run("Park", _park("block", 1, orders=1, faults=2), "WithdrawsAsRead", "G3"),
     Run("Park", _park("skip", 1), "AttemptsDoNotOverlap", "G3"),
-    Run("Park", _PARK, "ReadsAreCurrent", "G2"),
+    Run("Park", _PARK, "ReadsAreCurrent", "G3"),
     Run("Park", _LATER, "CountsAreCurrent", "G2"),
     Run("Park", _park("skip", 1, faults=2), "NewOwnersRead", "G3"),
     Run("Park", _park("skip", 1), "SettingAsideTakesTime", "G3"),
