@@ -15,20 +15,27 @@ import tempfile
 from pathlib import Path
 
 from spec.__main__ import check
-from spec.runs import CONTROLS, FOLDER, Run
+from spec.runs import CONTROLS, FOLDER, NIGHT, Run
 
 TRACES = Path(__file__).parent / "traces"
 RECORDED_OF = TRACES / "specifications.json"
 """The digest of each specification when its behaviours were recorded."""
-SIMULATED = (Run("Feed", {"Writers": 4}),)
-"""Larger worlds than those of which every state is visited."""
+MODULES = ("Relay", "Feed", "Claims")
+SIMULATED = [
+    run
+    # A consumer whose cursors are elsewhere may begin behind rows that were deleted: no journal shows that it may.
+    for run in NIGHT
+    if run.module in MODULES and not run.liveness and not run.sizes.get("Elsewhere")
+]
+"""Larger worlds than those of which `make spec` visits every state."""
 _BEHAVIOURS, _DEPTH, _SEED = 40, 60, 7
 _COMMENT = re.compile(r"\\\*[^\n]*|\(\*.*?\*\)", re.DOTALL)
 
 
 def trace_of(run: Run) -> Path:
     """Where the behaviours are of a world, or the counterexample of it without one of its parts."""
-    return TRACES / f"{run.module}-{run.without or 'holds'}.txt.gz"
+    world = "-".join(map(str, run.sizes.values()))
+    return TRACES / f"{run.module}-{run.without or world}.txt.gz"
 
 
 def digest_of_specification(module: str) -> str:
@@ -51,7 +58,7 @@ def _behaviours(run: Run) -> str:
 
 def main(chosen: list[str]) -> None:
     """Record those of these specifications, or of all."""
-    modules = [run.module for run in SIMULATED if not chosen or run.module in chosen]
+    modules = [module for module in MODULES if not chosen or module in chosen]
     for run in (*SIMULATED, *CONTROLS):
         if run.module in modules:
             text = _counterexample(run) if run.without else _behaviours(run)
