@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 SAFETY = ("G1", "G2", "G3", "G5")
@@ -58,7 +59,7 @@ class Run:
     """
 
     module: str
-    sizes: Mapping[str, int | str]
+    sizes: Mapping[str, Any]
     without: str | None = None
     violated: str | None = None
     liveness: bool = False
