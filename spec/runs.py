@@ -156,7 +156,7 @@ CONTROLS = (
     Run("Shares", _SHARES, "TakesTheDead", "G4", liveness=True),
     Run("Shares", _SHARES, "CountsWhoAsks", "G4", liveness=True),
     Run("Shares", {"Count": 3, "MaxFaults": 0}, "AsksWhoHasMore", "G4", liveness=True),
-    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True, processes=3),
+    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True),
     Run("Park", _park("skip", 1), "StoresBeforeSuccess", "G1"),
     Run("Park", _PARK, "StopsBehindPoison", "G2"),
     Run("Park", _PARK | {"Poison": 0, "Orders": 1}, "WaitsForPredecessors", "G2"),
