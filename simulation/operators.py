@@ -20,7 +20,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
 from simulation.notes import Notes
 from simulation.senders import SimulatedSenders
-from simulation.services import Services
+from simulation.services import WINDOW_S, Services
 from simulation.store import SimulatedItems
 
 
@@ -46,7 +46,9 @@ class BaseOperator(ABC):
     pauses_s: Sequence[float] = (20.0, 120.0, 1000.0)
     patience_s = 900.0
 
-    def __init__(self, notes: Notes, number: int) -> None:
+    def __init__(self, notes: Notes, number: int, window_s: float = WINDOW_S) -> None:
+        """An operator's pauses are in proportion to the duplicate detection window, `window_s` seconds."""
+        self._scale = window_s / WINDOW_S
         self.notes = notes
         self.process = notes.world.process(f"operator-{number}")
         self.process.start(self._run())
@@ -61,7 +63,7 @@ class BaseOperator(ABC):
 
     async def _run(self) -> None:
         entropy = self.notes.world.entropy
-        pause_s = entropy.choice(self.pauses_s)
+        pause_s = entropy.choice(self.pauses_s) * self._scale
         records = Records(self._items())
         while True:
             await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
@@ -77,7 +79,7 @@ class BaseOperator(ABC):
 
         That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
         """
-        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else self.patience_s
+        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else self.patience_s * self._scale
         for key, event_id in self.notes.waiting(patience_s):
             await records.order(key, event_id)
 
@@ -107,7 +109,7 @@ class Operator(BaseOperator):
         self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
     ) -> None:
         """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
-        super().__init__(services, number)
+        super().__init__(services, number, services.topic.window_s)
         self.services = services
         self._outbox = _Outbox(event_of)
         self._event_type = event_type

@@ -137,7 +137,7 @@ CONTROLS = (
     Run("Shares", _SHARES, "TakesTheDead", "G4", liveness=True),
     Run("Shares", _SHARES, "CountsWhoAsks", "G4", liveness=True),
     Run("Shares", {"Count": 3, "MaxFaults": 0}, "AsksWhoHasMore", "G4", liveness=True),
-    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True, processes=3),
+    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True),
 )
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
