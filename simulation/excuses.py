@@ -1,8 +1,8 @@
 """What is not guaranteed, as docs/guarantees.md says.
 
 An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
-least once (the assumption WindowOutlastsOutage). And while two processes attempt the same page, because its lease
-has moved, one may park again what an operator has released.
+least once (the assumption WindowOutlastsOutage). What an operator has released or discarded of a parked key may be
+parked again while its page is not checkpointed.
 """
 
 from __future__ import annotations
@@ -44,23 +44,29 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
 
 
 def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
-    """The journal without parking and release of an event that was released, if its lease had moved meanwhile."""
-    places = {(each.key, each.id): each.place for each in journal if isinstance(each, entries.Committed)}
-    claims = [each for each in journal if isinstance(each, entries.Claimed)]
-    parked: dict[Name, float] = {}
-    released: set[Name] = set()
+    """The journal without what became of events that were parked again before their page was checkpointed."""
+    committed: dict[Name, entries.Committed] = {}
+    checkpoints: list[entries.Checkpointed] = []
+    parked: set[Name] = set()
+    removed: set[Name] = set()
+    excused: set[Name] = set()
     kept: list[Entry] = []
     for entry in journal:
-        if isinstance(entry, entries.Parked | entries.Released):
+        if isinstance(entry, entries.Committed):
+            committed[entry.key, entry.id] = entry
+        elif isinstance(entry, entries.Checkpointed):
+            checkpoints.append(entry)
+        elif isinstance(entry, entries.Parked):
             name = entry.key, entry.id
-            if name in released and any(
-                parked[name] <= each.at <= entry.at and _covers(each, places[name]) for each in claims
-            ):
+            if name in removed and not _was_passed(committed[name], checkpoints, entry.at):
+                excused.add(name)
                 continue
-            if isinstance(entry, entries.Parked):
-                parked.setdefault(name, entry.at)
-            elif name in parked:
-                released.add(name)
+            parked.add(name)
+        elif isinstance(entry, entries.Released | entries.Discarded) and (entry.key, entry.id) in parked:
+            if (entry.key, entry.id) in excused:
+                excused.remove((entry.key, entry.id))
+                continue
+            removed.add((entry.key, entry.id))
         kept.append(entry)
     return kept
 

@@ -17,6 +17,10 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+# A timer is due a little later than it was to be. Otherwise a wait for what is left of a time, less than the
+# precision of the clock, would be over before any time has passed, and be repeated for ever.
+_LATE_S = 2e-9
+
 # Of the deterministic hash of a task: sets of tasks are iterated in the order of their hashes.
 _numbers = iter(range(sys.maxsize))
 
@@ -134,8 +138,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
-        heapq.heappush(self.timers, (when, self._timers_made, handle))
-        self.process.listen(when)
+        late = when + _LATE_S
+        heapq.heappush(self.timers, (late, self._timers_made, handle))
+        self.process.listen(late)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

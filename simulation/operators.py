@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from journal import entries
@@ -20,14 +20,8 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison
 from simulation.notes import Notes
 from simulation.senders import SimulatedSenders
-from simulation.services import Services
+from simulation.services import WINDOW_S, Services
 from simulation.store import SimulatedItems
-
-# Seconds between two looks of an operator: one is quick, one comes after a window has passed.
-_PAUSES_S = (20.0, 120.0, 1000.0)
-
-# How long an operator waits for the relay to set an event aside, where it does so by itself.
-_PATIENCE_S = 900.0
 
 
 class _Outbox:
@@ -41,9 +35,20 @@ class _Outbox:
 
 
 class BaseOperator(ABC):
-    """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside."""
+    """Discards what is poisoned, releases what was held back, and orders what blocks to be set aside.
 
-    def __init__(self, notes: Notes, number: int) -> None:
+    Attributes:
+        pauses_s: Seconds between two looks, of which one is chosen: an operator is quick, or comes after a window
+            has passed.
+        patience_s: How long an operator waits for the relay to set an event aside, where it does so by itself.
+    """
+
+    pauses_s: Sequence[float] = (20.0, 120.0, 1000.0)
+    patience_s = 900.0
+
+    def __init__(self, notes: Notes, number: int, window_s: float = WINDOW_S) -> None:
+        """An operator's pauses are in proportion to the duplicate detection window, `window_s` seconds."""
+        self._scale = window_s / WINDOW_S
         self.notes = notes
         self.process = notes.world.process(f"operator-{number}")
         self.process.start(self._run())
@@ -58,7 +63,7 @@ class BaseOperator(ABC):
 
     async def _run(self) -> None:
         entropy = self.notes.world.entropy
-        pause_s = entropy.choice(_PAUSES_S)
+        pause_s = entropy.choice(self.pauses_s) * self._scale
         records = Records(self._items())
         while True:
             await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
@@ -74,7 +79,7 @@ class BaseOperator(ABC):
 
         That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
         """
-        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else _PATIENCE_S
+        patience_s = 0.0 if self.notes.policy is OnPoison.BLOCK else self.patience_s * self._scale
         for key, event_id in self.notes.waiting(patience_s):
             await records.order(key, event_id)
 
@@ -104,7 +109,7 @@ class Operator(BaseOperator):
         self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
     ) -> None:
         """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
-        super().__init__(services, number)
+        super().__init__(services, number, services.topic.window_s)
         self.services = services
         self._outbox = _Outbox(event_of)
         self._event_type = event_type

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _RealDatetime = datetime_module.datetime
 _real = {name: getattr(time, name) for name in ("time", "monotonic", "time_ns", "monotonic_ns", "perf_counter")}
 _real_urandom = os.urandom
+_real_gettime = time.clock_gettime
 _real_uuid1 = uuid.uuid1
 _RealRandom = random.Random
 
@@ -76,6 +77,14 @@ def _time() -> float:
     return _real["time"]() if _world is None else _world.running.wall()
 
 
+def _gettime(clock: int) -> float:
+    if _world is None:
+        return _real_gettime(clock)
+    process = _world.running
+    clocks = {time.CLOCK_REALTIME: process.wall, getattr(time, "CLOCK_BOOTTIME", None): process.boottime}
+    return clocks.get(clock, process.monotonic)()
+
+
 def _urandom(size: int) -> bytes:
     return _real_urandom(size) if _world is None else _world.entropy.randbytes(size)
 
@@ -87,6 +96,7 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
     _real["time_ns"]: lambda: int(_time() * 1_000_000_000),
     _real["monotonic_ns"]: lambda: int(_monotonic() * 1_000_000_000),
     _real_urandom: _urandom,
+    _real_gettime: _gettime,
     _real_uuid1: _uuid1,
     _RealDatetime: _Datetime,
     _RealRandom: _Random,

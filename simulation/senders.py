@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from relay.errors import PoisonError, RetryableError
+from relay.events import Document
 from relay.servicebus.transfers import LinkLimits, Transfer
 from simulation.line import Line
 from simulation.topic import BusyError, RefusedError, Topic
@@ -94,7 +95,7 @@ class SimulatedSender:
         is_lost = line.loses > 0 and entropy.random() < line.loses
         arrives = not is_lost or entropy.random() < 0.5
         messages = list(transfer.messages())
-        poison = [each.document["refused"] for each in transfer.events if "refused" in each.document]
+        poison = [refused for each in transfer.events if (refused := _refusal_of(each.document))]
 
         def arrive() -> None:
             if not line.is_open(process):
@@ -126,3 +127,9 @@ class SimulatedSender:
             # The connection ends, and the process notices at once.
             ended = RetryableError("the connection has ended")
             process.after(line.delay_s(), answered, ended)
+
+
+def _refusal_of(document: Document) -> str | None:
+    """The condition with which the topic refuses an event. A row has no room for it but in its data."""
+    refused: str | None = document.get("refused") or document["data"].get("refused")
+    return refused

@@ -18,9 +18,10 @@ WINDOW_S = 600.0
 class Services(Notes):
     """The services of one world."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plan: Plan, window_s: float = WINDOW_S) -> None:
+        """`window_s` is the topic's duplicate detection window, in seconds."""
         super().__init__(world, plan.policy)
-        self.topic = Topic(WINDOW_S, self._taken)
+        self.topic = Topic(window_s, self._taken)
         self.store = NotedItems(self.stored)
         self.to_topic = Line(world, "topic")
         self.to_store = Line(world, "store")

@@ -25,6 +25,7 @@ _GIVES_UP_AFTER_S = 924.6
 # The rest is dropped when a socket is closed with SO_LINGER and 0.
 _LINGERS_NOT = struct.pack("ii", 1, 0)
 _WHOLE = 0.8
+_SHORTEST_S = 1e-6
 
 _END = object()
 _RESET = object()
@@ -184,7 +185,8 @@ class Socket:
         assert self._silent_since is not None
         world = self._network.world
         left_s = self._silent_since + self._patience_s() - world.now
-        if left_s <= 0:
+        # A shorter time may be nothing, once it is added to the present.
+        if left_s < _SHORTEST_S:
             # The peer is told nothing.
             self.fail(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
         else:

@@ -28,6 +28,7 @@ class Process:
         is_frozen: Nothing of it runs, and its clocks go on, as after SIGSTOP.
         skew_s: How far its wall clock is ahead of the world's, in seconds.
         pause_s: Virtual seconds for which it is busy after each round of callbacks.
+        slept_s: Seconds for which its machine was suspended so far.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -41,6 +42,7 @@ class Process:
         self.skew_s = 0.0
         self.pause_s = 0.0
         self.busy_until = 0.0
+        self.slept_s = 0.0
         self._offset_s = world.entropy.uniform(0, 1000)
         self._clock_stopped: float | None = None
         self._trap: tuple[int, Callable[[], None]] | None = None
@@ -49,6 +51,10 @@ class Process:
     def monotonic(self) -> float:
         """Seconds by a clock that does not step, and begins anywhere."""
         return self.world.now + self._offset_s
+
+    def boottime(self) -> float:
+        """The same with the time for which its machine was suspended."""
+        return self.monotonic() + self.slept_s
 
     def wall(self) -> float:
         """Seconds since 1970, by this process's clock."""
@@ -81,7 +87,9 @@ class Process:
         """Let it go on."""
         self.is_frozen = False
         if self._clock_stopped is not None:
-            self._offset_s -= self.world.now - self._clock_stopped
+            slept_s = self.world.now - self._clock_stopped
+            self.slept_s += slept_s
+            self._offset_s -= slept_s
             self._clock_stopped = None
         self.world.enlist(self)
 

@@ -6,9 +6,7 @@ Those of `spec/Relay.tla` have the same names here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -22,25 +20,10 @@ from relay.fence import Clearance, Fence
 from relay.pipeline import Relay
 from relay.servicebus.transfers import in_batches
 from relay.servicebus.turn import Turn
+from simulation.controls import Control
 from simulation.core import container
 from simulation.core.leases import Leases
 from simulation.topic import Topic
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A safeguard, or an assumption about the service, and what goes wrong without it.
-
-    Attributes:
-        without: Takes it out until the block ends.
-        wrong: A violation that then has to be found.
-        within: Number of universes, from seed 0 on, within which it is.
-    """
-
-    without: Callable[[], AbstractContextManager[Any]]
-    wrong: Wrong
-    within: int
-
 
 _handle = Relay.handle
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from journal import entries
+from simulation import strikes
 from simulation.core.host import Host
 from simulation.core.services import Services
 from simulation.faults import Fault, Kind
-from simulation.topic import CONDITIONS
-from simulation.world import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,18 +36,14 @@ SERVICES = ("topic", "container", "leases", "store")
 # More physical partitions than this make leases that say little.
 _PARTITIONS = 4
 
-# A worker is killed within its next callbacks, so many at most.
-_CALLBACKS = 400
-_SKEW_S = 20.0
 
-
-class Strikes:
+class Strikes(strikes.Strikes):
     """Strikes with the faults of a plan."""
 
     def __init__(self, services: Services, working: Callable[[], list[Host]], keep: Callable[[], None]) -> None:
         """`working` are the hosts that work now, and `keep` starts others in place of those that do not."""
-        self._services = services
-        self._world = services.world
+        super().__init__(services)
+        self._core = services
         self._working = working
         self._keep = keep
 
@@ -58,29 +52,6 @@ class Strikes:
         hosts = self._working()
         getattr(self, "_" + fault.kind.replace("-", "_"))(fault, hosts[fault.target % len(hosts)])
 
-    def _later(self, fault: Fault, act: Any, *args: Any) -> None:
-        self._world.outside.after(fault.lasts_s, act, *args)
-
-    def _during(self, fault: Fault, owner: Any, name: str, value: Any, usual: Any) -> None:
-        setattr(owner, name, value)
-        self._later(fault, setattr, owner, name, usual)
-
-    def _kill(self, process: Process) -> None:
-        if process.is_alive:
-            self._services.journal.append(entries.Killed(at=self._services.at, by=process.name))
-            process.kill()
-
-    def _freeze(self, process: Process, fault: Fault, *, with_clock: bool = False) -> None:
-        if process.is_alive and not process.is_frozen:
-            process.freeze(with_clock=with_clock)
-            self._services.journal.append(entries.Frozen(at=self._services.at, by=process.name))
-            self._later(fault, self._resume, process)
-
-    def _resume(self, process: Process) -> None:
-        if process.is_alive:
-            process.resume()
-            self._services.journal.append(entries.Resumed(at=self._services.at, by=process.name))
-
     # The kinds, by their names.
 
     def _kill_worker(self, fault: Fault, host: Host) -> None:
@@ -88,7 +59,7 @@ class Strikes:
 
     def _kill_worker_within(self, fault: Fault, host: Host) -> None:
         process = host.worker.process
-        process.interrupt_after(int(fault.size * _CALLBACKS), lambda: self._kill(process))
+        self._within(process, fault, lambda: self._kill(process))
 
     def _kill_host(self, fault: Fault, host: Host) -> None:
         self._kill(host.process)
@@ -109,8 +80,7 @@ class Strikes:
         self._world.outside.after(0.0, self._keep)
 
     def _suspend_within(self, fault: Fault, host: Host) -> None:
-        process = host.worker.process
-        process.interrupt_after(int(fault.size * _CALLBACKS), lambda: self._suspend(fault, host))
+        self._within(host.worker.process, fault, lambda: self._suspend(fault, host))
 
     def _cut(self, fault: Fault, host: Host) -> None:
         line = self._services.lines[fault.service]
@@ -118,34 +88,18 @@ class Strikes:
         line.cut |= names
         self._later(fault, line.cut.difference_update, names)
 
-    def _down(self, fault: Fault, host: Host) -> None:
-        self._during(fault, self._services.lines[fault.service], "is_down", True, False)
-
-    def _lossy(self, fault: Fault, host: Host) -> None:
-        self._during(fault, self._services.lines[fault.service], "loses", 0.1 + fault.size / 2, 0.0)
-
-    def _slow(self, fault: Fault, host: Host) -> None:
-        self._during(fault, self._services.lines[fault.service], "slowest_s", 0.1 + 6 * fault.size, 0.02)
-
-    def _refuse_all(self, fault: Fault, host: Host) -> None:
-        condition = CONDITIONS[fault.target % len(CONDITIONS)]
-        self._during(fault, self._services.topic, "refuses", condition, None)
-
-    def _busy(self, fault: Fault, host: Host) -> None:
-        self._during(fault, self._services.topic, "is_busy", True, False)
-
     def _skew(self, fault: Fault, host: Host) -> None:
         for process in (host.process, host.worker.process):
-            process.skew_s = _SKEW_S * (2 * fault.size - 1)
+            self._set_clock(process, fault)
 
     def _split(self, fault: Fault, host: Host) -> None:
-        partitions = list(self._services.container.partitions)
+        partitions = list(self._core.container.partitions)
         if len(partitions) < _PARTITIONS:
-            self._services.container.split(partitions[fault.target % len(partitions)])
+            self._core.container.split(partitions[fault.target % len(partitions)])
 
     def _steal(self, fault: Fault, host: Host) -> None:
-        leases = list(self._services.leases.all.values())
-        self._services.leases.change(leases[fault.target % len(leases)], owner=None)
+        leases = list(self._core.leases.all.values())
+        self._core.leases.change(leases[fault.target % len(leases)], owner=None)
 
     def _busy_worker(self, fault: Fault, host: Host) -> None:
         self._during(fault, host.worker.process, "pause_s", fault.size, 0.0)

@@ -27,7 +27,7 @@ class Server:
         backends: The sessions that are open.
         slowest_s: Maximum seconds between two steps of a statement.
         lock_timeout_s: Seconds for which a reader waits for a lock, which is a setting of its function.
-        noted: Called with the session's process, the kind of change, and the row of the claim before and after.
+        noted: Called with the session's process, and with the row of a claim before and after a change.
     """
 
     def __init__(self, world: World) -> None:
@@ -37,7 +37,7 @@ class Server:
         self.backends: dict[int, Backend] = {}
         self.slowest_s = 0.002
         self.lock_timeout_s = 10.0
-        self.noted: Callable[[str, str, ClaimRow, ClaimRow], None] = lambda *_: None
+        self.noted: Callable[[str, ClaimRow, ClaimRow], None] = lambda *_: None
         self._begun = 0
         self._locks: dict[tuple[str, object], Lock] = {}
 
@@ -137,7 +137,7 @@ class Backend:
             self.listens = True
             self._done(Result((), (), 0))
             return
-        noted: Noted = lambda kind, before, row: self._server.noted(self.client, kind, before, row)  # noqa: E731
+        noted: Noted = lambda before, row: self._server.noted(self.client, before, row)  # noqa: E731
         try:
             result = self._server.statements.carry_out(statement, noted)
         except ChangefeedError as error:

@@ -16,13 +16,13 @@ from uuid import UUID
 from changefeed.errors import DatabaseError
 from changefeed.statements import Result, Statement
 from simulation.sql.locks import Lock
-from simulation.sql.tables import ClaimRow, Placed, Tables
+from simulation.sql.tables import ClaimRow, Placed, Tables, Waiting
 
 MOMENT = None
 """A step during which others may commit."""
 
 Steps = Generator[Lock | None, None, Result]
-Noted = Callable[[str, ClaimRow, ClaimRow], None]
+Noted = Callable[[ClaimRow, ClaimRow], None]
 
 _CLAIM_COLUMNS = tuple(field.name for field in fields(ClaimRow))
 _READ = re.compile(r'select ulid, missing, \(event\)\.\* from changefeed\."read_events:[^"]+"\(\?, \?, \?, \?\)')
@@ -55,8 +55,8 @@ class Statements:
         self._shuffle = shuffle
 
     def carry_out(self, statement: Statement, noted: Noted) -> Result | Steps:
-        """The result, or the steps to it. `noted` is called with each change of a claim: its kind, the row before,
-        and the row. Raises ChangefeedError.
+        """The result, or the steps to it. `noted` is called with the row of a claim before
+        and after each change. Raises ChangefeedError.
         """
         sql, values = statement.sql, [_plain(each) for each in statement.parameters]
         if _READ.fullmatch(sql):
@@ -82,7 +82,7 @@ class Statements:
         tables = self.tables
         tables.check_read(rows)
         page: Sequence[Placed] = tables.page(shard, cursor, rows)
-        taken: Sequence[Any] = ()
+        taken: Sequence[Waiting] = ()
         own: Sequence[Placed] = ()
         if page:
             tables.check_low_water(shard, cursor)
@@ -91,11 +91,8 @@ class Statements:
             if tables.is_head(shard, cursor):
                 return _rows(("ulid", "missing"), ())
             yield MOMENT
-            yield self.shard_lock(shard)
-            page = tables.page(shard, cursor, rows)
+            page, taken = yield from self._look_under_lock(shard, cursor, rows)
             if not page:
-                yield MOMENT
-                taken = self.taken(shard, rows)
                 page = own = tables.numbered(shard, taken, rows)
                 # Others may have locked the rows that are deleted.
                 yield self._lock_of("outbox", shard)
@@ -110,13 +107,20 @@ class Statements:
         tables.place(shard, taken, own)
         return result
 
+    def _look_under_lock(
+        self, shard: int, cursor: bytes, rows: int
+    ) -> Generator[Lock | None, None, tuple[Sequence[Placed], Sequence[Waiting]]]:
+        """The page that another reader has numbered meanwhile; else the rows to number, as they are now."""
+        yield self.shard_lock(shard)
+        page = self.tables.page(shard, cursor, rows)
+        if page:
+            return page, ()
+        yield MOMENT
+        return (), self.tables.taken(shard, rows)
+
     def shard_lock(self, shard: int) -> Lock:
         """The lock of whoever numbers a shard."""
         return self._lock_of("state", shard)
-
-    def taken(self, shard: int, rows: int) -> Sequence[Any]:
-        """The rows that get positions: looked up under the lock, in a statement of its own."""
-        return self.tables.taken(shard, rows)
 
     def _last_within(self, page: Sequence[Placed], max_bytes: int | None) -> bytes:
         """The last position of a page of so many bytes, of one event at least."""
@@ -176,7 +180,7 @@ class Statements:
             left = list(given)
             for part in parts:
                 self._assign(row, part, left)
-            noted(assignments, before, row)
+            noted(before, row)
         return Result((), (), len(found))
 
     def _assign(self, row: ClaimRow, assignment: str, given: list[Any]) -> None:

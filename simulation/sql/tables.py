@@ -65,6 +65,7 @@ class Tables:
         claims: The claims by consumer and shard.
         low_water: The last position deleted, by shard.
         keep_h: How many hours positions are kept; None for ever.
+        placed: Called with each row that gets a position.
     """
 
     def __init__(self, entropy: random.Random, wall: Callable[[], float]) -> None:
@@ -78,7 +79,8 @@ class Tables:
         self.state: dict[int, bytes] = {}
         self.claims: dict[tuple[str, int], ClaimRow] = {}
         self.low_water: dict[int, bytes] = {}
-        self.keep_h: int | None = None
+        self.keep_h: float | None = None
+        self.placed: Callable[[Sequence[Placed]], None] = lambda _: None
 
     # What writers do.
 
@@ -171,6 +173,7 @@ class Tables:
             insort(self.feed.setdefault(shard, []), row)
         if placed:
             self.state[shard] = placed[-1].ulid
+            self.placed(placed)
 
     def _bits(self, bits: int) -> int:
         return self._entropy.getrandbits(bits)
@@ -181,7 +184,7 @@ class Tables:
         """Delete what is older than the feed keeps, and what every consumer has read; returns how many rows."""
         if self.keep_h is None:
             return 0
-        before = max(self.now_ms() - self.keep_h * _HOUR_MS, 0).to_bytes(6) + bytes(10)
+        before = max(self.now_ms() - int(self.keep_h * _HOUR_MS), 0).to_bytes(6) + bytes(10)
         return sum(self._prune(shard, before) for shard in list(self.feed))
 
     def _prune(self, shard: int, before: bytes) -> int:

@@ -17,6 +17,10 @@ from simulation.wire.services import Services
 class Operator(BaseOperator):
     """An operator who connects to the same services as the app."""
 
+    # Each virtual second costs the requests of all hosts.
+    pauses_s = (20.0, 60.0)
+    patience_s = 240.0
+
     def __init__(self, services: Services, number: int) -> None:
         super().__init__(services, number)
         self._settings = Settings.from_environment({**os.environ, **services.settings()})

@@ -202,6 +202,17 @@ async def test_two_workers_share_the_shards_and_one_takes_over_what_the_other_ha
     await site.until_claims(lambda claims: all(claim.owner == two.worker.name for claim in claims), shards)
 
 
+async def test_a_dead_workers_shard_is_taken_although_the_other_shard_is_asked_for(site: Site) -> None:
+    consumer = AsyncConsumer(site.session, TABLE, CONSUMER)
+    await consumer.take((await consumer.claims(range(2)))[1], "ended")
+    one = await site.start(shards=2)
+    await site.until_claims(lambda claims: claims[0].owner == one.worker.name, 2)
+
+    await consumer.ask((await site.claims(2))[0], "ended after it had asked")
+
+    await site.until_claims(lambda claims: all(claim.owner == one.worker.name for claim in claims), 2)
+
+
 async def test_a_worker_that_ends_releases_its_shards_at_once(site: Site) -> None:
     one = await site.start(shards=2)
     await site.until_claims(lambda claims: all(claim.owner is not None for claim in claims), 2)

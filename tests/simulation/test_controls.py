@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from simulation import runner
-from simulation.core import controls, universe
+from simulation.controls import Control
+from simulation.core import controls
+from simulation.sql import controls as sql_controls
+
+KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
+"""The controls of each kind of universe."""
 
 
-@pytest.mark.parametrize("name", controls.CONTROLS)
-def test_what_is_taken_out_is_missed(name: str) -> None:
-    control = controls.CONTROLS[name]
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])
+def test_what_is_taken_out_is_missed(kind: str, name: str) -> None:
+    control = KINDS[kind][name]
+    universe = runner.kind_named(kind)
 
     with runner.prepared(), control.without():
-        for seed in range(control.within):
+        for seed in range(control.first, control.first + control.within):
             violations = runner.run(universe, universe.plan(seed)).violations
             if any(violation.startswith(f"{control.wrong}:") for violation in violations):
                 return

@@ -250,6 +250,28 @@ def test_a_socket_can_choose_how_long_it_waits_for_an_answer(world: ConnectedWor
     assert world.now - began == pytest.approx(1, abs=0.1)
 
 
+def runs_until(world: ConnectedWorld, task: asyncio.Task[bytes], rounds: int) -> bool:
+    """Whether the task ends within a number of rounds of callbacks."""
+    last = world.rounds + rounds
+    world.run(lambda: task.done() or world.rounds > last, 10)
+    return task.done()
+
+
+def test_a_connection_is_given_up_whenever_it_was_cut_off(world: ConnectedWorld, client: Process) -> None:
+    serve(world, echo)
+    way = world.network.port(PORT).way
+    for _ in range(300):
+        reader, writer = connect(world, client)
+        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+        way.cut.add("client")
+        writer.write(b"lost")
+        reading = client.loop.create_task(reader.read())
+
+        assert runs_until(world, reading, 100)
+        assert isinstance(reading.exception(), TimeoutError)
+        way.cut.clear()
+
+
 def test_a_connect_without_an_answer_is_given_up(world: ConnectedWorld, client: Process) -> None:
     serve(world, echo)
     world.network.port(PORT).way.is_down = True

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from relay.errors import PublishError
+from relay.pipeline import Relay
 from relay.settings import OnPoison
 from simulation import runner
 from simulation.connected import ConnectedWorld
 from simulation.faults import Fault
 from simulation.plan import Plan, Result
-from simulation.wire import universe
+from simulation.wire import services, universe
 from simulation.wire.strikes import KINDS
 
 
@@ -84,3 +89,37 @@ def test_a_seed_gives_the_same_bytes_at_the_same_times(monkeypatch: pytest.Monke
 
     assert digests[0] == digests[2]
     assert digests[0] != digests[1]
+
+
+# Without a safeguard, one of this many universes violates a guarantee.
+WITHIN = 4
+
+
+def violated(kind: str) -> Iterator[str]:
+    """The violations of universes with these faults, of the topic."""
+    faults = tuple(Fault(30.0 * number, kind, number, "topic", 20.0, 0.2) for number in range(1, 7))
+    for seed in range(WITHIN):
+        yield from run(Plan(seed, 60, faults, OnPoison.SKIP)).violations
+
+
+@pytest.mark.timeout(240)
+def test_a_topic_without_duplicate_detection_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    entities = copy.deepcopy(services.ENTITIES)
+    topic = entities["UserConfig"]["Namespaces"][0]["Topics"][0]
+    topic["Properties"]["RequiresDuplicateDetection"] = False
+    monkeypatch.setattr(services, "ENTITIES", entities)
+
+    assert any(each.startswith("duplicated:") for each in violated("lose-answers"))
+
+
+@pytest.mark.timeout(240)
+def test_an_app_that_checkpoints_what_it_has_not_published_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = Relay.handle
+
+    async def succeed(*arguments: Any) -> None:
+        with suppress(PublishError):
+            await handle(*arguments)
+
+    monkeypatch.setattr(Relay, "handle", succeed)
+
+    assert any(each.startswith("missing:") for each in violated("down"))

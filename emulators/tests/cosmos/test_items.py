@@ -377,6 +377,15 @@ async def test_answers_carry_what_clients_rely_on(container: ContainerProxy) -> 
     assert got["x-ms-activity-id"]
 
 
+async def test_an_answer_names_the_address_that_gave_it(container: ContainerProxy, server: CosmosServer) -> None:
+    headers: list[Any] = []
+    await container.create_item({"id": "1", "pk": "a"})
+
+    await container.read_item("1", "a", response_hook=lambda got, _: headers.append(got))
+
+    assert headers[0]["Content-Location"] == f"{server.endpoint}dbs/outbox/colls/data/docs/1/"
+
+
 async def test_all_items_of_a_partition_key_can_be_deleted_at_once(container: ContainerProxy) -> None:
     for number in range(5):
         await container.create_item({"id": str(number), "pk": "a"})

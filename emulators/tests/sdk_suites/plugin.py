@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from fnmatch import fnmatch
 
@@ -15,6 +16,9 @@ SUITE = os.environ["SUITE"]
 devtools.install(SUITE)
 if SUITE == "servicebus":
     preparers.install()
+else:
+    # Its tests of regions go to this address, the default of Microsoft's emulator, and not to that of the account.
+    importlib.import_module("test_config").TestConfig.local_host = os.environ["ACCOUNT_HOST"]
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import ServiceBusClient, TransportType
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from azure.servicebus.management import AccessRights, AuthorizationRule, ServiceBusAdministrationClient
@@ -222,6 +222,8 @@ def _patch(client: Any, transport: Any) -> None:
     @functools.wraps(original)
     def patched(self: Any, *arguments: Any, **options: Any) -> None:
         options.setdefault("use_tls", False)
+        if options.get("transport_type") is TransportType.AmqpOverWebsocket:
+            options.setdefault("custom_endpoint_address", f"sb://127.0.0.1:{os.environ['SUITE_ADMIN_PORT']}")
         if transport is not None:
             options.setdefault("transport", transport())
         original(self, *arguments, **options)

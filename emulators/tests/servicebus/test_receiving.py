@@ -66,6 +66,14 @@ async def test_an_abandoned_message_comes_again(client: ServiceBusClient) -> Non
     assert again.lock_token != first.lock_token
 
 
+async def test_the_lock_token_is_among_the_delivery_annotations(client: ServiceBusClient) -> None:
+    await send(client, "orders", "1")
+    async with client.get_queue_receiver("orders") as receiver:
+        message = await next_one(receiver)
+
+    assert message.raw_amqp_message.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+
+
 async def test_a_dead_lettered_message_is_received_with_its_reason(client: ServiceBusClient) -> None:
     await send(client, "orders", "1")
     async with client.get_queue_receiver("orders") as receiver:

@@ -20,15 +20,30 @@ from spec.runs import CONTROLS, FOLDER, Run
 TRACES = Path(__file__).parent / "traces"
 RECORDED_OF = TRACES / "specifications.json"
 """The digest of each specification when its behaviours were recorded."""
-SIMULATED = (Run("Feed", {"Writers": 4}),)
-"""Larger worlds than those of which every state is visited."""
+MODULES = ("Relay", "Feed", "Claims")
+_RELAY = ("InFirst", "Commits", "Window", "MaxTime", "MaxFaults", "First", "Last")
+_FEED = ("Generation", "Count", "Writers", "Old", "Page", "Anyway", "Elsewhere")
+_CLAIMS = ("Commits", "Window", "MaxFaults")
+SIMULATED = (
+    *(
+        Run("Relay", dict(zip(_RELAY, sizes, strict=True)))
+        for sizes in ((2, 1, 2, 4, 3, 1, 2), (2, 2, 2, 3, 3, 1, 4))
+    ),
+    *(
+        Run("Feed", dict(zip(_FEED, sizes, strict=True)))
+        for sizes in ((1, 2, 4, 0, 1, 0, 0), (2, 2, 2, 2, 2, 1, 0))
+    ),
+    Run("Claims", dict(zip(_CLAIMS, (3, 10, 3), strict=True))),
+)
+"""Larger worlds than those of which `make spec` visits every state."""
 _BEHAVIOURS, _DEPTH, _SEED = 40, 60, 7
 _COMMENT = re.compile(r"\\\*[^\n]*|\(\*.*?\*\)", re.DOTALL)
 
 
 def trace_of(run: Run) -> Path:
     """Where the behaviours are of a world, or the counterexample of it without one of its parts."""
-    return TRACES / f"{run.module}-{run.without or 'holds'}.txt.gz"
+    world = "-".join(map(str, run.sizes.values()))
+    return TRACES / f"{run.module}-{run.without or world}.txt.gz"
 
 
 def digest_of_specification(module: str) -> str:
@@ -51,7 +66,7 @@ def _behaviours(run: Run) -> str:
 
 def main(chosen: list[str]) -> None:
     """Record those of these specifications, or of all."""
-    modules = [run.module for run in SIMULATED if not chosen or run.module in chosen]
+    modules = [module for module in MODULES if not chosen or module in chosen]
     for run in (*SIMULATED, *CONTROLS):
         if run.module in modules:
             text = _counterexample(run) if run.without else _behaviours(run)

@@ -106,6 +106,8 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - a bug here must look like a failure of the service, not of the connection
             _log.exception("%s %s failed", http.method, path)
             reply = error_reply(CosmosError(f"{type(error).__name__}: {error}"), activity, path)
+        if reply.status < 400:
+            reply.headers["content-location"] = self._location(http)
         reply.headers["x-ms-activity-id"] = activity
         reply.headers["x-ms-gatewayversion"] = "version=2.14.0"
         if stops:
@@ -113,6 +115,10 @@ class Gateway:
         return web.Response(
             status=reply.status, body=reply.body, headers=reply.headers, content_type=JSON if reply.body else None
         )
+
+    def _location(self, http: web.BaseRequest) -> str:
+        """The URI of a request, at the endpoint that answers it: its host shows clients which region that was."""
+        return self._endpoint(http.headers.get("host")).rstrip("/") + http.raw_path
 
     async def _send_half(self, http: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         response = web.StreamResponse(status=reply.status, headers=reply.headers)

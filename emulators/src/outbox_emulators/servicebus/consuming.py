@@ -101,7 +101,7 @@ class ConsumeEndpoint(LinkEndpoint):
         if lock is None:
             outgoing.settle(outgoing.send(self._sender, b"%d" % entry.sequence_number, entry.encode()))
             return
-        delivery = outgoing.send(self._sender, lock.token, entry.encode(lock.until_ms))
+        delivery = outgoing.send(self._sender, lock.token, entry.delivered(lock))
         self._unsettled[delivery] = lock.token
 
     def on_update(self, delivery: CDelivery) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from random import Random
+from uuid import UUID
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import Message
+from outbox_emulators.servicebus.sections import DELIVERY_ANNOTATIONS, encode_section
 
 _TOKENS = Random()
 
@@ -56,7 +58,17 @@ class Entry:
     size: int = 0
     order: int = 0
 
-    def encode(self, locked_until_ms: int | None = None, *, omit_body: bool = False) -> bytes:
+    def delivered(self, lock: Lock) -> bytes:
+        """Encode the message for delivery under a lock.
+
+        The token is among the delivery annotations, too (azure-servicebus, message.py and its live test
+        test_queue_by_queue_client_conn_str_receive_handler_peeklock).
+        """
+        return self.encode(lock.until_ms, delivery_annotations=_LOCK_TOKEN + _as_uuid(lock.token))
+
+    def encode(
+        self, locked_until_ms: int | None = None, *, omit_body: bool = False, delivery_annotations: bytes = b""
+    ) -> bytes:
         """Encode the message for delivery, with the broker's annotations."""
         message = self.message.without_body() if omit_body else self.message
         annotations = [
@@ -69,9 +81,21 @@ class Entry:
             annotations.append(_LOCKED_UNTIL + codec.encode_timestamp(locked_until_ms))
         if self.dead_letter_source is not None:
             annotations.append(_DEAD_LETTER_SOURCE + codec.encode_string(self.dead_letter_source))
-        return message.encode(self.delivery_count, self.ttl_ms, annotations)
+        return message.encode(self.delivery_count, self.ttl_ms, annotations, delivery_annotations)
 
 
+def _as_uuid(token: bytes) -> bytes:
+    """The bytes of a GUID in the order of AMQP, which has those of its first three fields reversed."""
+    return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+
+
+def _up_to_the_token() -> bytes:
+    """Everything of the delivery annotations but the 16 bytes of the token at their end."""
+    pair = codec.encode_symbol("x-opt-lock-token") + codec.encode_value(UUID(int=0))
+    return encode_section(DELIVERY_ANNOTATIONS, codec.encode_map(1, pair))[:-16]
+
+
+_LOCK_TOKEN = _up_to_the_token()
 _SEQUENCE_NUMBER = codec.encode_symbol("x-opt-sequence-number")
 _ENQUEUED_SEQUENCE_NUMBER = codec.encode_symbol("x-opt-enqueue-sequence-number")
 _ENQUEUED_TIME = codec.encode_symbol("x-opt-enqueued-time")

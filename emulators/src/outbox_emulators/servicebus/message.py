@@ -1,6 +1,6 @@
 """A message as it was sent: what the broker reads of it, and the bytes it delivers untouched.
 
-Only the header and the message annotations are the broker's to rewrite on delivery (OASIS AMQP 1.0, part 3,
+Only the header and the annotations are the broker's to rewrite on delivery (OASIS AMQP 1.0, part 3,
 section 3.2). The rest, from the properties on, is kept and delivered as the sender encoded it.
 """
 
@@ -180,14 +180,22 @@ class Message:
         body = (section.start for section in sections(self.bare) if section.code >= DATA)
         return replace(self, bare=self.bare[: next(body, len(self.bare))])
 
-    def encode(self, delivery_count: int, ttl_ms: int | None, annotations: Sequence[bytes]) -> bytes:
+    def encode(
+        self,
+        delivery_count: int,
+        ttl_ms: int | None,
+        annotations: Sequence[bytes],
+        delivery_annotations: bytes = b"",
+    ) -> bytes:
         """Encode the message for delivery.
 
         `annotations` are the broker's, one encoded pair each; they are joined to the sender's.
+        `delivery_annotations` are an encoded section, or nothing.
         """
         pairs = self.annotation_count + len(annotations)
         merged = codec.encode_map(pairs, self.annotations + b"".join(annotations))
-        return self._header(delivery_count, ttl_ms) + encode_section(MESSAGE_ANNOTATIONS, merged) + self.bare
+        header = self._header(delivery_count, ttl_ms) + delivery_annotations
+        return header + encode_section(MESSAGE_ANNOTATIONS, merged) + self.bare
 
     def _header(self, delivery_count: int, ttl_ms: int | None) -> bytes:
         priority = codec.NULL if self.priority is None else bytes((0x50, self.priority))

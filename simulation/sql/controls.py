@@ -1,0 +1,123 @@
+"""Safeguards and assumptions that can be taken out. Without each, universes violate a guarantee.
+
+Those of `spec/Feed.tla` and `spec/Claims.tla` have the same names here.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from journal.checker import Wrong
+from relay.errors import RetryableError
+from relay.events import Event
+from relay.servicebus.transfers import in_batches
+from relay.servicebus.turn import Turn
+from relay.sql.shard import Shard
+from simulation.controls import Control
+from simulation.sql.locks import Lock
+from simulation.sql.server import Server
+from simulation.sql.statements import Statements
+from simulation.sql.tables import Placed, Tables, Transaction, Waiting
+from simulation.topic import Topic
+
+# The feed: what the migrations do.
+
+
+def _place_at_commit(self: Transaction) -> None:
+    """A writer's own number is the position."""
+    self.tables.commit(self.events, ())
+    for row in self.rows:
+        placed = Placed(row.number.to_bytes(16), row.identifier)
+        insort(self.tables.feed.setdefault(row.shard, []), placed)
+        self.tables.placed([placed])
+
+
+class _FreeLock(Lock):
+    """A lock that everybody has."""
+
+    def acquire(self, who: object, granted: Any, *_: Any) -> None:
+        granted()
+
+    def release(self, who: object) -> None:
+        pass
+
+
+_lock_of = Server.lock_of
+
+
+def _no_lock_of_readers(self: Server, table: str, row: object) -> Lock:
+    return _lock_of(self, table, row) if table == "aggregate" else _FreeLock(self.world.outside)
+
+
+def _look_before_the_lock(self: Statements, shard: int, cursor: bytes, rows: int) -> Any:
+    taken = self.tables.taken(shard, rows)
+    yield self.shard_lock(shard)
+    return (), taken
+
+
+def _backwards(self: Tables, shard: int, rows: int) -> list[Waiting]:
+    return list(reversed(self.outbox.get(shard, [])[:rows]))
+
+
+def _some(self: Tables, shard: int, rows: int) -> list[Waiting]:
+    """A snapshot that has a transaction, and not one that was committed before it began."""
+    return [row for row in self.outbox.get(shard, []) if self._entropy.random() < 0.5][:rows]
+
+
+def _cached(self: Tables) -> int:
+    """Each of two sessions has a block of ten numbers of the sequence."""
+    self._numbers += 1
+    session, number = self._entropy.randrange(2), self._numbers
+    return number // 20 * 20 + 10 * session + number % 10 + 20 * (number % 20 // 10)
+
+
+# The relay.
+
+_publish = Shard._publish
+
+
+async def _done_anyhow(self: Shard, page: Any) -> None:
+    """The cursor is stored whatever became of the page."""
+    await _publish(self, page)
+
+
+async def _go_on(self: Turn, events: Sequence[Event]) -> None:
+    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
+    limits = await self._limits()
+    failed: RetryableError | None = None
+    for transfer in in_batches(events, self._shared.message_of, limits.batch):
+        try:
+            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
+        except RetryableError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+# The assumptions.
+
+_take = Topic.take
+
+
+def _take_all(self: Topic, *arguments: Any) -> None:
+    self._seen.clear()
+    _take(self, *arguments)
+
+
+CONTROLS = {
+    "ReadersNumber": Control(lambda: patch.object(Transaction, "commit", _place_at_commit), Wrong.MISSING, 2),
+    "NumbersUnderLock": Control(lambda: patch.object(Server, "lock_of", _no_lock_of_readers), Wrong.DUPLICATED, 3),
+    "SnapshotAfterLock": Control(
+        lambda: patch.object(Statements, "_look_under_lock", _look_before_the_lock), Wrong.DUPLICATED, 3
+    ),
+    "SortsBySequence": Control(lambda: patch.object(Tables, "taken", _backwards), Wrong.OUT_OF_ORDER, 2),
+    "PruneWaitsForConsumers": Control(lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", 1),
+    "SequenceHasNoCache": Control(lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, 3),
+    "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
+    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 1, first=8),
+    "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
+    "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, 2),
+}
