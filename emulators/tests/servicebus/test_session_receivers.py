@@ -97,7 +97,7 @@ async def test_a_receiver_without_session_is_refused(client: ServiceBusClient) -
 
 
 async def test_a_session_id_that_is_no_string_is_refused(client: ServiceBusClient) -> None:
-    with pytest.raises(ServiceBusError, match="session id of a receiver is a .*int.*; it has to be a string"):
+    with pytest.raises(ServiceBusError, match=r"session id of a receiver is a .*int.*; it has to be a string"):
         await client.get_queue_receiver("chats", session_id=1).__aenter__()  # type: ignore[arg-type]
 
 

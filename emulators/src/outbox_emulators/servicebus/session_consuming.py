@@ -138,8 +138,8 @@ def _session_filter(link: Sender) -> tuple[bool, str | None]:
             plain = getattr(value, "value", value)
             if plain is not None and not isinstance(plain, str):
                 raise ArgumentInvalid(
-                    f"The session id of a receiver is a {type(plain).__name__}; it has to be a string, or null for any "
-                    "free session."
+                    f"The session id of a receiver is a {type(plain).__name__}; it has to be a string, or null "
+                    "for any free session."
                 )
             return True, plain
     return False, None
