@@ -2,7 +2,7 @@
 
 An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
 least once (the assumption WindowOutlastsOutage). What an operator has released or discarded of a parked key may be
-parked again while its page is not checkpointed.
+set aside again while its page is not checkpointed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
     return kept
 
 
-def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
-    """The journal without what became of events that were parked again before their page was checkpointed."""
+def without_set_aside_again(journal: Sequence[Entry]) -> list[Entry]:
+    """The journal without what was parked, removed, and set aside again before its page was checkpointed."""
     committed: dict[Name, entries.Committed] = {}
     checkpoints: list[entries.Checkpointed] = []
     parked: set[Name] = set()
@@ -56,12 +56,13 @@ def without_parked_again(journal: Sequence[Entry]) -> list[Entry]:
             committed[entry.key, entry.id] = entry
         elif isinstance(entry, entries.Checkpointed):
             checkpoints.append(entry)
-        elif isinstance(entry, entries.Parked):
+        elif isinstance(entry, entries.Parked | entries.SetAside):
             name = entry.key, entry.id
             if name in removed and not _was_passed(committed[name], checkpoints, entry.at):
                 excused.add(name)
                 continue
-            parked.add(name)
+            if isinstance(entry, entries.Parked):
+                parked.add(name)
         elif isinstance(entry, entries.Released | entries.Discarded) and (entry.key, entry.id) in parked:
             if (entry.key, entry.id) in excused:
                 excused.remove((entry.key, entry.id))

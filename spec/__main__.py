@@ -91,8 +91,8 @@ def configuration_of(run: Run) -> str:
     """The configuration file for TLC."""
     processes = [f"p{number}" for number in range(1, run.processes + 1)]
     constants = {"None": "None", "Procs": f"{{{', '.join(processes)}}}"} | {name: name for name in processes}
-    constants |= {name: str(value) for name, value in run.sizes.items()}
     constants |= {part: "FALSE" if part == run.without else "TRUE" for part in parts_of(run.module)}
+    constants |= {name: str(value) for name, value in run.sizes.items()}
     lines = ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
     if run.liveness:
         return "\n".join(["SPECIFICATION FairSpec", *lines, f"PROPERTIES {LIVENESS}", ""])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 SAFETY = ("G1", "G2", "G3", "G5")
@@ -20,6 +22,17 @@ def _relay(in_first: int, commits: int, time: int, faults: int, first: int = 1, 
 def _claims(commits: int, window: int, faults: int) -> dict[str, int]:
     return {"Commits": commits, "Window": window, "MaxFaults": faults}
 
+
+def _park(policy: str, events: int, faults: int = 1, orders: int = 0) -> dict[str, int | str]:
+    """A world of Park, whose first event is poisoned."""
+    sizes = {"Count": events, "Ids": events, "Poison": 1, "Orders": orders, "MaxFaults": faults}
+    return {"Policy": f'"{policy}"'} | sizes
+
+
+_PARK, _LATER = _park("park", 2), _park("park", 3, faults=0)
+# Assumptions that take steps away: what is not stuck without them is not stuck with them.
+_MORE_STEPS = {"AttemptsDoNotOverlap": "FALSE", "OrdersComeInTime": "FALSE"}
+_STUCK = _park("block", 2, faults=0, orders=2) | _MORE_STEPS
 
 _SHARES = {"Count": 2, "MaxFaults": 1}
 
@@ -40,13 +53,13 @@ class Run:
 
     Attributes:
         module: The specification.
-        sizes: Its constants that are numbers.
+        sizes: Its constants that are numbers or texts, and those of its parts that are not needed.
         without: The safeguard or assumption that is taken out; None if none is.
         violated: The guarantee that does not hold then; None if all hold.
     """
 
     module: str
-    sizes: dict[str, int]
+    sizes: Mapping[str, Any]
     without: str | None = None
     violated: str | None = None
     liveness: bool = False
@@ -76,8 +89,14 @@ HOLDING = (
     Run("Relay", _relay(1, 2, 0, 1, 2, 3), liveness=True),
     Run("Claims", _claims(1, 0, 1), liveness=True),
     Run("Relay", _relay(2, 1, 1, 1), liveness=True),
+    Run("Park", _PARK),
+    Run("Park", _park("skip", 2)),
     Run("Shares", _SHARES, liveness=True, processes=3),
     Run("Shares", _SHARES | {"Count": 3}, liveness=True),
+    Run("Park", _STUCK, liveness=True),
+    Run("Park", _park("park", 2, faults=0) | _MORE_STEPS, liveness=True),
+    Run("Park", _LATER),
+    Run("Park", _park("block", 2, faults=0, orders=1)),
     Run("Feed", _feed(3, shards=2)),
     Run("Feed", _feed(3, page=2) | _ELSEWHERE),
     Run("Feed", _feed(1, 2, shards=2) | _ANYWAY),
@@ -137,7 +156,34 @@ CONTROLS = (
     Run("Shares", _SHARES, "TakesTheDead", "G4", liveness=True),
     Run("Shares", _SHARES, "CountsWhoAsks", "G4", liveness=True),
     Run("Shares", {"Count": 3, "MaxFaults": 0}, "AsksWhoHasMore", "G4", liveness=True),
-    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True, processes=3),
+    Run("Shares", _SHARES | {"MaxFaults": 2}, "DeclinesWhatItKeeps", "G4", liveness=True),
+    Run("Park", _park("skip", 1), "StoresBeforeSuccess", "G1"),
+    Run("Park", _PARK, "StopsBehindPoison", "G2"),
+    Run("Park", _PARK | {"Poison": 0, "Orders": 1}, "WaitsForPredecessors", "G2"),
+    Run("Park", _PARK | {"MaxFaults": 0}, "ReadsEachTime", "G2"),
+    Run("Park", _STUCK | {"Count": 1, "Ids": 1, "Orders": 1}, "ReadsOrdersAgain", "G4", liveness=True),
+    Run("Park", _park("skip", 1), "ComparesWhatWasTried", "G3"),
+    Run("Park", _PARK, "ReadsAgain", "G2"),
+    Run("Park", _park("skip", 1), "ComparesBeforeStoring", "G3"),
+    Run("Park", _park("skip", 1, faults=2), "RemembersSetAside", "G3"),
+    Run("Park", _park("park", 1), "OrderWithRecord", "G3"),
+    Run("Park", _park("skip", 1), "KeepsCarriedOut", "G3"),
+    Run("Park", _park("skip", 2) | {"Ids": 1}, "OrdersHavePlaces", "G1"),
+    Run("Park", _PARK | {"Poison": 2}, "MarkerHasPlace", "G3"),
+    Run("Park", _LATER, "BatchTouchesMarker", "G2"),
+    Run("Park", _LATER, "UnparksAsRead", "G2"),
+    Run("Park", _park("park", 1, faults=0), "UnparksInterrupted", "G4", liveness=True),
+    Run("Park", _PARK, "ReleasesInOrder", "G2"),
+    Run("Park", _park("skip", 1), "RemovesAfterAcceptance", "G1"),
+    Run("Park", _park("skip", 1, orders=1), "KeepsWhatWasSetAside", "G3"),
+    Run("Park", _park("block", 1, orders=1, faults=2), "WithdrawsAsRead", "G3"),
+    Run("Park", _park("skip", 1), "AttemptsDoNotOverlap", "G3"),
+    Run("Park", _PARK, "ReadsAreCurrent", "G3"),
+    Run("Park", _LATER, "CountsAreCurrent", "G2"),
+    Run("Park", _park("skip", 1, faults=2), "NewOwnersRead", "G3"),
+    Run("Park", _park("skip", 1), "SettingAsideTakesTime", "G3"),
+    Run("Park", _park("block", 1, orders=1), "OrdersComeInTime", "G3"),
+    Run("Park", _PARK, "ReleasesWhatIsPassed", "G3"),
 )
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
@@ -145,6 +191,14 @@ NIGHT = (
     Run("Relay", _relay(1, 1, 3, 2, 2, 3)),
     Run("Claims", _claims(2, 10, 3)),
     Run("Feed", _feed(4, generation=1, shards=2)),
+    Run("Park", _park("block", 2, orders=1)),
+    Run("Park", _park("skip", 2, orders=1)),
+    Run("Park", _PARK | {"Orders": 1}),
+    Run("Park", _park("skip", 2, faults=2)),
+    Run("Park", _LATER | {"MaxFaults": 1}),
+    Run("Park", _park("skip", 2) | _MORE_STEPS, liveness=True),
+    Run("Park", _PARK | _MORE_STEPS, liveness=True),
+    Run("Park", _PARK | {"MaxFaults": 2}),
     Run("Feed", _feed(2, 2, page=2, shards=2) | _ANYWAY),
     Run("Feed", _feed(4, page=2) | _ELSEWHERE),
     Run("Feed", _feed(4, shards=2)),

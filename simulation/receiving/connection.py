@@ -31,6 +31,11 @@ class _Way:
         self._sent.append((world.now, arrive))
         world.outside.at(self._last_s, self._arrive)
 
+    def flush(self) -> None:
+        """Let arrive what is on its way: nothing arrives ahead of it."""
+        while self._sent:
+            self._sent.popleft()[1]()
+
     def _arrive(self) -> None:
         connection = self._connection
         if connection.is_broken or not self._sent:
@@ -95,6 +100,7 @@ class Connection:
         """Break it, with or without what was sent last; either side may notice at once, or only when it waits."""
         entropy = self.line.world.entropy
         if entropy.random() < 0.5:
+            way.flush()
             arrive()
         self.is_broken = True
         if entropy.random() < 0.7:

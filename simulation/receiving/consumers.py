@@ -10,7 +10,7 @@ from journal.entries import Entry, Frozen, Killed, Resumed
 from relay.servicebus.messages import Message
 from simulation.faults import Fault, Kind
 from simulation.line import Line
-from simulation.receiving.consumer import ANSWER_S, LOCK_S, REASON, RENEW_S, Consumer, Name
+from simulation.receiving.consumer import LOCK_S, REASON, Consumer, Name
 from simulation.receiving.ledgers import Ledger, MemoryLedger, SqliteLedger
 from simulation.receiving.subscription import Subscription
 from simulation.receiving.watch import Watch
@@ -36,8 +36,9 @@ _PROCESSES = 2
 
 # Maximum seconds by which the clock of a process is ahead or behind.
 _SKEW_S = 5.0
-# Until a lost lock is noticed: a renewal, its answer, and clocks that differ.
-_OVERLAP_S = RENEW_S + ANSWER_S + _SKEW_S + 5.0
+# Until a lost lock is noticed: the broker frees a session whose connection broke, and a receiver that has not
+# noticed that goes on until the time of its lock is over, by its own clock.
+_OVERLAP_S = LOCK_S + _SKEW_S + 2.0
 # After how many seconds a process is started in the place of one that has ended.
 _RESTART_S = 5.0
 _USUAL_S = 0.02

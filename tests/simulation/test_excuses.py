@@ -8,7 +8,7 @@ import pytest
 
 from journal import entries
 from journal.entries import Entry
-from simulation.excuses import without_parked_again
+from simulation.excuses import without_set_aside_again
 
 
 def history(removed: type[Entry], checkpointed_at: float) -> list[Entry]:
@@ -28,11 +28,11 @@ def history(removed: type[Entry], checkpointed_at: float) -> list[Entry]:
 
 @pytest.mark.parametrize("removed", [entries.Released, entries.Discarded])
 def test_what_is_parked_again_is_excused_until_its_page_is_checkpointed(removed: type[Entry]) -> None:
-    kept = without_parked_again(history(removed, checkpointed_at=9))
+    kept = without_set_aside_again(history(removed, checkpointed_at=9))
 
     assert [entry.at for entry in kept] == [1, 3, 5, 9]
 
 
 @pytest.mark.parametrize("removed", [entries.Released, entries.Discarded])
 def test_it_is_not_excused_afterwards(removed: type[Entry]) -> None:
-    assert without_parked_again(history(removed, checkpointed_at=6)) == history(removed, checkpointed_at=6)
+    assert without_set_aside_again(history(removed, checkpointed_at=6)) == history(removed, checkpointed_at=6)

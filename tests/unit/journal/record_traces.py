@@ -15,18 +15,26 @@ import tempfile
 from pathlib import Path
 
 from spec.__main__ import check
-from spec.runs import CONTROLS, FOLDER, NIGHT, Run
+from spec.runs import CONTROLS, FOLDER, Run
 
 TRACES = Path(__file__).parent / "traces"
 RECORDED_OF = TRACES / "specifications.json"
 """The digest of each specification when its behaviours were recorded."""
 MODULES = ("Relay", "Feed", "Claims")
-SIMULATED = [
-    run
-    # A consumer whose cursors are elsewhere may begin behind rows that were deleted: no journal shows that it may.
-    for run in NIGHT
-    if run.module in MODULES and not run.liveness and not run.sizes.get("Elsewhere")
-]
+_RELAY = ("InFirst", "Commits", "Window", "MaxTime", "MaxFaults", "First", "Last")
+_FEED = ("Generation", "Count", "Writers", "Old", "Page", "Anyway", "Elsewhere")
+_CLAIMS = ("Commits", "Window", "MaxFaults")
+SIMULATED = (
+    *(
+        Run("Relay", dict(zip(_RELAY, sizes, strict=True)))
+        for sizes in ((2, 1, 2, 4, 3, 1, 2), (2, 2, 2, 3, 3, 1, 4))
+    ),
+    *(
+        Run("Feed", dict(zip(_FEED, sizes, strict=True)))
+        for sizes in ((1, 2, 4, 0, 1, 0, 0), (2, 2, 2, 2, 2, 1, 0))
+    ),
+    Run("Claims", dict(zip(_CLAIMS, (3, 10, 3), strict=True))),
+)
 """Larger worlds than those of which `make spec` visits every state."""
 _BEHAVIOURS, _DEPTH, _SEED = 40, 60, 7
 _COMMENT = re.compile(r"\\\*[^\n]*|\(\*.*?\*\)", re.DOTALL)

@@ -1,0 +1,27 @@
+"""A connection of the receivers' world delivers in order, also what it delivers last."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from simulation import reality
+from simulation.line import Line
+from simulation.receiving.connection import Connection
+from simulation.world import World
+
+
+def test_nothing_arrives_ahead_of_what_was_sent_before_when_the_connection_breaks() -> None:
+    for seed in range(200):
+        world = World(f"{seed}")
+        line = Line(world, "broker")
+        line.loses = 1.0
+        arrived: list[int] = []
+        with reality.of(world):
+            connection = Connection(line, world.process("client"), lambda: None, lambda: None)
+            for number in range(20):
+                connection.up(partial(arrived.append, number))
+            world.outside.after(2.0, int)
+            world.run(lambda: False, 1.0)
+            world.close()
+
+        assert arrived == list(range(len(arrived))), seed
