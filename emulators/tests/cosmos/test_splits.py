@@ -64,6 +64,16 @@ async def ranges(raw: RawClient) -> list[dict[str, Any]]:
     return list(answer.body["PartitionKeyRanges"])
 
 
+async def test_five_partitions_end_where_those_of_the_service_do(
+    make_container: MakeContainer, raw: RawClient
+) -> None:
+    await make_container(offer_throughput=30_000)
+
+    ends = [each["maxExclusive"] for each in await ranges(raw)]
+
+    assert ends == ["0" + "C" * 31, "1" + "9" * 30 + "8", "2" + "6" * 30 + "4", "3" * 31 + "0", "FF"]
+
+
 async def drain(raw: RawClient, range_id: str, token: str | None) -> tuple[list[dict[str, Any]], str]:
     """All changes of a partition after a position, and the new position."""
     items: list[dict[str, Any]] = []

@@ -13,8 +13,44 @@ NOT_RUN: dict[str, dict[str, str]] = {
 }
 """Tests that need what no emulator has, or that would wait for it."""
 
+_ALL_VERSIONS = (
+    "the change feed of all versions and deletes needs an account with continuous backup; the emulator refuses it "
+    "by name"
+)
+_STORED_PROCEDURE = "it creates a stored procedure, which the emulator refuses by name"
+_TLS = "it checks the certificate of the namespace, and the suite's connections are without TLS"
+_PORT = (
+    "it makes a connection string of its own, of which the client drops the port without UseDevelopmentEmulator"
+)
+_ANNOTATIONS = (
+    "it counts the annotations of a message and its bytes; the emulator adds x-opt-enqueue-sequence-number and "
+    "x-opt-message-state to each, as some namespaces do (azure-service-bus-dotnet issue 484)"
+)
+_BROKEN_STAND_IN = "its own stand-in lacks a parameter that the client of this version passes (await_outcome)"
+_REPOSITORY = "it compares files of Microsoft's repository that the source distribution does not have"
+
 FAILING: dict[str, dict[str, str]] = {
-    "cosmos": {},
-    "servicebus": {},
+    "cosmos": {
+        "*test_query_change_feed_all_versions_and_deletes": _ALL_VERSIONS,
+        "*test_query_change_feed_all_versions_and_deletes_async": _ALL_VERSIONS,
+        "*test_create_stored_procedure_*": _STORED_PROCEDURE,
+        "*TestMultiMaster::test_tentative_writes_header_*": _STORED_PROCEDURE,
+        "*TestHealthCheck::test_health_check_success": (
+            "it counts what a thread in the background has asked after three seconds: two requests, or three"
+        ),
+    },
+    "servicebus": {
+        "*test_message_backcompat_receive_and_delete_databody*": _ANNOTATIONS,
+        "*test_message_backcompat_peek_lock_databody*": _ANNOTATIONS,
+        "*test_message_property*": (
+            "the client cannot read a decimal that it wrote: it takes the exponent from other bits; the emulator "
+            "delivers properties as they were sent"
+        ),
+        "*queue_operation_negative*": _BROKEN_STAND_IN,
+        "*test_client_sas_credential*": _PORT,
+        "*test_sb_client_with_ssl_context*": _TLS,
+        "*test_custom_endpoint_connection_verify_exception*": _TLS,
+        "*test_pyamqp_copies_are_byte_identical*": _REPOSITORY,
+    },
 }
 """Tests that are run and may fail."""

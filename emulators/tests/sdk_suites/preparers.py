@@ -23,6 +23,8 @@ from azure.servicebus.management import AccessRights, AuthorizationRule, Service
 from emulators.tests.sdk_suites.devtools import accepted, credential
 
 _POLICY = "RootManageSharedAccessKey"
+_LOCKS = {"lock_duration": "PT30S"}
+"""Duration of a queue's locks unless a test says otherwise; several tests wait until they have expired."""
 
 
 def namespace() -> str:
@@ -128,7 +130,7 @@ class QueuePreparer(_Preparer):
 
     def made(self, given: dict[str, Any]) -> dict[str, Any]:
         with _administration() as administration:
-            queue = administration.create_queue(f"queue-{uuid.uuid4().hex[:12]}", **self.options)
+            queue = administration.create_queue(f"queue-{uuid.uuid4().hex[:12]}", **_LOCKS | self.options)
         return {self.parameter: SimpleNamespace(name=queue.name)}
 
 

@@ -96,6 +96,11 @@ async def test_a_receiver_without_session_is_refused(client: ServiceBusClient) -
         await client.get_queue_receiver("chats").__aenter__()
 
 
+async def test_a_session_id_that_is_no_string_is_refused(client: ServiceBusClient) -> None:
+    with pytest.raises(ServiceBusError, match=r"session id of a receiver is a .*int.*; it has to be a string"):
+        await client.get_queue_receiver("chats", session_id=1).__aenter__()  # type: ignore[arg-type]
+
+
 async def test_messages_are_settled_in_every_way(server: ServiceBusServer, client: ServiceBusClient) -> None:
     await send(client, "chats", "a", "done", "again", "dead", "later")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:

@@ -8,7 +8,7 @@ from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.consuming import ConsumeEndpoint
 from outbox_emulators.servicebus.entry import Entry, Lock
-from outbox_emulators.servicebus.errors import NotAllowed, SessionLockLost, TimedOut
+from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed, SessionLockLost, TimedOut
 from outbox_emulators.servicebus.namespace import Source
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.sessions import Session
@@ -108,7 +108,10 @@ class SessionEndpoint(ConsumeEndpoint):
 
 
 def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -> ConsumeEndpoint:
-    """Make the endpoint a receiver asks for. Raises NotAllowed when sessions and the entity do not match."""
+    """Make the endpoint a receiver asks for.
+
+    Raises NotAllowed when sessions and the entity do not match, ArgumentInvalid for an id that is no string.
+    """
     asks, session_id = _session_filter(link)
     if isinstance(source.queue, SessionQueue):
         if not asks:
@@ -133,5 +136,10 @@ def _session_filter(link: Sender) -> tuple[bool, str | None]:
     for name, value in (filters or {}).items():
         if str(name) == SESSION_FILTER:
             plain = getattr(value, "value", value)
-            return True, None if plain is None else str(plain)
+            if plain is not None and not isinstance(plain, str):
+                raise ArgumentInvalid(
+                    f"The session id of a receiver is a {type(plain).__name__}; it has to be a string, or null "
+                    "for any free session."
+                )
+            return True, plain
     return False, None
