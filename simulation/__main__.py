@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
 import time
@@ -95,4 +96,7 @@ def _report(name: str, kind: Kind, plan: Plan, result: Result, options: argparse
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    # What killed processes have left must not run when the interpreter ends.
+    os._exit(code)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from journal import checker
 from journal.entries import Entry
+from journal.specification import validate
 from simulation import excuses
 from simulation.excuses import Learned
 from simulation.plan import Plan, Result
@@ -31,6 +32,7 @@ def judged(
     kept = excuses.without_set_aside_again(excuses.without_excused(journal, window_s, learned))
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
+    violations += validate(kept, checker.Policy(plan.policy)).findings
     if not is_over:
         violations.append("stuck: not everything was published long after the last fault")
     elif report.quarantined != report.expected_quarantined:

@@ -79,6 +79,9 @@ class Shard:
         self._stored = stored
         # Where this process had the claim before, not from where somebody else may have moved the cursor to.
         self._cursor = stored.expected(claim)[-1]
+        # The end of a page that was published, while its cursor may not be stored. It is stored before another
+        # page is read: a shorter one, read again from the cursor before, would move the stored cursor back.
+        self._published: bytes | None = None
         self._stopping = asyncio.Event()
         self._successor: str | None = None
         # When the first event of the page under way was committed; without one, when the feed was last looked at.
@@ -109,7 +112,7 @@ class Shard:
                 logger.warning("relay_shard_lost shard=%d: %s", shard_id, first_line(error))
             except CursorChangedError as error:
                 # Continuing from there would skip events, or publish them again. The shard stops until the cursor
-                # is as it was: it reads the same page again, and nothing behind it gets a position.
+                # is as it was: nothing behind the page that it has published gets a position.
                 logger.error("relay_cursor_changed shard=%d: %s", shard_id, first_line(error))
                 await self._pause(_LONGEST_PAUSE_S)
             except FAILURES as error:
@@ -133,6 +136,8 @@ class Shard:
             consumer = AsyncConsumer(quick, self._settings.feed, CONSUMER, self._stored)
             news = True
             while not self._stopping.is_set():
+                if self._published is not None:
+                    await self._store(consumer, self._published)
                 if news:
                     news = await self._read_page(feed, consumer)
                 else:
@@ -170,8 +175,9 @@ class Shard:
             full = len(page.entries) == rows
             pause_s = await self._publish(page)
             if pause_s is None:
-                await self._store(consumer, page.cursor)
                 self._attempts = _Attempts()
+                self._published = page.cursor
+                await self._store(consumer, page.cursor)
             # The page is released during the pause.
             del page
         if pause_s is not None:
@@ -186,7 +192,7 @@ class Shard:
         since = now()
         await consumer.store(self.claim, cursor)
         self.ownership.renewed(since)
-        self._cursor = cursor
+        self._cursor, self._published = cursor, None
 
     async def _publish(self, page: Page) -> float | None:
         """Attempt the page once; returns None if it is done, else how long to wait before the next attempt."""

@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from journal import entries
 from simulation.core.container import Document, GoneError
 from simulation.core.leases import Lease, LeaseLostError
 from simulation.core.worker import Worker
@@ -83,37 +82,20 @@ class Host:
     async def _acquire(self, lease: Lease) -> None:
         now = self.process.wall()
         leases = self.services.leases
-
-        def take() -> Lease:
-            taken = leases.change(lease, owner=self.name, renewed=now)
-            self._note(entries.Claimed, lease)
-            return taken
-
         try:
-            taken = await self.services.to_leases.ask(take)
+            taken = await self.services.to_leases.ask(lambda: leases.change(lease, owner=self.name, renewed=now))
         except (LeaseLostError, LineError):
             return
         self._owned[lease.number] = taken
         self._reading[lease.number] = self.process.start(self._read(taken))
 
-    def _note(self, kind: type[entries.OfLease], lease: Lease, **more: Any) -> None:
-        covers = lease.minimum, lease.maximum
-        entry = kind(
-            at=self.services.at, by=self.name, lease=str(lease.number), owner=self.name, covers=covers, **more
-        )
-        self.services.journal.append(entry)
-
     async def _update(self, lease: Lease, **changes: Any) -> Lease:
         """Change an own lease. Raises LeaseLostError and LineError."""
         now = self.process.wall()
 
-        def update() -> Lease:
-            changed = self.services.leases.change_own(lease.number, self.name, renewed=now, **changes)
-            if "position" in changes:
-                self._note(entries.Checkpointed, lease, position=(changes["position"],))
-            return changed
-
-        return await self.services.to_leases.ask(update)
+        return await self.services.to_leases.ask(
+            lambda: self.services.leases.change_own(lease.number, self.name, renewed=now, **changes)
+        )
 
     async def _renew(self) -> None:
         while True:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from journal import entries
 from relay.cosmos.leases import LeasePosition, Positions
 from simulation.core.container import Container
 
@@ -28,11 +30,16 @@ class Lease:
     version: int = 0
 
 
+Noted = Callable[..., None]
+"""Gets the kind of an entry for the journal, the process, the lease, its owner, and what else the entry has."""
+
+
 class Leases:
     """All leases of one trigger."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, noted: Noted) -> None:
         self._container = container
+        self._noted = noted
         self.all: dict[int, Lease] = {}
 
     def begin(self) -> None:
@@ -45,8 +52,12 @@ class Leases:
         current = self.all.get(read.number)
         if current is None or current.version != read.version:
             raise LeaseLostError
-        self.all[read.number] = replace(current, version=current.version + 1, **changes)
-        return self.all[read.number]
+        changed = self.all[read.number] = replace(current, version=current.version + 1, **changes)
+        if "owner" in changes and current.owner is not None:
+            self._noted(entries.Lost, current.owner, current)
+        if "owner" in changes and changed.owner is not None:
+            self._noted(entries.Claimed, changed.owner, changed)
+        return changed
 
     def change_own(self, number: int, host: str, **changes: Any) -> Lease:
         """Change a lease that the host still owns. Raises LeaseLostError.
@@ -56,7 +67,10 @@ class Leases:
         current = self.all.get(number)
         if current is None or not self._owns(current, host):
             raise LeaseLostError
-        return self.change(current, **changes)
+        changed = self.change(current, **changes)
+        if "position" in changes:
+            self._noted(entries.Checkpointed, host, changed, position=(changed.position,))
+        return changed
 
     def _owns(self, lease: Lease, host: str) -> bool:
         return lease.owner == host

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from journal import entries
 from simulation import services
 from simulation.core.container import Container
-from simulation.core.leases import Leases
+from simulation.core.leases import Lease, Leases
 from simulation.line import Line
 from simulation.plan import Plan
 from simulation.world import World
@@ -16,6 +19,11 @@ class Services(services.Services):
     def __init__(self, world: World, plan: Plan) -> None:
         super().__init__(world, plan)
         self.container = Container(world.entropy)
-        self.leases = Leases(self.container)
+        self.leases = Leases(self.container, self._noted)
         self.to_container = Line(world, "container")
         self.to_leases = Line(world, "leases")
+
+    def _noted(self, kind: type[entries.OfLease], process: str, lease: Lease, **more: Any) -> None:
+        covers = lease.minimum, lease.maximum
+        name, owner = str(lease.number), lease.owner or process
+        self.journal.append(kind(at=self.at, by=process, lease=name, owner=owner, covers=covers, **more))

@@ -6,22 +6,30 @@ Those of `spec/Feed.tla` and `spec/Claims.tla` have the same names here.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from changefeed.claims import Claim, Claims
+from changefeed.statements import Statement
 from journal.checker import Wrong
+from journal.specification import Step
 from relay.errors import RetryableError
 from relay.events import Event
+from relay.fence import Clearance
 from relay.servicebus.transfers import in_batches
 from relay.servicebus.turn import Turn
 from relay.sql.shard import Shard
+from relay.sql.source import Ownership
 from simulation.controls import Control
 from simulation.sql.locks import Lock
 from simulation.sql.server import Server
 from simulation.sql.statements import Statements
 from simulation.sql.tables import Placed, Tables, Transaction, Waiting
 from simulation.topic import Topic
+from simulation.world import EPOCH, Process
 
 # The feed: what the migrations do.
 
@@ -74,6 +82,29 @@ def _cached(self: Tables) -> int:
     return number // 20 * 20 + 10 * session + number % 10 + 20 * (number % 20 // 10)
 
 
+# Claims.
+
+
+def _store_under_any_epoch(self: Claims, claim: Any, cursor: bytes) -> Any:
+    yield Statement(
+        f"update {self._table} set last_ulid = ?, renewals = renewals + 1 where consumer = ? and shard_id = ?",
+        (self._dialect.ulid(cursor), self._consumer, claim.shard_id),
+    )
+
+
+_TAKEN = "owner = ?, renewals = renewals + 1, wanted_by = null"
+
+
+def _take_without_epoch(self: Claims, claim: Claim, owner: str) -> Any:
+    yield from self._change(_TAKEN, (owner,), claim, as_read=True)
+    return replace(claim, owner=owner, renewals=claim.renewals + 1, wanted_by=None)
+
+
+def _take_what_was_renewed(self: Claims, claim: Claim, owner: str) -> Any:
+    yield from self._change(f"{_TAKEN}, epoch = epoch + 1", (owner,), claim)
+    return replace(claim, owner=owner, epoch=claim.epoch + 1, renewals=claim.renewals + 1, wanted_by=None)
+
+
 # The relay.
 
 _publish = Shard._publish
@@ -97,7 +128,28 @@ async def _go_on(self: Turn, events: Sequence[Event]) -> None:
         raise failed
 
 
+@contextmanager
+def _without_ownership_and_clearance() -> Iterator[None]:
+    """What a process may send ends neither with its claim nor half a window later: each covers for the other."""
+    with (
+        patch.object(Clearance, "check", lambda *_: None),
+        patch.object(Ownership, "holds", lambda self: not self._ended),
+    ):
+        yield
+
+
 # The assumptions.
+
+
+@contextmanager
+def _clocks_that_stop() -> Iterator[None]:
+    """No clock of a machine goes on while it is suspended."""
+    with (
+        patch.object(Process, "boottime", Process.monotonic),
+        patch.object(Process, "wall", lambda self: EPOCH + self.world.now + self.skew_s - self.slept_s),
+    ):
+        yield
+
 
 _take = Topic.take
 
@@ -119,5 +171,10 @@ CONTROLS = {
     "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
     "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 1, first=8),
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
+    "StoresUnderItsEpoch": Control(lambda: patch.object(Claims, "store", _store_under_any_epoch), Step.OWNER, 60),
+    "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 60),
+    "TakesAsItRead": Control(lambda: patch.object(Claims, "take", _take_what_was_renewed), Wrong.DUPLICATED, 60),
+    "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 60),
+    "ClocksRunAlike": Control(_clocks_that_stop, Wrong.DUPLICATED, 60),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, 2),
 }

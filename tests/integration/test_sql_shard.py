@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Claim, Stored, connect_async
+from changefeed import START, AsyncConsumer, AsyncFeed, Claim, DatabaseError, Stored, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from changefeed.ulid import to_text
 from relay.errors import RetryableError
@@ -18,7 +18,7 @@ from relay.events import Event
 from relay.results import KeyOutcome
 from relay.sql import shard as shards
 from relay.sql.database import CONSUMER, Database, connect
-from relay.sql.memory import Memory
+from relay.sql.memory import Memory, PageSize
 from relay.sql.shard import Shard
 from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from relay.sql.worker import Worker
@@ -327,6 +327,40 @@ async def test_a_shard_that_is_begun_again_does_not_take_over_a_cursor_that_was_
         await running
 
     assert (await site.claim()).cursor == START
+
+
+async def test_a_cursor_whose_answer_was_lost_is_never_moved_back(site: Site) -> None:
+    moved: list[bytes] = []
+
+    class Losing(Recorded):
+        """Loses its answer to the first cursor, after which pages are shorter."""
+
+        async def execute(self, statement: Statement, /) -> Result:
+            result = await super().execute(statement)
+            if "set last_ulid" in statement.sql:
+                moved.append((await site.claim()).cursor)
+                if len(moved) == 1:
+                    shard._page_size = PageSize(1)
+                    raise DatabaseError("the answer was lost", lost=True)
+            return result
+
+    async def connecting() -> AsyncSession:
+        return Losing(await connect(site.settings))
+
+    site.connect = connecting  # type: ignore[method-assign]
+    await site.outbox.commit(event("e1", "k"), event("e2", "k"))
+    shard = await site.shard()
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: len(moved) == 2)
+    await site.outbox.commit(event("e3", "k"))
+    await _until(lambda: len(moved) == 3)
+    shard.stop()
+    async with asyncio.timeout(_WITHIN_S):
+        await running
+
+    assert moved == sorted(moved)
+    assert moved[0] == moved[1] < moved[2]
+    assert site.topic.accepted == {"k": ["e1", "e2", "e3"]}
 
 
 async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site) -> None:
