@@ -116,7 +116,7 @@ lock: ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
 
-sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, an hour: SUITE=cosmos or servicebus
+sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, hours: SUITE=cosmos or servicebus
 	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m emulators.tests.sdk_suites $$suite || exit; done
 
 languages: ## Install the npm packages that the tests of other languages use, if npm is installed
