@@ -58,10 +58,6 @@ async def _clear_all(self: Fence, received: Any, **more: Any) -> Clearance:
     return Clearance(0.0, math.inf, owned=received.owned)
 
 
-async def _none_passed(*arguments: Any) -> frozenset[int]:
-    return frozenset()
-
-
 def _at_once(refusal: Any, history: Any, policy: Any) -> verdict.Verdict:
     return verdict.set_aside(verdict.reason_of(refusal))
 
@@ -76,15 +72,12 @@ CONTROLS = {
         lambda: patch.object(AcceptedLedger, "holds", lambda *_: False), Wrong.DUPLICATED, 100
     ),
     "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100),
-    "ClearanceExpires": Control(lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 100),
+    "ClearanceExpires": Control(lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 250),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(
         lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10
     ),
     "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
-    "ComparesWhatIsSetAside": Control(
-        lambda: patch.object(Fence, "passed", _none_passed), Wrong.SET_ASIDE_AGAIN, 100
-    ),
     "JudgesByEvidence": Control(
         lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10
     ),

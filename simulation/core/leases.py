@@ -68,7 +68,7 @@ class Leases:
         if current is None or not self._owns(current, host):
             raise LeaseLostError
         changed = self.change(current, **changes)
-        if "position" in changes:
+        if changed.position != current.position:
             self._noted(entries.Checkpointed, host, changed, position=(changed.position,))
         return changed
 
