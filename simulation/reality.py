@@ -12,8 +12,8 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FunctionType
+from contextlib import contextmanager, suppress
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ _WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")
 
 @contextmanager
 def replaced() -> Iterator[None]:
-    """Let the modules that are loaded ask the world, until the block ends. Load what a universe needs before."""
+    """Let the modules that are loaded ask the world, until the block ends."""
+    _let_extensions_look_up_types()
     undo: list[tuple[Any, str, Any]] = []
 
     def replace(owner: Any, attribute: str, value: Any) -> None:
@@ -134,13 +135,31 @@ def replaced() -> Iterator[None]:
     finally:
         for owner, attribute, value in reversed(undo):
             setattr(owner, attribute, value)
+        _restore_in_new_modules()
+
+
+def _let_extensions_look_up_types() -> None:
+    """Let cryptography find the real datetime: it looks once, when it first needs it."""
+    with suppress(ImportError):
+        from cryptography.x509.verification import PolicyBuilder
+
+        PolicyBuilder().time(_RealDatetime.now())
+
+
+def _restore_in_new_modules() -> None:
+    """Modules that were loaded within the block have imported what stood in for the real thing."""
+    real = {id(new): old for old, new in _REPLACED.items()}
+    for module in list(sys.modules.values()):
+        if module is sys.modules[__name__]:
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in real:
+                setattr(module, attribute, real[id(value)])
 
 
 def _new(value: Any) -> Any:
-    try:
-        return _REPLACED.get(value)
-    except TypeError:
-        return None
+    # Of other kinds, some cannot be hashed.
+    return _REPLACED.get(value) if isinstance(value, BuiltinFunctionType | FunctionType | type) else None
 
 
 def _functions(value: Any) -> list[FunctionType]:
