@@ -84,7 +84,7 @@ down: ## Stop the local stack
 	@test ! -x $(PY) || $(PY) -m local down
 
 test: coverage ## Run every test
-	@$(PY) -m pytest -n 6 --dist loadgroup $(COVERING:%=--ignore-glob='$(CURDIR)/%')
+	@$(PY) -m pytest -n 6 --dist loadgroup --durations 40 $(COVERING:%=--ignore-glob='$(CURDIR)/%')
 
 coverage: setup ## Run the quick tests of relay/, and show how much of it they cover
 	@$(PY) -m coverage erase
