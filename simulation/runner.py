@@ -48,6 +48,7 @@ def prepared(*, logs: bool = False) -> Iterator[None]:
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
+        gc.collect()
         sys.unraisablehook = hook
         gc.enable()
         gc.unfreeze()

@@ -12,7 +12,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import PublishError, QuarantineError
+from relay.errors import LeaseError, PublishError, QuarantineError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events, just_committed
@@ -226,5 +226,5 @@ async def test_quarantine_waits_for_cosmos_to_come_back(make_relay: RelayMaker, 
     relay = make_relay()
     await cosmos.stop()
 
-    with pytest.raises(QuarantineError):
+    with pytest.raises(LeaseError):
         await relay.handle([event("x", "")], "i1")

@@ -97,14 +97,18 @@ async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
     relay = make_relay()
     fault = await faults.add(kind, container=container, for_ms=60_000)
 
-    with soon(), pytest.raises(QuarantineError, match=r"'(quarantine|leases)' .* did not answer within 2 s\."):
+    # A page with an invalid document may have been attempted before: it is compared with the leases first.
+    unread, error = (container, QuarantineError) if container else ("leases", LeaseError)
+    with soon(), pytest.raises(error, match=rf"'{unread}' .* did not answer within 2 s\."):
         await relay.handle([INVALID, just_committed(event("sound", "k2"))], "i1")
 
     assert await faults.applied(fault) > 0
     await faults.remove(fault)
     with soon():
         outcome = await relay.handle([INVALID, event("sound", "k2")], "i1", 1)
-    assert (outcome.already_published, outcome.quarantined.total()) == (1, 1)
+    sent_before = 1 if container else 0
+    assert (outcome.already_published, outcome.published) == (sent_before, 1 - sent_before)
+    assert outcome.quarantined.total() == 1
     assert [item["document"]["id"] for item in await quarantined(quarantine)] == ["invalid"]
 
 
