@@ -69,8 +69,9 @@ class Evidence:
         self._accepted += 1
 
     def witness(self) -> Event | None:
-        """An event that the topic certainly knows as a duplicate: its repeat reaches no subscriber.
+        """An event that the topic knows as a duplicate: its repeat reaches no subscriber.
 
+        That is certain if this process was the first to have it accepted, or within half a window of the first.
         None if none was accepted within half the window, which leaves the other half for clocks that differ and
         for a transfer that waits.
         """
