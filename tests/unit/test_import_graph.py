@@ -11,6 +11,9 @@ import pytest
 
 from tests.support.pages import ROOT
 
+# One worker parses the packages, once.
+pytestmark = pytest.mark.xdist_group("import graph")
+
 # Each package of the project, by the folder that holds it.
 PACKAGES = {
     "outbox": ROOT / "outbox/src",
