@@ -71,7 +71,7 @@ class Report(Violations):
 
 @dataclass(slots=True)
 class _Event:
-    """What a journal says of one event. Numbers are lines of the journal; 0 stands for none, of a message too."""
+    """What a journal says about one event. Numbers are lines of the journal; 0 means that there is none."""
 
     key: str
     id: str

@@ -1,11 +1,16 @@
-"""Safeguards and assumptions that can be taken out of a kind of universe."""
+"""Safeguards and assumptions that can be taken out of a kind of universe, and what takes their place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+
+from relay.errors import RetryableError
+from relay.events import Event
+from relay.servicebus.transfers import in_batches
+from relay.servicebus.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +28,16 @@ class Control:
     wrong: str
     within: int
     first: int = 0
+
+
+async def go_on(self: Turn, events: Sequence[Event]) -> None:
+    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
+    limits = await self._limits()
+    failed: RetryableError | None = None
+    for transfer in in_batches(events, self._shared.message_of, limits.batch):
+        try:
+            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
+        except RetryableError as error:
+            failed = error
+    if failed is not None:
+        raise failed

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from journal.entries import Entry
 from relay.settings import OnPoison
-from simulation.faults import Fault
+from simulation.faults import Fault, schedule
+from simulation.faults import Kind as FaultKind
 
 EVENTS, FAULTS = 200, 20
 
@@ -32,12 +33,19 @@ class Plan:
 
     @classmethod
     def of(
-        cls, seed: int, schedule: Callable[[random.Random, int], tuple[Fault, ...]], events: int, faults: int
+        cls,
+        seed: int,
+        events: int,
+        faults: int,
+        *,
+        kinds: Mapping[str, FaultKind],
+        services: Sequence[str],
+        span_s: float,
     ) -> Plan:
-        """The plan of a seed; `schedule` chooses so many faults."""
+        """The plan of a seed, with that number of faults of these kinds within a span of time."""
         entropy = random.Random(f"{seed} plan")
         policy = entropy.choice(list(OnPoison))
-        return cls(seed, events, schedule(entropy, faults), policy)
+        return cls(seed, events, schedule(entropy, kinds, services, faults, span_s), policy)
 
     def without(self, faults: Collection[int]) -> Plan:
         """The same without the faults of these numbers, counted from 0."""

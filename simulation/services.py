@@ -5,9 +5,10 @@ from __future__ import annotations
 from journal import entries
 from journal.entries import digest_of
 from relay.servicebus.messages import Message
+from simulation.judging import judged
 from simulation.line import Line
 from simulation.notes import Notes
-from simulation.plan import Plan
+from simulation.plan import Plan, Result
 from simulation.store import NotedItems
 from simulation.topic import Topic
 from simulation.world import World
@@ -30,6 +31,17 @@ class Services(Notes):
     def lines(self) -> dict[str, Line]:
         """The ways, by the names of the services."""
         return {line.name: line for line in vars(self).values() if isinstance(line, Line)}
+
+    def judged(self, plan: Plan, *, is_over: bool) -> Result:
+        """What the universe of a plan came to; `is_over` says whether everything was published in time."""
+        return judged(
+            plan,
+            self.journal,
+            window_s=self.topic.window_s,
+            learned=self.topic.learned,
+            virtual_s=self.world.now,
+            is_over=is_over,
+        )
 
     def _taken(self, message: Message, by: str, number: int, is_repeat: bool) -> None:
         kind = entries.Duplicate if is_repeat else entries.Accepted

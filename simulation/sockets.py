@@ -187,7 +187,7 @@ class Socket:
         left_s = self._silent_since + self._patience_s() - world.now
         # A shorter time may be nothing, once it is added to the present.
         if left_s < _SHORTEST_S:
-            # The peer is told nothing.
+            # The peer is not notified.
             self.fail(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
         else:
             world.outside.after(min(pause_s, left_s), self._repeat, pause_s)

@@ -109,7 +109,7 @@ class Process:
         return None if due is None else max(due - self._offset_s, self.busy_until)
 
     def interrupt_after(self, callbacks: int, act: Callable[[], None]) -> None:
-        """Call `act` once so many of its callbacks have run: between any two of them, within one moment."""
+        """Call `act` after that many more of its callbacks: between any two of them, at one virtual time."""
         self._trap = (callbacks, act)
 
     def on_death(self, act: Callable[[], None]) -> None:

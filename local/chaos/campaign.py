@@ -113,7 +113,6 @@ class Campaign:
             options = StackOptions(
                 source=arguments.source,
                 shards=arguments.shards,
-                worker=arguments.worker,
                 app=arguments.app,
                 entities=entities,
                 hosts=0,

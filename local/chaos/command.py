@@ -15,7 +15,7 @@ from local.chaos import schedule
 from local.chaos.campaign import Campaign
 from local.stack.environment import Source
 from local.stack.parts import ROOT
-from local.stack.supervisor import DEFAULT_WORKER, PartFailed
+from local.stack.supervisor import PartFailed
 from outbox_emulators.process import Stopped, until_done
 
 # The members of the summary that must be 0.
@@ -58,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds without progress, and from the end of the faults to the last event, before giving up",
     )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
-    parser.add_argument("--worker", default=DEFAULT_WORKER, metavar="MODULE", help="what relays from the SQL feed")
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
     )

@@ -9,8 +9,6 @@ from pathlib import Path
 from local.stack.environment import Source
 from local.stack.parts import ROOT
 
-DEFAULT_WORKER = "local.stack.worker"
-
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
@@ -19,7 +17,6 @@ class StackOptions:
     Attributes:
         source: Where the events come from: Cosmos DB, or PostgreSQL.
         shards: Number of shards of the SQL feed.
-        worker: The module that relays from SQL, run as a part.
         data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
         entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
         app: The folder with function_app.py and host.json.
@@ -33,7 +30,6 @@ class StackOptions:
 
     source: Source = Source.COSMOS
     shards: int = 4
-    worker: str = DEFAULT_WORKER
     cosmos_port: int = 0
     postgresql_port: int = 0
     servicebus_port: int = 0

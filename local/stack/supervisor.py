@@ -9,8 +9,10 @@ from typing import Self
 
 from local.stack import outboxes
 from local.stack.environment import Source, servicebus_settings
-from local.stack.options import DEFAULT_WORKER, StackOptions
+from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
+
+_WORKER = "local.stack.worker"
 
 
 class Stack:
@@ -113,7 +115,7 @@ class Stack:
     async def _start_worker(self, number: int, environment: Mapping[str, str]) -> Part:
         label = f"worker-{number}"
         log = self._options.logs / f"{label}.log"
-        return await Part.start(label, self._options.worker, log=log, environment=environment)
+        return await Part.start(label, _WORKER, log=log, environment=environment)
 
     async def _start_functions(self, number: int, environment: Mapping[str, str]) -> Part:
         options = self._options
@@ -186,4 +188,4 @@ class Stack:
         await asyncio.gather(*(service.stop() for service in services))
 
 
-__all__ = ["DEFAULT_WORKER", "PartFailed", "Stack", "StackOptions"]
+__all__ = ["PartFailed", "Stack", "StackOptions"]

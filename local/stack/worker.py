@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 
 from outbox_emulators.process import announce, heed_signals, until_stopped
 
-RELAY = ("-m", "relay", "run")
+_RELAY = ("-m", "relay", "run")
 
 
-async def work(command: Sequence[str] = RELAY) -> int:
-    """Run the relay until it ends or is stopped; returns its exit code.
-
-    Args:
-        command: The arguments of Python.
-    """
+async def work() -> int:
+    """Run the relay until it ends or is stopped; returns its exit code."""
     heed_signals()
     relay = await asyncio.create_subprocess_exec(
-        *(sys.executable, *command), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        sys.executable, *_RELAY, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
     following = asyncio.create_task(_follow(relay))
     stopping = asyncio.create_task(until_stopped(exit_with_stdin=True))

@@ -13,14 +13,12 @@ from unittest.mock import patch
 from journal.checker import Wrong
 from relay import verdict
 from relay.cosmos import source
-from relay.errors import PublishError, RetryableError
-from relay.events import Event
+from relay.errors import PublishError
 from relay.evidence import AcceptedLedger
 from relay.fence import Clearance, Fence
 from relay.pipeline import Relay
-from relay.servicebus.transfers import in_batches
 from relay.servicebus.turn import Turn
-from simulation.controls import Control
+from simulation.controls import Control, go_on
 from simulation.core import container
 from simulation.core.leases import Leases
 from simulation.topic import Topic
@@ -33,19 +31,6 @@ async def _succeed(self: Relay[Any], *batch: Any) -> Any:
         return await _handle(self, *batch)
     except PublishError:
         return None
-
-
-async def _go_on(self: Turn, events: Sequence[Event]) -> None:
-    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
-    limits = await self._limits()
-    failed: RetryableError | None = None
-    for transfer in in_batches(events, self._shared.message_of, limits.batch):
-        try:
-            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
-        except RetryableError as error:
-            failed = error
-    if failed is not None:
-        raise failed
 
 
 def _one_by_one(changes: Sequence[container.Document], lsn: int) -> Iterator[list[container.Document]]:
@@ -64,7 +49,7 @@ def _at_once(refusal: Any, history: Any, policy: Any) -> verdict.Verdict:
 
 CONTROLS = {
     "WithholdsCheckpoint": Control(lambda: patch.object(Relay, "handle", _succeed), Wrong.MISSING, 3),
-    "StopsBehindFailure": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 10),
+    "StopsBehindFailure": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 10),
     "SortsCommits": Control(
         lambda: patch.object(source, "in_commit_order", lambda documents: documents), Wrong.OUT_OF_ORDER, 3
     ),

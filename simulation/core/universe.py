@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,26 +10,20 @@ from journal.entries import digest_of
 from relay import jsontext
 from relay.cosmos.source import event_of
 from relay.holds import PARKED_TYPE
-from simulation import faults, reality
+from simulation import reality
 from simulation.core.host import Host
 from simulation.core.services import Services
 from simulation.core.strikes import KINDS, SERVICES, Strikes
 from simulation.faults import Fault
-from simulation.judging import judged
 from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
-from simulation.services import WINDOW_S
 from simulation.universe import EVENT_TYPE, SPAN_S, BaseUniverse, Document
 from simulation.world import World
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """The plan of a seed."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, SERVICES, count, SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+    return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:
@@ -42,15 +35,7 @@ def simulate(chosen: Plan) -> Result:
             is_over = universe.run()
         finally:
             world.close()
-    services = universe.services
-    return judged(
-        chosen,
-        services.journal,
-        window_s=WINDOW_S,
-        learned=services.topic.learned,
-        virtual_s=world.now,
-        is_over=is_over,
-    )
+    return universe.services.judged(chosen, is_over=is_over)
 
 
 class Universe(BaseUniverse[Host]):

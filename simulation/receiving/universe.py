@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 
 from journal import checker
 from journal.entries import Accepted, Committed, Entry, OfEvent, digest_of
 from relay.servicebus.messages import Message
-from simulation import faults, reality
+from simulation import reality
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.receiving.consumers import KINDS, Consumers
 from simulation.world import World
@@ -26,13 +25,9 @@ _PATIENCE_S = 3600.0
 _MISSING, _POISON = 0.03, 0.02
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """The plan of a seed."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, ("broker",), count, _SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+    return Plan.of(seed, events, faults, kinds=KINDS, services=("broker",), span_s=_SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:

@@ -6,7 +6,7 @@ Those of `spec/Feed.tla` and `spec/Claims.tla` have the same names here.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,14 +15,11 @@ from unittest.mock import patch
 from changefeed.claims import Claim, Claims
 from journal.checker import Wrong
 from journal.specification import Step
-from relay.errors import RetryableError
-from relay.events import Event
 from relay.fence import Clearance
-from relay.servicebus.transfers import in_batches
 from relay.servicebus.turn import Turn
 from relay.sql.shard import Shard
 from relay.sql.source import Ownership
-from simulation.controls import Control
+from simulation.controls import Control, go_on
 from simulation.sql.locks import Lock
 from simulation.sql.server import Server
 from simulation.sql.statements import Statements
@@ -102,19 +99,6 @@ async def _done_anyhow(self: Shard, page: Any) -> None:
     await _publish(self, page)
 
 
-async def _go_on(self: Turn, events: Sequence[Event]) -> None:
-    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
-    limits = await self._limits()
-    failed: RetryableError | None = None
-    for transfer in in_batches(events, self._shared.message_of, limits.batch):
-        try:
-            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
-        except RetryableError as error:
-            failed = error
-    if failed is not None:
-        raise failed
-
-
 @contextmanager
 def _without_ownership_and_clearance() -> Iterator[None]:
     """What a process may send ends neither with its claim nor half a window later: each covers for the other."""
@@ -156,7 +140,7 @@ CONTROLS = {
     "PruneWaitsForConsumers": Control(lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", 1),
     "SequenceHasNoCache": Control(lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, 3),
     "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
-    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", _go_on), Wrong.OUT_OF_ORDER, 40, first=6),
+    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=6),
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
     "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 5),
     "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 50, first=12),

@@ -123,7 +123,7 @@ class Statements:
         return self._lock_of("state", shard)
 
     def _last_within(self, page: Sequence[Placed], max_bytes: int | None) -> bytes:
-        """The last position of a page of so many bytes, of one event at least."""
+        """The last position of a page of at most `max_bytes`; a page has at least one event."""
         last, left = page[0].ulid if page else b"", max_bytes
         for row in page:
             if left is not None:

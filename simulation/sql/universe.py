@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 from relay.holds import PARKED_TYPE
 from relay.sql.database import CONSUMER
 from relay.sql.reader import SqlOutbox
-from simulation import faults, reality
-from simulation.judging import judged
+from simulation import reality
 from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.sql import relays
 from simulation.sql.observer import Observer
 from simulation.sql.relays import RelayProcess
-from simulation.sql.services import WINDOW_S, Services
+from simulation.sql.services import Services
 from simulation.sql.strikes import KINDS, SERVICES, Strikes
 from simulation.sql.writers import EVENT_TYPE, Writers
 from simulation.world import World
@@ -33,13 +31,9 @@ _TRICKLE_S = 15.0
 _PROCESSES, _SHARDS, _CLAIMS_S, _KEEPS_H = (2, 3), (1, 2, 3), (5.0, 10.0, 20.0), (None, 0.01)
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """The plan of a seed."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, SERVICES, count, _SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+    return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=_SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:
@@ -51,15 +45,7 @@ def simulate(chosen: Plan) -> Result:
             is_over = universe.run()
         finally:
             world.close()
-    services = universe.services
-    result = judged(
-        chosen,
-        services.journal,
-        window_s=WINDOW_S,
-        learned=services.topic.learned,
-        virtual_s=world.now,
-        is_over=is_over,
-    )
+    result = universe.services.judged(chosen, is_over=is_over)
     return replace(result, violations=[*result.violations, *universe.observer.violations(is_complete=is_over)])
 
 

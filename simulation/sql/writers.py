@@ -52,7 +52,7 @@ class Writers:
         self._shards = shards
 
     def plan(self, events: int, span_s: float) -> None:
-        """Begin transactions with so many events, within a span of time."""
+        """Begin transactions within a span of time, with `events` events in all."""
         entropy = self._world.entropy
         left, number = events, 0
         while left > 0:

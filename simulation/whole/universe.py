@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relay.servicebus.messages import Message
-from simulation import faults, reality
+from simulation import reality
 from simulation.core import strikes, universe
 from simulation.core.services import Services
 from simulation.faults import Fault
-from simulation.judging import judged
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.receiving import consumers
 from simulation.receiving.consumers import Consumers
-from simulation.services import WINDOW_S
 from simulation.topic import CONDITIONS
 from simulation.universe import EVENT_TYPE, SPAN_S
 from simulation.world import World
@@ -29,13 +26,9 @@ _KINDS = {**strikes.KINDS, **writers.KINDS, **consumers.KINDS}
 _REFUSED = 0.01
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """The plan of a seed."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[Fault, ...]:
-        return faults.schedule(entropy, _KINDS, strikes.SERVICES, count, SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+    return Plan.of(seed, events, faults, kinds=_KINDS, services=strikes.SERVICES, span_s=SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:
@@ -48,15 +41,7 @@ def simulate(chosen: Plan) -> Result:
             seen = [*whole.writers.promises.violations(), *whole.consumers.violations()]
         finally:
             world.close()
-    services = whole.services
-    result = judged(
-        chosen,
-        services.journal,
-        window_s=WINDOW_S,
-        learned=services.topic.learned,
-        virtual_s=world.now,
-        is_over=is_over,
-    )
+    result = whole.services.judged(chosen, is_over=is_over)
     return replace(result, violations=[*seen, *result.violations])
 
 

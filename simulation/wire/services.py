@@ -51,7 +51,7 @@ ENTITIES: Any = {
 
 
 class Services(Notes):
-    """A broker and an account, and what the relay is told of them.
+    """A broker and an account, and the settings with which the relay finds them.
 
     Attributes:
         watch: What became of everything so far.

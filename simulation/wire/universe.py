@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 import relay.servicebus.pipelined.link
 import relay.servicebus.pool  # noqa: F401 - a universe imports nothing
 from journal.entries import Entry
-from simulation import faults, reality
+from simulation import reality
 from simulation.connected import ConnectedWorld, sockets_of
 from simulation.faults import Fault
 from simulation.judging import judged
@@ -27,13 +26,9 @@ from simulation.wire.services import WINDOW_S, Services
 from simulation.wire.strikes import KINDS, SERVICES, Strikes
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """The plan of a seed."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[Fault, ...]:
-        return faults.schedule(entropy, KINDS, SERVICES, count, SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+    return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:

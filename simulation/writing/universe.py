@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 
 from journal.entries import Committed, Entry, digest_of
 from relay import jsontext
-from simulation import faults, reality
+from simulation import reality
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.world import World
 from simulation.writing.documents import Document
@@ -21,13 +20,9 @@ _SPAN_S = 240.0
 _PATIENCE_S = 60.0
 
 
-def plan(seed: int, events: int = EVENTS, faults_: int = FAULTS) -> Plan:
-    """The plan of a seed. The writers stop once there are so many events."""
-
-    def chosen(entropy: random.Random, count: int) -> tuple[faults.Fault, ...]:
-        return faults.schedule(entropy, KINDS, ("documents",), count, _SPAN_S)
-
-    return Plan.of(seed, chosen, events, faults_)
+def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
+    """The plan of a seed. The writers stop after `events` events."""
+    return Plan.of(seed, events, faults, kinds=KINDS, services=("documents",), span_s=_SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:

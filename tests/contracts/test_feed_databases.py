@@ -311,6 +311,7 @@ async def test_a_commit_wakes_the_reader_of_its_shard(database: FeedDatabase) ->
     assert not await feed.wait(0, START, 0)
 
     waiting = asyncio.create_task(feed.wait(0, START, 15))
+    # Nothing shows that a reader listens, or that a commit has not woken it.
     await asyncio.sleep(0.05)
     await write(database, "other", shard=1)
     await asyncio.sleep(0.05)

@@ -25,7 +25,7 @@ def world() -> Iterator[ConnectedWorld]:
     with reality.of(made):
         yield made
         made.close()
-    # What is left of the processes ends when it is collected: now, not amid another test.
+    # Collect the rest of the processes now, so that it does not end during another test.
     gc.collect()
 
 

@@ -22,7 +22,7 @@ def prepared() -> Iterator[None]:
 
 def test_each_event_that_a_service_commits_has_its_effect_once_and_in_order() -> None:
     for seed in range(UNIVERSES):
-        result = runner.run(universe, universe.plan(seed, faults_=FAULTS))
+        result = runner.run(universe, universe.plan(seed, faults=FAULTS))
 
         assert not result.violations, f"seed {seed}"
         happened = Counter(entry.kind for entry in result.journal)

@@ -1,4 +1,4 @@
-"""Services with `outbox` in a simulated world: what a writer is told of a commit is so, whatever is lost."""
+"""Services with `outbox` in a simulated world: what a writer is told about a commit is true, whatever is lost."""
 
 from __future__ import annotations
 

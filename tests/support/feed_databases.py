@@ -107,9 +107,10 @@ class ModelDatabase:
     async def until_waiting(self, session: AsyncSession) -> None:
         assert isinstance(session, SimulatedSession)
         lock = None
-        while lock is None or lock.holder is session.backend:
-            await asyncio.sleep(0.001)
-            lock = session.backend.waits_for
+        async with asyncio.timeout(_TIMEOUT_S):
+            while lock is None or lock.holder is session.backend:
+                await asyncio.sleep(0.001)
+                lock = session.backend.waits_for
 
     @asynccontextmanager
     async def holding(self, table: str, shard: int = 0) -> AsyncIterator[None]:
