@@ -264,6 +264,11 @@ def _at(host: str, scheme: str, connection_string: str) -> str:
     return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
+HANDLERS = "azure.servicebus.aio._base_handler_async"
+"""The logger of azure-servicebus (7.15.0) for senders and receivers. For each one that is closed while it opens,
+it logs a traceback, and raises the error too: in an outage, one for each sender of the pool, at every attempt."""
+
+
 def quiet_libraries() -> None:
     """Let the Azure SDKs log warnings and errors alone, unless a level has been set for them.
 
@@ -279,6 +284,7 @@ def quiet_libraries() -> None:
     logger = logging.getLogger("azure")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
+        logging.getLogger(HANDLERS).setLevel(logging.CRITICAL)
 
 
 def switch_off_sdk_tracing() -> None:

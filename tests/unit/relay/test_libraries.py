@@ -13,7 +13,7 @@ from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
 from relay.assembly import assemble
 from relay.cli.main import main
-from relay.clients import quiet_libraries, switch_off_sdk_tracing
+from relay.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
 from relay.settings import Settings
 
 SETTINGS = {
@@ -24,12 +24,12 @@ SETTINGS = {
 
 @pytest.fixture
 def azure() -> Iterator[logging.Logger]:
-    logger, root = logging.getLogger("azure"), logging.getLogger()
-    before = logger.level, root.level
+    logger, root, handlers = logging.getLogger("azure"), logging.getLogger(), logging.getLogger(HANDLERS)
+    before = logger.level, root.level, handlers.level
     # As the Functions worker does.
     root.setLevel(logging.INFO)
     yield logger
-    for each, level in zip((logger, root), before, strict=True):
+    for each, level in zip((logger, root, handlers), before, strict=True):
         each.setLevel(level)
 
 
@@ -40,6 +40,8 @@ def test_the_azure_sdks_log_warnings_and_no_more(azure: logging.Logger) -> None:
 
     sdk = logging.getLogger("azure.servicebus._pyamqp")
     assert (sdk.isEnabledFor(logging.INFO), sdk.isEnabledFor(logging.WARNING)) == (False, True)
+    handlers = logging.getLogger(HANDLERS)
+    assert (handlers.isEnabledFor(logging.ERROR), handlers.isEnabledFor(logging.CRITICAL)) == (False, True)
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.ERROR])
