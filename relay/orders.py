@@ -5,11 +5,10 @@ if an event is old enough for another process to have set it aside before this o
 sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
 belong to a key that another process has parked.
 
-A quarantine that cannot be read delays no more than it has to. With `skip`, the latest reading counts: an order of
-an operator that is not known yet is about an event that waits, and what this process has set aside it remembers.
-If another process may have attempted a page, set an event aside and published those behind it, the relay tries
-for some seconds to read it. `park` needs every reading, and `block` the first one: a process that has just started
-knows of no event that an operator has set aside.
+A quarantine that cannot be read delays no more than it has to. A page that was attempted before, here or elsewhere,
+waits until it can be: an event of it may have been set aside by another process, which has published those behind
+it. A page that nobody has attempted goes on without, as no event of it can be in quarantine: with `skip` also in a
+process that has just started. `park` needs every reading, and `block` the first one.
 
 An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
 compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
@@ -17,7 +16,6 @@ compared with the checkpoint after the reading: of what was set aside, there is 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -43,17 +41,12 @@ _VERSIONS = 100
 # Maximum number of documents of a key that are stored at a time.
 _PART = 100
 
-# Seconds after a failed reading during which the latest one counts, if the policy allows it.
+# Seconds after a failed reading during which the latest one counts, where none is needed.
 _PAUSE_S = 30.0
 
 # Seconds since its commit, by clocks that agree, before which a sound event cannot have been set aside by another
 # process: it takes three attempts, with a pause after each, or an operator.
 _UNTRIED_S = 2
-
-# Seconds for which a page that another process may have attempted waits for a quarantine that cannot be read, and
-# seconds between two attempts to read it.
-_PATIENCE_S = 5.0
-_AGAIN_S = 0.5
 
 # Maximum seconds of a reading, however many pages it has.
 _READING_S = 20.0
@@ -83,12 +76,13 @@ class Orders:
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
         """The holds on documents of this batch. Raises QuarantineError if it requires a reading that fails."""
         is_first = invocation_id not in self._begun
-        tried_elsewhere = is_first and _is_old_enough(received)
+        tried = retry_count > 0 or (is_first and _is_old_enough(received))
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
-        tried = tried_elsewhere or retry_count > 0 or (is_first and bool(received.rejected))
-        if tried or self._policy is OnPoison.PARK or self._read is None:
-            await self._refresh(_PATIENCE_S if tried_elsewhere else 0)
-        _remember(self._begun, invocation_id, tried)
+        may_be_aside = tried or (is_first and bool(received.rejected))
+        needed = tried or self._policy is OnPoison.PARK
+        if may_be_aside or needed or self._read is None:
+            await self._refresh(needed=needed or (self._policy is OnPoison.BLOCK and self._read is None))
+        _remember(self._begun, invocation_id, may_be_aside)
         return self._holds_on((*received.events, *received.rejected))
 
     def may_have_been_tried(self, invocation_id: str) -> bool:
@@ -139,13 +133,12 @@ class Orders:
             },
         )
 
-    async def _refresh(self, patience_s: float) -> None:
-        needed = self._policy is OnPoison.PARK or (self._policy is OnPoison.BLOCK and self._read is None)
+    async def _refresh(self, *, needed: bool) -> None:
         if not needed and time.monotonic() < self._unreadable_until:
             return
         try:
             async with within(_READING_S, QuarantineError, "reading parked keys and orders"):
-                found = await self._reading(patience_s)
+                found = await self._quarantine.holds()
         except QuarantineError as error:
             self._unreadable_until = time.monotonic() + _PAUSE_S
             if needed:
@@ -158,16 +151,6 @@ class Orders:
             )
             return
         self._read = await self._without_passed(found)
-
-    async def _reading(self, patience_s: float) -> Holds:
-        until = time.monotonic() + patience_s
-        while True:
-            try:
-                return await self._quarantine.holds()
-            except QuarantineError:
-                if time.monotonic() >= until:
-                    raise
-                await asyncio.sleep(_AGAIN_S)
 
     async def _without_passed(self, found: Holds) -> Holds:
         """Remove the orders whose events the checkpoint has passed."""

@@ -41,9 +41,8 @@ INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relays wait for an answer for two seconds, not for ten, and do not ask again for parked keys and orders."""
+    """Relays wait for an answer for two seconds, not for ten."""
     monkeypatch.setattr("relay.assembly.Containers", partial(Containers, call_timeout_s=LIMIT_S))
-    monkeypatch.setattr("relay.orders._PATIENCE_S", 0.5)
 
 
 @pytest.fixture

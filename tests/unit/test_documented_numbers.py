@@ -64,7 +64,6 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.scan.MAX_DEPTH),
     ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.scan.MAX_INTEGER_CHARACTERS),
     ("docs/guarantees.md", "together within {} bytes", relay.events.MAX_PROPERTIES_BYTES),
-    ("docs/guarantees.md", "the new owner tries for {} seconds", relay.orders._PATIENCE_S),
     ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.orders._UNTRIED_S),
     ("docs/local-stack.md", "the latest {} of each", local.console.topic._REMEMBERED),
     ("docs/message-contract.md", "1 to {} UTF-16 units", relay.events.MAX_KEY_LENGTH),

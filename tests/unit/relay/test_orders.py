@@ -194,28 +194,26 @@ async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.
         (OnPoison.PARK, True, True),
     ],
 )
-async def test_a_quarantine_that_cannot_be_read_delays_no_more_than_it_has_to(
+async def test_a_quarantine_that_cannot_be_read_delays_no_page_that_nobody_has_attempted_more_than_it_has_to(
     policy: OnPoison, first: bool, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     quarantine = InMemoryQuarantine()
     orders = Orders(quarantine, policy, InMemorySource().settled)
 
-    async def fails(retry_count: int) -> bool:
-        quarantine.broken = True
+    async def fails(invocation_id: str) -> bool:
         try:
-            await orders.for_attempt(page("x"), "i1", retry_count)
+            await orders.for_attempt(page("x"), invocation_id, 0)
         except QuarantineError:
             return True
         return False
 
-    assert await fails(0) is first
-    quarantine.broken = False
-    orders._unreadable_until = 0.0
-    await orders.for_attempt(page("x"), "i1", 1)
-    assert await fails(1) is later
+    quarantine.broken = True
+    assert await fails("i1") is first
     warnings = [record for record in caplog.records if getattr(record, "action", "") == "relay_orders_unavailable"]
-    assert bool(warnings) is (not (first and later))
-    # For a while it is not asked again.
-    quarantine.broken, reads = False, quarantine.reads
-    await orders.for_attempt(page("x"), "i1", 1)
-    assert (quarantine.reads > reads) is later
+    assert bool(warnings) is not first
+    # For a while it is not asked again, unless it has to be.
+    assert await fails("i2") is first
+    quarantine.broken = False
+    await orders.for_attempt(page("x"), "i3", 1)
+    quarantine.broken = True
+    assert await fails("i4") is later

@@ -528,46 +528,39 @@ async def test_two_events_that_block_a_page_are_set_aside_one_after_the_other() 
     assert outcome.failed == []
 
 
-async def test_with_skip_a_quarantine_that_cannot_be_read_delays_nothing_that_is_sound() -> None:
+async def test_with_skip_a_quarantine_that_cannot_be_read_delays_nothing_that_nobody_has_attempted() -> None:
     running = Running()
     running.quarantine.broken = True
-    batch = [document("e1"), document("bad", "other", data=7)]
 
-    for retry_count in range(2):
-        with pytest.raises(QuarantineError):
-            await running.relay.handle(batch, "i1", retry_count)
-    await running.relay.handle([document("e2")], "i2", 1)
+    with pytest.raises(QuarantineError):
+        await running.relay.handle([document("e1"), document("bad", "other", data=7)], "i1")
+    await running.relay.handle([document("e2")], "i2")
 
     assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
-@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.BLOCK])
-async def test_a_page_that_another_process_may_have_attempted_waits_for_a_while_for_the_quarantine(
-    policy: OnPoison,
+@pytest.mark.parametrize("retry_count", [0, 1], ids=["elsewhere", "here"])
+@pytest.mark.parametrize("policy", OnPoison)
+async def test_a_page_that_may_have_been_attempted_waits_for_the_quarantine(
+    policy: OnPoison, retry_count: int
 ) -> None:
     running = Running(policy)
     await running.relay.handle([document("e1")], "i1")
-    running.quarantine.broken = True
     running.quarantine.ordered = {("k", "e2")}
+    age_s = 60 if retry_count == 0 else 0
+    page = [document(name, committedAt=int(time.time()) - age_s) for name in ("e2", "e3")]
 
-    def mended() -> None:
-        running.quarantine.broken = False
-
-    asyncio.get_running_loop().call_later(0.2, mended)
-    await running.relay.handle([document(name, committedAt=int(time.time()) - 60) for name in ("e2", "e3")], "i2")
-
-    assert running.publisher.accepted == {"k": ["e1", "e3"]}
-    assert running.stored() == [("e2", "set-aside")]
-
-
-async def test_then_it_is_published_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.orders._PATIENCE_S", 0.1)
-    running = Running()
+    # Also while an earlier failure is remembered.
     running.quarantine.broken = True
+    for _ in range(2):
+        with pytest.raises(QuarantineError):
+            await running.relay.handle(page, "i2", retry_count)
+    running.quarantine.broken = False
+    await running.relay.handle(page, "i2", retry_count + 1)
 
-    await running.relay.handle([document("e1", committedAt=int(time.time()) - 60)], "i1")
-
-    assert running.publisher.accepted == {"k": ["e1"]}
+    held_back = [("e3", "key-parked")] if policy is OnPoison.PARK else []
+    assert running.publisher.accepted == {"k": ["e1"] if held_back else ["e1", "e3"]}
+    assert running.stored() == [("e2", "set-aside"), *held_back]
 
 
 async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_read() -> None:
@@ -617,7 +610,7 @@ async def test_with_block_the_quarantine_has_to_be_read_once() -> None:
     await running.relay.handle([document("e1")], "i1", 1)
     running.quarantine.broken = True
 
-    await running.relay.handle([document("e2")], "i2", 1)
+    await running.relay.handle([document("e2")], "i2")
 
     assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
