@@ -5,9 +5,9 @@ if an event is old enough for another process to have set it aside before this o
 sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
 belong to a key that another process has parked.
 
-A quarantine that cannot be read delays no more than it has to. A page that was attempted before, here or elsewhere,
-waits until it can be: an event of it may have been set aside by another process, which has published those behind
-it. A page that nobody has attempted goes on without, as no event of it can be in quarantine: with `skip` also in a
+A quarantine that cannot be read delays no more than it has to. A page that was attempted before, here or
+elsewhere, waits until it can be: another process may have set an event of it aside, and published those behind it.
+A page that nobody has attempted goes on without, as no event of it can be in quarantine: with `skip` also in a
 process that has just started. `park` needs every reading, and `block` the first one.
 
 An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is

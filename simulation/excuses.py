@@ -1,8 +1,7 @@
 """What is not guaranteed, as docs/guarantees.md says.
 
 An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
-least once (the assumption WindowOutlastsOutage). What an operator has released or discarded of a parked key may be
-set aside again while its page is not checkpointed.
+least once (the assumption WindowOutlastsOutage).
 """
 
 from __future__ import annotations
@@ -39,35 +38,6 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
                 if not was_known and not _was_passed(committed[name], checkpoints, in_time):
                     continue
             first.setdefault(name, entry)
-        kept.append(entry)
-    return kept
-
-
-def without_set_aside_again(journal: Sequence[Entry]) -> list[Entry]:
-    """The journal without what was parked, removed, and set aside again before its page was checkpointed."""
-    committed: dict[Name, entries.Committed] = {}
-    checkpoints: list[entries.Checkpointed] = []
-    parked: set[Name] = set()
-    removed: set[Name] = set()
-    excused: set[Name] = set()
-    kept: list[Entry] = []
-    for entry in journal:
-        if isinstance(entry, entries.Committed):
-            committed[entry.key, entry.id] = entry
-        elif isinstance(entry, entries.Checkpointed):
-            checkpoints.append(entry)
-        elif isinstance(entry, entries.Parked | entries.SetAside):
-            name = entry.key, entry.id
-            if name in removed and not _was_passed(committed[name], checkpoints, entry.at):
-                excused.add(name)
-                continue
-            if isinstance(entry, entries.Parked):
-                parked.add(name)
-        elif isinstance(entry, entries.Released | entries.Discarded) and (entry.key, entry.id) in parked:
-            if (entry.key, entry.id) in excused:
-                excused.remove((entry.key, entry.id))
-                continue
-            removed.add((entry.key, entry.id))
         kept.append(entry)
     return kept
 

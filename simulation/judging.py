@@ -29,7 +29,7 @@ def judged(
         virtual_s: How long the universe lasted.
         is_over: Whether everything was published and settled, some time after the last fault.
     """
-    kept = excuses.without_set_aside_again(excuses.without_excused(journal, window_s, learned))
+    kept = excuses.without_excused(journal, window_s, learned)
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
     violations += validate(kept, checker.Policy(plan.policy)).findings

@@ -12,7 +12,7 @@ from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
 from relay.errors import OperationError, StoreError
-from relay.events import Event, Reason, Rejected
+from relay.events import Document, Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
@@ -32,6 +32,9 @@ class _Outbox:
 
     async def passed_behind(self, event: Event) -> list[str]:
         return []
+
+    async def passed(self, _document: Document) -> bool:
+        return False
 
 
 class BaseOperator(ABC):

@@ -24,6 +24,7 @@ CONSTANTS
     WaitsForPredecessors,   \* relay/plan.py: with park nothing is stored while an earlier event is still to be sent
     ReadsEachTime,          \* relay/orders.py: with park each attempt reads the parked keys
     ReadsOrdersAgain,       \* relay/orders.py: a repeated attempt reads the orders
+    WaitsForReading,        \* relay/orders.py: a page that may have been attempted waits until the orders can be read
     ComparesWhatWasTried,   \* relay/pipeline.py: a page that may have been attempted is compared with the checkpoint
     ReadsAgain,             \* relay/pipeline.py: with park, parked keys are read again if it has passed something
     ComparesBeforeStoring,  \* relay/pipeline.py: what is to be stored is compared with the checkpoint
@@ -39,16 +40,16 @@ CONSTANTS
     RemovesAfterAcceptance, \* relay/cli/release.py: a record is removed once its event was accepted
     KeepsWhatWasSetAside,   \* relay/cli/records.py: no order replaces one that was carried out for the same version
     WithdrawsAsRead,        \* relay/cli/records.py: an order is withdrawn only as it was read
+    RemovalLeavesOrder,     \* relay/cli/records.py: what was parked behind another event leaves an order when it is
+                            \* removed, unless the checkpoint has passed it
 
     \* Assumptions. Each is TRUE.
     AttemptsDoNotOverlap,   \* during an attempt, nobody else sets aside what it publishes, nor publishes, discards or
                             \* releases what it sets aside
     ReadsAreCurrent,        \* a reading of the quarantine has what other processes had written
     CountsAreCurrent,       \* a count of a key's records is at least as recent as the reading of its marker before
-    NewOwnersRead,          \* a new owner of a lease can read the quarantine
     SettingAsideTakesTime,  \* for two seconds after its commit, an event is neither set aside nor taken out of quarantine
-    OrdersComeInTime,       \* nobody orders an event to be set aside that is being published, or was
-    ReleasesWhatIsPassed    \* what is parked behind another event is released or discarded after its checkpoint
+    OrdersComeInTime        \* nobody orders an event to be set aside that is being published, or was
 
 VARIABLES
     aged,       \* the number of events that are older than two seconds
@@ -176,20 +177,22 @@ MustRead(p) ==
     \/ IF first[p] THEN MayHaveBeenTried(p) ELSE ReadsOrdersAgain
 
 \* Orders.for_attempt, with the query of the quarantine. What a process has parked it knows however old the answer
-\* is: StoredQuarantine.holds.
+\* is: StoredQuarantine.holds. What it has written itself may be missing, as its connection may be a new one; that
+\* changes nothing where it remembers it.
 Read(p) ==
     /\ phase[p] = "waiting" /\ MustRead(p)
-    /\ \E current \in {TRUE, ReadsAreCurrent} :
-        /\ known' = [known EXCEPT ![p] = IF current THEN order ELSE NoOrders]
+    /\ \E current \in {TRUE, ReadsAreCurrent}, itself \in {TRUE, RemembersSetAside} :
+        /\ known' = [known EXCEPT ![p] = [n \in Names |->
+                        IF ~current \/ (~itself /\ order[n] \in stored[p]) THEN None ELSE order[n]]]
         /\ parked' = [parked EXCEPT ![p] = IF current \/ stored[p] # {} THEN marker ELSE None]
     /\ over' = [over EXCEPT ![p] = {}]
     /\ phase' = [phase EXCEPT ![p] = "read"]
     /\ UNCHANGED <<lease, broker, quarantine, page, memory, passed, work, operator>> /\ NoFault
 
-\* It needs no reading, or it cannot read: the latest reading counts.
+\* It needs no reading. (Where it must read and cannot, the attempt fails, which is a step less.)
 DoNotRead(p) ==
     /\ phase[p] = "waiting"
-    /\ IF MustRead(p) THEN Policy # "park" /\ (NewOwnersRead => ~first[p]) /\ Fault ELSE NoFault
+    /\ IF MustRead(p) THEN ~WaitsForReading /\ Policy # "park" /\ Fault ELSE NoFault
     /\ over' = [over EXCEPT ![p] = {}]
     /\ phase' = [phase EXCEPT ![p] = "read"]
     /\ UNCHANGED <<lease, broker, quarantine, page, memory, known, parked, passed, work, operator>>
@@ -365,11 +368,12 @@ Checkpoint(p) ==
 ------------------------------------------------------------------------------
 (* The operator: one command at a time, which may be interrupted. *)
 
-\* What is set aside for its own reason has an order, which keeps it from coming back.
-MayLeave(e) ==
-    /\ SettingAsideTakesTime => e <= aged
-    /\ ReleasesWhatIsPassed =>
-        e <= position \/ IF OrderWithRecord /\ KeepsWhatWasSetAside THEN order[NameOf(e)] = e ELSE e \in Troubled
+MayLeave(e) == SettingAsideTakesTime => e <= aged
+
+\* What is set aside for its own reason has an order, which keeps it from coming back; what was parked behind another
+\* event gets one. Records.remove.
+Leave(e) ==
+    order' = IF RemovalLeavesOrder /\ e > position /\ e \notin Troubled THEN [order EXCEPT ![NameOf(e)] = e] ELSE order
 
 \* `quarantine release`: Release.release and Release.release_parked in relay/cli/release.py.
 List ==
@@ -397,8 +401,9 @@ Remove ==
     /\ \E e \in IF RemovesAfterAcceptance THEN sent ELSE sent \cup list :
         /\ record' = record \ {e} /\ gone' = gone \cup {e}
         /\ sent' = sent \ {e}
+        /\ Leave(e)
         /\ SeenByOthers(None, {e})
-    /\ UNCHANGED <<lease, broker, discarded, order, marker, page, phase, memory, known, parked, passed, work, step, list, same,
+    /\ UNCHANGED <<lease, broker, discarded, marker, page, phase, memory, known, parked, passed, work, step, list, same,
                    ordered>>
     /\ NoFault
 
@@ -407,9 +412,10 @@ Discard(e) ==
     /\ step = "idle" /\ e \in record /\ MayLeave(e)
     /\ record' = record \ {e} /\ gone' = gone \cup {e}
     /\ discarded' = IF e \in released THEN discarded ELSE discarded \cup {e}
+    /\ Leave(e)
     /\ SeenByOthers(None, {e})
     /\ step' = "removed"
-    /\ UNCHANGED <<lease, broker, order, marker, page, phase, memory, known, parked, passed, work, list, sent, same, ordered>>
+    /\ UNCHANGED <<lease, broker, marker, page, phase, memory, known, parked, passed, work, list, sent, same, ordered>>
     /\ NoFault
 
 \* The command has done what it can with its records.

@@ -161,6 +161,7 @@ CONTROLS = (
     Run("Park", _PARK | {"Poison": 0, "Orders": 1}, "WaitsForPredecessors", "G2"),
     Run("Park", _PARK | {"MaxFaults": 0}, "ReadsEachTime", "G2"),
     Run("Park", _STUCK | {"Count": 1, "Ids": 1, "Orders": 1}, "ReadsOrdersAgain", "G4", liveness=True),
+    Run("Park", _park("skip", 1, faults=2), "WaitsForReading", "G3"),
     Run("Park", _park("skip", 1), "ComparesWhatWasTried", "G3"),
     Run("Park", _PARK, "ReadsAgain", "G2"),
     Run("Park", _park("skip", 1), "ComparesBeforeStoring", "G3"),
@@ -176,13 +177,12 @@ CONTROLS = (
     Run("Park", _park("skip", 1), "RemovesAfterAcceptance", "G1"),
     Run("Park", _park("skip", 1, orders=1), "KeepsWhatWasSetAside", "G3"),
     Run("Park", _park("block", 1, orders=1, faults=2), "WithdrawsAsRead", "G3"),
+    Run("Park", _PARK, "RemovalLeavesOrder", "G3"),
     Run("Park", _park("skip", 1), "AttemptsDoNotOverlap", "G3"),
     Run("Park", _PARK, "ReadsAreCurrent", "G3"),
     Run("Park", _LATER, "CountsAreCurrent", "G2"),
-    Run("Park", _park("skip", 1, faults=2), "NewOwnersRead", "G3"),
     Run("Park", _park("skip", 1), "SettingAsideTakesTime", "G3"),
     Run("Park", _park("block", 1, orders=1), "OrdersComeInTime", "G3"),
-    Run("Park", _PARK, "ReleasesWhatIsPassed", "G3"),
 )
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 

@@ -264,7 +264,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     _check_choice(arguments)
     if not arguments.yes:
         terminal.require_answers()
-    async with _opened(arguments, environment) as (_, records, _):
+    async with _opened(arguments, environment) as (_, records, outbox):
         of_orders = [each for each in arguments.ids if each.startswith(ORDER_PREFIX)]
         of_records = [each for each in arguments.ids if each not in of_orders]
         orders, missing_orders = await records.find_orders(of_orders)
@@ -279,7 +279,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
         }
         if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
             return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
-        await _remove(chosen, records, terminal)
+        await _remove(chosen, records, outbox, terminal)
         withdrawn = [order for order in orders if await records.withdraw(order)]
         unparked, parked = await _unpark(chosen, records)
     data["discarded"] = [summary.id for summary in chosen]
@@ -312,10 +312,10 @@ def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Termin
     return terminal.confirm(f"Discard {len(chosen)} record(s) for good?")
 
 
-async def _remove(chosen: list[RecordSummary], records: Records, terminal: Terminal) -> None:
+async def _remove(chosen: list[RecordSummary], records: Records, outbox: Outbox, terminal: Terminal) -> None:
     progress = terminal.progress("discarded", len(chosen))
     for number, summary in enumerate(chosen, start=1):
-        await records.remove(summary)
+        await records.remove(summary, outbox)
         progress.update(number)
     if chosen:
         progress.finish(len(chosen))

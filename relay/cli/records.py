@@ -10,8 +10,10 @@ from operator import itemgetter
 from typing import Any
 
 from relay import assembly, commands, holds
-from relay.errors import StoreError, UsageError
+from relay.errors import ServiceError, StoreError, UsageError
+from relay.events import Reason, Rejected
 from relay.holds import Holds
+from relay.outbox import Outbox
 from relay.place import Place
 from relay.quarantine.items import (
     BatchFailed,
@@ -27,7 +29,7 @@ from relay.quarantine.items import (
     in_order,
     latest,
 )
-from relay.quarantine.record import part_id
+from relay.quarantine.record import hold, part_id
 from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.
@@ -101,11 +103,19 @@ class Records:
         whole: dict[str, Any] = json.loads("".join([str(part.item["text"]) for part in parts]))
         return whole
 
-    async def remove(self, summary: RecordSummary) -> None:
-        """Remove a record and its parts in one transaction, if they still exist."""
+    async def remove(self, summary: RecordSummary, outbox: Outbox | None = None) -> None:
+        """Remove a record and its parts in one transaction, if they still exist.
+
+        What was parked behind another event has no order that holds it. It gets one in the same transaction, as a
+        later attempt at its page would publish it, or set it aside again; not if `outbox` says that the relay has
+        passed it.
+        """
         ids = [summary.id, *_part_ids(summary)]
+        deletions = list(map(Delete, ids))
         try:
-            await self._items.batch(summary.partition_key, list(map(Delete, ids)))
+            unheld = await self._unheld(summary, outbox)
+            if unheld is None or not await hold(self._items, summary.partition_key, unheld, *deletions):
+                await self._items.batch(summary.partition_key, deletions)
         except BatchFailed as failed:
             if not isinstance(failed.error, ItemNotFound):
                 raise
@@ -113,6 +123,19 @@ class Records:
             for item in ids:
                 with suppress(ItemNotFound):
                     await self._items.delete(item, summary.partition_key)
+
+    async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> Rejected | None:
+        """What a record holds, if it was parked behind another event and may not have been passed."""
+        if summary.reason != Reason.KEY_PARKED:
+            return None
+        document = await self.document(summary)
+        if document is None:
+            return None
+        # Without an answer it may not have been.
+        with suppress(ServiceError):
+            if outbox is not None and await outbox.passed(document):
+                return None
+        return Rejected(document, Reason.KEY_PARKED, summary.detail, partition_key=summary.partition_key)
 
     async def parked(self, partition_key: str | None = None) -> dict[str, Item]:
         """The items of parked keys by key, the longest parked first; only `partition_key` if it is given."""

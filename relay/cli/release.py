@@ -176,7 +176,7 @@ class Release:
         removed = []
         for position, (summary, event) in enumerate(loaded):
             if position in accepted:
-                await self._records.remove(summary)
+                await self._records.remove(summary, self._outbox)
                 removed.append(summary)
             elif refusal := rejected.get(position):
                 self.still_invalid.append(StillInvalid(summary, str(refusal.reason), refusal.detail))

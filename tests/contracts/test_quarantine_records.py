@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from relay import holds
 from relay.cli.records import Ordered, Records
+from relay.place import Place
 from relay.quarantine.items import Create, Filter, Items, Touch
+from tests.support.in_memory_outbox import InMemoryOutbox
+from tests.support.outbox import event
 from tests.support.stores import record
 
 
@@ -42,6 +49,33 @@ async def test_a_record_in_parts_is_joined_and_removed_whole(items: Items) -> No
     await records.remove(found)
 
     assert await items.of_type("quarantinedEvent", "k") == await items.of_type("quarantinedEventPart", "k") == []
+
+
+@pytest.mark.parametrize(("reach", "holds_on"), [(0, True), (9, False)], ids=["not passed", "passed"])
+@pytest.mark.parametrize("parts", [0, 1])
+async def test_what_was_parked_leaves_an_order_unless_the_relay_has_passed_it(
+    items: Items, parts: int, reach: int, holds_on: bool
+) -> None:
+    records, outbox = Records(items), InMemoryOutbox()
+    outbox.reach(reach)
+    document = event("e", "k") | {"_lsn": 5}
+    parked = record("r", reason="key-parked", document=document)
+    if parts:
+        del parked["document"]
+        part = {"id": "r-0", "partitionKey": "k", "type": "quarantinedEventPart", "text": json.dumps(document)}
+        await items.create(part)
+        parked["documentParts"] = 1
+    await items.create(parked)
+    (found,) = await records.find(Filter())
+
+    # Twice, as an answer may be lost.
+    for _ in range(2):
+        await records.remove(found, outbox)
+
+    assert not await records.find(Filter())
+    assert not await items.of_type("quarantinedEventPart", "k")
+    expected = {("k", "e"): (holds.Order(True, Place(lsn=5)),)} if holds_on else {}
+    assert (await records.holds()).orders == expected
 
 
 async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:

@@ -15,6 +15,7 @@ from relay import holds
 from relay.cli.records import Records
 from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
+from relay.outbox import Outbox
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
 from relay.quarantine.record import RECORD_TYPE
 from relay.servicebus import messages
@@ -127,8 +128,8 @@ class InMemoryRecords(Records):
             await super().remove(summary)
         return await super().document(summary)
 
-    async def remove(self, summary: RecordSummary) -> None:
-        await super().remove(summary)
+    async def remove(self, summary: RecordSummary, outbox: Outbox | None = None) -> None:
+        await super().remove(summary, outbox)
         if self.behind:
             self._removed.append(summary)
         if self.coming:

@@ -135,6 +135,21 @@ async def test_events_behind_a_poisoned_one_are_stored_behind_it_and_have_no_ord
     assert world.items.batches == [3, 3]
 
 
+async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_published_by_its_page() -> None:
+    world = World(OnPoison.PARK)
+    # Its page is not checkpointed: another key of it has failed, or its process was killed.
+    await world.process().handle([POISON, SECOND], "i1")
+    await world.discard_all()
+
+    outcome = await world.process().handle([POISON, SECOND], "i2")
+
+    assert (outcome.superseded, world.topic, await world.quarantined()) == (2, {}, [])
+    world.source.passed_lsn = 2
+    await world.process().handle([document("e3", 3)], "i3")
+    assert not (await world.items.holds()).orders
+    assert world.topic == {"k": ["e3"]}
+
+
 @pytest.mark.parametrize("policy", list(OnPoison))
 async def test_a_process_without_the_lease_publishes_nothing_whose_order_was_removed(policy: OnPoison) -> None:
     world = World(policy)
