@@ -1,4 +1,4 @@
-"""The composition root: settings, and a trigger for each outbox that they name: Cosmos DB, SQL or both.
+"""The composition root: for each stream of the settings, a trigger for its outbox: Cosmos DB, SQL or both.
 
 For Cosmos DB there is a timer in addition, which looks at the leases.
 """
@@ -15,37 +15,50 @@ import azure.functions as func
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql, assemble_watch
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.cosmos.source import ChangeBatch, install_decoder
+from relay.routes.selection import DEFAULT
 from relay.settings import Settings, function_timeout_s
+from relay.streams import read_streams
 
 if TYPE_CHECKING:
     from relay.cosmos.ages import LeaseWatch
 
+APP = Path(__file__).parent
+
 quiet_libraries()
 switch_off_sdk_tracing()
-settings = Settings.from_environment(os.environ, function_timeout_s=function_timeout_s(Path(__file__).parent))
+streams = {
+    each.stream: each for each in read_streams(os.environ, app=APP, function_timeout_s=function_timeout_s(APP))
+}
 install_decoder()
 app = func.FunctionApp()
 
 
 @functools.cache
-def relay() -> CosmosRelay:
-    """The process's relay, made by the first invocation so that it belongs to the worker's event loop."""
-    return assemble(settings)
+def relay(stream: str) -> CosmosRelay:
+    """The process's relay of a stream, made by the first invocation so that it belongs to the worker's event loop."""
+    return assemble(streams[stream])
 
 
 @functools.cache
-def sql_relay() -> SqlRelay:
-    """The process's relay for the SQL outbox, made by the first tick."""
-    return assemble_sql(settings)
+def sql_relay(stream: str) -> SqlRelay:
+    """The process's relay of a stream from an SQL outbox, made by the first tick."""
+    return assemble_sql(streams[stream])
 
 
 @functools.cache
-def watch() -> LeaseWatch:
-    """What looks at the leases, made by the first tick."""
-    return assemble_watch(settings)
+def watch(stream: str) -> LeaseWatch:
+    """What looks at the leases of a stream, made by the first tick."""
+    return assemble_watch(streams[stream])
 
 
-if settings.cosmos is not None:
+def named(base: str, settings: Settings) -> str:
+    """The name of a stream's function: the base alone for the first one."""
+    return base if settings.stream == DEFAULT else f"{base}_{settings.stream.replace('-', '_')}"
+
+
+def add_cosmos(settings: Settings) -> None:
+    """Relay the outbox in Cosmos DB of one stream."""
+
     # Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be lost
     # (docs/decisions/0001-retry-policy.md). Unlimited, as an outage has no limit either; poison is quarantined.
     @app.retry(
@@ -60,30 +73,39 @@ if settings.cosmos is not None:
         database_name=settings.cosmos_database,
         container_name=settings.cosmos_container,
         lease_container_name=settings.cosmos_lease_container,
+        lease_container_prefix=settings.lease_prefix or None,
         create_lease_container_if_not_exists=False,
         max_items_per_invocation=settings.max_items,
         feed_poll_delay=settings.poll_delay_ms,
         start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
     )
-    @app.function_name("relay")
+    @app.function_name(named("relay", settings))
     async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
         """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
-        await relay().handle(documents, context.invocation_id, context.retry_context.retry_count)
+        await relay(settings.stream).handle(documents, context.invocation_id, context.retry_context.retry_count)
 
     # The host runs a timer in one instance. A lease that is stuck calls nobody: this looks at all of them.
     @app.timer_trigger(schedule="0 * * * * *", arg_name="timer", run_on_startup=False, use_monitor=False)
-    @app.function_name("relay_age")
+    @app.function_name(named("relay_age", settings))
     async def look_at_leases(timer: func.TimerRequest) -> None:
         """Measure how long changes have waited that the leases have not passed."""
-        await watch().look()
+        await watch(settings.stream).look()
 
 
-if settings.sql is not None:
+def add_sql(settings: Settings) -> None:
+    """Relay the SQL outbox of one stream."""
     # A process waits for its imports before its first event.
     from relay.sql.worker import SCHEDULE, read_until_next_tick
 
     @app.timer_trigger(schedule=SCHEDULE, arg_name="timer", run_on_startup=True, use_monitor=False)
-    @app.function_name("relay_sql")
+    @app.function_name(named("relay_sql", settings))
     async def relay_feed(timer: func.TimerRequest) -> None:
         """Publish from the SQL feed until shortly before the next tick; the cursors are stored by the worker."""
-        await read_until_next_tick(sql_relay().worker)
+        await read_until_next_tick(sql_relay(settings.stream).worker)
+
+
+for each in streams.values():
+    if each.cosmos is not None:
+        add_cosmos(each)
+    if each.sql is not None:
+        add_sql(each)

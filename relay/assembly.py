@@ -49,7 +49,7 @@ class SqlRelay:
 def assemble(settings: Settings) -> CosmosRelay:
     """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
     containers = Containers(settings)
-    return _relay(settings, CosmosSource(settings.event_type, containers), CosmosItems(containers))
+    return _relay(settings, CosmosSource(settings.selection, containers), CosmosItems(containers))
 
 
 def assemble_sql(settings: Settings) -> SqlRelay:
@@ -65,7 +65,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
 
     feed = _feed_of(settings)
     database = Database(feed)
-    relay = _relay(settings, SqlSource(settings.event_type, database.cursor), SqlItems(database))
+    relay = _relay(settings, SqlSource(settings.selection, database.cursor), SqlItems(database))
     worker = Worker(
         relay,
         feed,
@@ -106,7 +106,7 @@ def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
     if feed is not None:
         from relay.sql.reader import SqlOutbox
 
-        return SqlOutbox(feed, settings.event_type, from_beginning=from_beginning)
+        return SqlOutbox(feed, from_beginning=from_beginning)
     from relay.cosmos.reader import CosmosOutbox
 
     return CosmosOutbox(settings, from_beginning=from_beginning)
@@ -168,17 +168,18 @@ async def scan_outbox(settings: Settings) -> Scan:
         return await scan(settings)
     from relay.sql.backlog import scan as scan_sql
 
-    return await scan_sql(feed, settings.event_type, settings.on_poison)
+    return await scan_sql(feed, settings.on_poison)
 
 
 def _feed_of(settings: Settings) -> SqlFeed:
-    if settings.sql is None:
+    feed = settings.feed
+    if feed is None:
         raise UsageError("SQL is not set: set it to the connection string of the database that has the outbox")
-    return settings.sql
+    return feed
 
 
 def _only_feed(settings: Settings) -> SqlFeed | None:
     """The SQL outbox; None if the outbox is in Cosmos DB."""
     if settings.cosmos is not None and settings.sql is not None:
         raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
-    return settings.sql
+    return settings.feed

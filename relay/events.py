@@ -7,6 +7,8 @@ Documents have the same shape in every kind of outbox, and quarantine keeps them
 
 Facts that only a source knows, such as the time of the commit, are passed next to the document. A source that has
 JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
+An outbox with other fields (relay.toml) is mapped to this shape where it is read: its own document is then a member
+too (`ORIGINAL`), and what this shape has within `data`, or not at all, is in another (`MAPPED`).
 """
 
 from __future__ import annotations
@@ -32,6 +34,13 @@ Document = Mapping[str, Any]
 DATA_TEXT = "_dataText"
 """The member of a document that has `data` as it was written."""
 
+ORIGINAL = "_original"
+"""The member of a mapped document that has the document as the outbox has it."""
+
+MAPPED = "_mapped"
+"""The member of a mapped document that has what was mapped and has no place in the shape above:
+`action` and `createdAt`, which need not be in `data`."""
+
 EventName = tuple[str, str]
 """The partition key and the id of an event."""
 
@@ -55,6 +64,7 @@ class Reason(StrEnum):
     MESSAGE_REFUSED = "message-refused"
     KEY_PARKED = "key-parked"
     SET_ASIDE = "set-aside"
+    NO_ROUTE = "no-route"
 
 
 class Event(NamedTuple):
@@ -206,6 +216,12 @@ def read_event(
         traceparent if isinstance(traceparent, str) else None,
         text.encode() if isinstance(text, str) else None,
     )
+
+
+def action_of(document: Document) -> Any:
+    """What happened, by a document that may be no event; None if it does not say."""
+    holder = document.get(MAPPED, document.get("data"))
+    return holder.get("action") if isinstance(holder, Mapping) else None
 
 
 def by_partition_key(events: Iterable[Event]) -> dict[str, list[Event]]:

@@ -6,8 +6,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,8 +22,15 @@ from relay.clients import (
     is_address,
 )
 from relay.errors import SettingsError
+from relay.routes.selection import DEFAULT, Selection
 
 MAX_SENDERS = 256
+
+SERVICEBUS = "SERVICEBUS"
+"""The setting of the namespace that a destination has if it names no other."""
+
+FILE_VARIABLE = "RELAY_FILE"
+"""The setting that names another file than relay.toml; relative to the app's folder."""
 
 # Default of RELAY_ATTEMPT_TIMEOUT_S.
 ATTEMPT_TIMEOUT_S = 480.0
@@ -54,6 +61,9 @@ class SqlFeed:
         shards: Number of shards: 0 to `shards` - 1.
         claim_s: After how many seconds without a sign of life a process has lost its shards.
         max_bytes: Size of the events that a process has in memory at a time, those of all its shards together.
+        consumer: The name under which the relay claims shards and stores cursors.
+        quarantine_table: The table of the quarantine, as `schema.Table`.
+        selection: The rows that are events of the stream: those of the settings (`Settings.feed`).
     """
 
     connection_string: str
@@ -62,6 +72,9 @@ class SqlFeed:
     shards: int
     claim_s: float
     max_bytes: int = _MAX_BYTES
+    consumer: str = "relay"
+    quarantine_table: str = "relay.item"
+    selection: Selection = Selection(("domainEvent",))
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -69,9 +82,16 @@ class SqlFeed:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. `docs/settings.md` lists their names in the environment.
+    """All settings of one stream. `docs/settings.md` lists their names in the environment.
 
     `cosmos` is None if the only outbox is in SQL, and `sql` if there is none in SQL.
+
+    Attributes:
+        stream: The name of the stream, `default` where relay.toml makes no others.
+        servicebus_topic: The topic's name, or the queue's.
+        servicebus_is_queue: Whether it is a queue.
+        lease_prefix: The beginning of the ids of the stream's leases.
+        routed: The events of the stream by relay.toml; None if `event_type` alone decides.
     """
 
     cosmos: Connection | None
@@ -92,16 +112,36 @@ class Settings:
     duplicate_window_s: float
     on_poison: OnPoison
     cloudevents_source: str | None
+    stream: str = DEFAULT
+    servicebus_is_queue: bool = False
+    lease_prefix: str = ""
+    routed: Selection | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """The documents that are events of this stream."""
+        return self.routed or Selection((self.event_type,))
+
+    @property
+    def feed(self) -> SqlFeed | None:
+        """The SQL outbox, with the selection of these settings."""
+        return None if self.sql is None else replace(self.sql, selection=self.selection)
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str], *, function_timeout_s: float | None = None
+        cls,
+        environment: Mapping[str, str],
+        *,
+        function_timeout_s: float | None = None,
+        namespaces: Collection[str] = (SERVICEBUS,),
     ) -> Settings:
         """Read and check every setting. A blank value counts as not set.
 
         Args:
             function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None if no host
                 ends it.
+            namespaces: The settings that say how to reach a namespace of Service Bus. The first is the one of
+                the settings; the others are checked, and `namespace` reads them.
 
         Raises:
             SettingsError: Naming everything that is missing or wrong, not only the first.
@@ -122,13 +162,7 @@ class Settings:
             cosmos_container=reader.text("COSMOS_CONTAINER", "data"),
             cosmos_lease_container=reader.text("COSMOS_LEASE_CONTAINER", "leases"),
             cosmos_quarantine_container=reader.text("COSMOS_QUARANTINE_CONTAINER", "quarantine"),
-            servicebus=reader.connection(
-                "SERVICEBUS",
-                address="fullyQualifiedNamespace",
-                parts=SERVICEBUS_PARTS,
-                scheme=False,
-            )
-            or Connection(),
+            servicebus=[reader.namespace(name) for name in namespaces][0],
             servicebus_topic=reader.text("SERVICEBUS_TOPIC", "domain-events"),
             event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
@@ -142,12 +176,18 @@ class Settings:
             on_poison=reader.on_poison(),
             cloudevents_source=reader.cloudevents_source(),
         )
+        reader.text(FILE_VARIABLE, "")
         reader.distinct_containers(settings)
         reader.nested_timeouts(settings, function_timeout_s)
         reader.misspelt()
         if reader.problems:
             raise SettingsError(reader.problems)
         return settings
+
+
+def namespace(environment: Mapping[str, str], name: str) -> Connection:
+    """How to reach the namespace that a setting names, which `from_environment` has checked."""
+    return _Reader(environment).namespace(name)
 
 
 class _Reader:
@@ -243,6 +283,10 @@ class _Reader:
                 "SQL is no connection string: set it to postgresql://user@host/database, or to "
                 "Server=…;Database=…;… for Azure SQL and SQL Server"
             )
+
+    def namespace(self, name: str) -> Connection:
+        found = self.connection(name, address="fullyQualifiedNamespace", parts=SERVICEBUS_PARTS, scheme=False)
+        return found or Connection()
 
     def connection(
         self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool, required: bool = True

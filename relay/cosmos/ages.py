@@ -21,6 +21,7 @@ from relay.cosmos.containers import Containers
 from relay.cosmos.feed import BEGINNING, sdk_token
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.errors import first_line
+from relay.routes.selection import DEFAULT
 from relay.settings import Settings
 from relay.telemetry.gauges import LeaseAges
 
@@ -81,6 +82,8 @@ class LeaseWatch:
     def __init__(self, settings: Settings, ages: LeaseAges) -> None:
         self._settings = settings
         self._ages = ages
+        # Leases of several streams have the same tokens.
+        self._prefix = "" if settings.stream == DEFAULT else f"{settings.stream}/"
 
     async def look(self) -> None:
         """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
@@ -107,15 +110,16 @@ class LeaseWatch:
         async with containers.call() as call:
             outbox = call.container(self._settings.cosmos_container)
             leases = call.container(self._settings.cosmos_lease_container)
-            positions = await read_positions(leases, outbox, own_only=True)
+            positions = await read_positions(leases, outbox, prefix=self._settings.lease_prefix, own_only=True)
             rid = str((await outbox.read())["_rid"])
             call.answered()
             ages_s: dict[str, float] = {}
             async for feed_range in outbox.read_feed_ranges():
                 for each in stretches(feed_range["Range"], positions):
                     age_s = await _age_s(outbox, each.start(rid))
+                    name = self._prefix + each.name
                     # Not below 0: `_ts` has whole seconds of the service's clock.
-                    ages_s[each.name] = max(age_s, ages_s.get(each.name, 0.0))
+                    ages_s[name] = max(age_s, ages_s.get(name, 0.0))
                     call.answered()
         return ages_s
 

@@ -115,7 +115,9 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
     elif not isinstance(definitions["COSMOS_LEASE_CONTAINER"], Finding):
         findings.append(locks)
     monitored = database.get_container_client(settings.cosmos_container)
-    overlaps = await _read(_overlaps(leases, stored, monitored), leases, "Create the container.")
+    overlaps = await _read(
+        _overlaps(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
+    )
     # If the leases cannot be read, the findings about the containers and the locks say why.
     return findings if isinstance(overlaps, Finding) else findings + overlaps
 
@@ -174,12 +176,12 @@ def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
     return replace(found, what=f"{subject} {found.what.format(default_s)}")
 
 
-async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy) -> list[Finding]:
+async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy, prefix: str) -> list[Finding]:
     """A host deletes the lease of a physical partition that was split, once it has created those of its children.
 
     If that fails, the lease stays (azure-cosmos-dotnet-v3 issue 5604).
     """
-    positions = await read_positions(leases, monitored, own_only=True)
+    positions = await read_positions(leases, monitored, prefix=prefix, own_only=True)
     overlapping = groupby(positions.overlapping(), lambda pair: pair[0].id)
     return [
         Finding.warning(

@@ -99,6 +99,7 @@ class Containers:
                 return await read_positions(
                     call.container(settings.cosmos_lease_container),
                     call.container(settings.cosmos_container),
+                    prefix=settings.lease_prefix,
                     own_only=True,
                 )
         except (AzureError, OSError) as error:

@@ -22,6 +22,7 @@ from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.source import in_commit_order
 from relay.events import Document
 from relay.outbox import Committed, Gone, Range, cut_text
+from relay.routes.selection import Selection
 
 if TYPE_CHECKING:
     from azure.core.async_paging import AsyncItemPaged
@@ -65,16 +66,16 @@ class _Reader:
 
 
 class Feed:
-    """Reads the events of one type, page by page, each partition in the order of commits."""
+    """Reads the events of a stream, page by page, each partition in the order of commits."""
 
-    def __init__(self, container: ContainerProxy, event_type: str, *, from_beginning: bool) -> None:
+    def __init__(self, container: ContainerProxy, selection: Selection, *, from_beginning: bool) -> None:
         """`from_beginning`: False to start where the relay's leases are.
 
         Nothing else may use the client of `container`: the SDK hands over the token of a page with no document as
         that of its client's latest response.
         """
         self._container = container
-        self._event_type = event_type
+        self._selection = selection
         self._from_beginning = from_beginning
         self._turn = asyncio.Lock()
         self._readers: list[_Reader] | None = None
@@ -112,7 +113,7 @@ class Feed:
             options = {"continuation": reader.continuation}
         pages: Any = self._container.query_items_change_feed(max_item_count=limit, **options).by_page()
         async for page in pages:
-            documents = [document async for document in page if document.get("type") == self._event_type]
+            documents = [document async for document in page if self._selection.takes(document)]
             events, last = [], reader.last
             for document, place in numbered(documents, last):
                 last = place
@@ -231,26 +232,40 @@ def feed_start(since: int) -> datetime:
     return datetime.fromtimestamp(max(0, since - _START_MARGIN_S), UTC)
 
 
+def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
+    """The condition of a query for documents that may be events, and its parameters."""
+    if not selection.types:
+        return "true", {}
+    if len(selection.types) == 1:
+        return "c.type = @type", {"type": selection.type}
+    return "ARRAY_CONTAINS(@types, c.type)", {"types": list(selection.types)}
+
+
 class CosmosReading:
     """See `outbox.Reading`. It has every event: none is `gone`."""
 
-    def __init__(self, container: ContainerProxy, event_type: str, chosen: Range) -> None:
-        """Nothing is read yet of the outbox container, of whose documents `event_type` are events."""
+    def __init__(self, container: ContainerProxy, selection: Selection, chosen: Range) -> None:
+        """Nothing is read yet of the outbox container, of whose documents `selection` picks the events."""
         self.unread = 0
         self.gone: list[Gone] = []
         self._container = container
-        self._event_type = event_type
+        self._selection = selection
         self._range = chosen
-        self._counts: list[tuple[dict[str, Any], int]] = []
+        self._counts: list[tuple[dict[str, Any], int | None]] = []
 
     async def count(self) -> int | None:
+        """None where routes decide, which no query knows; then the feed is read to its end."""
         with explaining(self._container.id):
             if self._range.partition_key is not None:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
             else:
                 feed_ranges = [feed_range async for feed_range in self._container.read_feed_ranges()]
-            self._counts = [(each, await self._count(each)) for each in feed_ranges]
-        return sum(count for _, count in self._counts)
+            if not self._selection.is_by_type:
+                self._counts = [(each, None) for each in feed_ranges]
+                return None
+            counts = [(each, await self._count(each)) for each in feed_ranges]
+        self._counts = [*counts]
+        return sum(count for _, count in counts)
 
     async def pages(self) -> AsyncGenerator[list[Document], None]:
         for feed_range, count in self._counts:
@@ -260,17 +275,19 @@ class CosmosReading:
                     found += len(documents)
                     yield documents
             # Documents may expire after they were counted; those that still exist should have been read.
-            if found < count:
+            if count is not None and found < count:
                 self.unread += max(0, min(count, await self._count(feed_range)) - found)
 
-    async def pages_of(self, feed_range: dict[str, Any], count: int) -> AsyncGenerator[list[Document], None]:
+    async def pages_of(
+        self, feed_range: dict[str, Any], count: int | None
+    ) -> AsyncGenerator[list[Document], None]:
         """The documents of one feed range in commit order, page by page.
 
         Reading ends when all `count` documents were read, or at the end of the feed. It does not end at the first
         document that is too young: after a merge of physical partitions, older documents may follow. A range that
         ended recently, or has not ended, is read to the end of the feed, as an updated document moves there.
         """
-        settled = self._range.until < time.time() - _SETTLED_S
+        settled = count is not None and self._range.until < time.time() - _SETTLED_S
         found = 0
         # A page may end within a commit, so its last commit waits for the next page.
         commit: list[Document] = []
@@ -284,7 +301,7 @@ class CosmosReading:
                 documents = commit + [document async for document in page if self._holds(document)]
                 found += len(documents) - len(commit)
                 whole, commit = _split_last_commit(documents)
-                if settled and found >= count:
+                if settled and found >= (count or 0):
                     break
                 if whole:
                     yield list(in_commit_order(whole))
@@ -295,15 +312,16 @@ class CosmosReading:
 
     def _holds(self, document: Document) -> bool:
         return (
-            document.get("type") == self._event_type
+            self._selection.takes(document)
             and self._range.since <= document["_ts"] < self._range.until
             and self._range.holds(document)
         )
 
     async def _count(self, feed_range: dict[str, Any]) -> int:
         chosen = self._range
-        conditions = ["c.type = @type", "c._ts >= @since", "c._ts < @until"]
-        values: dict[str, Any] = {"type": self._event_type, "since": chosen.since, "until": chosen.until}
+        where, values = of_type(self._selection)
+        conditions = [where, "c._ts >= @since", "c._ts < @until"]
+        values |= {"since": chosen.since, "until": chosen.until}
         if chosen.partition_key is not None:
             conditions.append("c.partitionKey = @partitionKey")
             values["partitionKey"] = chosen.partition_key

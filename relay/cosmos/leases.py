@@ -180,16 +180,18 @@ async def read_positions(
     leases: ContainerProxy,
     monitored: ContainerProxy,
     *,
+    prefix: str = "",
     own_only: bool = False,
     keys: EffectiveKeys | None = None,
 ) -> Positions:
     """Read the positions of the leases that relays of `monitored` keep in `leases`. Raises AzureError.
 
-    A trigger without a lease prefix of its own, as the relay's is, names its leases after the account's host
-    alone. If there are such leases, they are the relay's; else all leases of the container count, and each
-    of them must have passed an event, unless `own_only`: what another function has passed may still be the
-    relay's to publish. A read that is behind gives positions that are behind. `keys` are those of the container,
-    where an earlier reading has worked some of them out.
+    A trigger names its leases after its lease prefix, which is empty for the first stream, and the account's host.
+    If there are such leases, they are the relay's; else all leases of the container count, and each of them must
+    have passed an event, unless `own_only`: what another function has passed may still be the relay's to publish.
+    Those of another stream of the relay count for none but itself: with a prefix, only its own are read. A read
+    that is behind gives positions that are behind. `keys` are those of the container, where an earlier reading has
+    worked some of them out.
     """
     found = []
     # The resource id alone may not begin a lease's id: what is before it is the account's host.
@@ -204,8 +206,8 @@ async def read_positions(
         if lease is not None:
             found.append(lease)
     host = urlsplit(monitored.client_connection.url_connection).hostname
-    own = [lease for lease in found if lease.id.startswith(f"{host}_")]
+    own = [lease for lease in found if lease.id.startswith(f"{prefix}{host}_")]
     keys = keys or EffectiveKeys(monitored, definition.get("partitionKey", {}))
-    if own or own_only:
+    if own or own_only or prefix:
         return Positions(keys, own, of_one_trigger=True)
     return Positions(keys, found)

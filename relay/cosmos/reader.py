@@ -23,6 +23,7 @@ from relay.cosmos.feed import (
     feed_start,
     integers_of_any_length,
     numbered,
+    of_type,
 )
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.locks import stale_locks
@@ -67,7 +68,7 @@ class CosmosOutbox:
         with explaining(self._settings.cosmos_container):
             if self._feed is None:
                 container = await self._feed_containers.open(self._settings.cosmos_container)
-                self._feed = Feed(container, self._settings.event_type, from_beginning=self._from_beginning)
+                self._feed = Feed(container, self._settings.selection, from_beginning=self._from_beginning)
             return await self._feed.next(limit, positions)
 
     async def positions(self) -> Sequence[Position]:
@@ -91,7 +92,7 @@ class CosmosOutbox:
                     documents = [document async for document in page if not lease.has_passed(document)]
                     break
                 stopping = undeliverable(documents, lease, container.id)
-                found.append(NextPage(lease.token, select(documents, self._settings.event_type), stopping))
+                found.append(NextPage(lease.token, select(documents, self._settings.selection), stopping))
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
@@ -109,13 +110,14 @@ class CosmosOutbox:
         `limit` events, those of five seconds before, and other documents of the key that were changed since.
         """
         partition = await self.partition_of(partition_key) or ""
-        event_type = self._settings.event_type
-        latest = "SELECT TOP @count c._ts FROM c WHERE c.type = @type ORDER BY c._ts DESC"
-        times = [row["_ts"] for row in await self._query(partition_key, latest, count=limit + 1, type=event_type)]
+        selection = self._settings.selection
+        where, values = of_type(selection)
+        latest = f"SELECT TOP @count c._ts FROM c WHERE {where} ORDER BY c._ts DESC"
+        times = [row["_ts"] for row in await self._query(partition_key, latest, count=limit + 1, **values)]
         if not times:
             return [], False
         feed = self._feed_of_key(partition_key, times[:limit][-1])
-        documents = [brief(document) async for document in feed if document.get("type") == event_type]
+        documents = [brief(document) async for document in feed if selection.takes(document)]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
@@ -138,10 +140,10 @@ class CosmosOutbox:
             return str((await container.read())["_rid"])
 
     async def in_range(self, chosen: Range, /) -> Reading:
-        return CosmosReading(await self._container(), self._settings.event_type, chosen)
+        return CosmosReading(await self._container(), self._settings.selection, chosen)
 
     def event_of(self, document: Document, /) -> Event | Rejected:
-        return event_of(document)
+        return self._settings.selection.judged(event_of(document))
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """The id may have `/`, `?` or `#`."""
@@ -178,7 +180,7 @@ class CosmosOutbox:
         found = []
         async for document in self._feed_of_key(partition_key, since):
             place = Place.of(document).in_feed
-            if document.get("type") != self._settings.event_type or document["_ts"] < since or place is None:
+            if not self._settings.selection.takes(document) or document["_ts"] < since or place is None:
                 continue
             if await self._passed(partition_key, document["_lsn"]) is not False:
                 found.append((place, str(document["id"])))
@@ -218,7 +220,9 @@ class CosmosOutbox:
         known = None if self._own is None else self._own.keys
         with explaining(name):
             leases = await self._containers.open(name)
-            return await read_positions(leases, container, own_only=own_only, keys=known)
+            return await read_positions(
+                leases, container, prefix=self._settings.lease_prefix, own_only=own_only, keys=known
+            )
 
     async def _container(self) -> ContainerProxy:
         name = self._settings.cosmos_container

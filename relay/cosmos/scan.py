@@ -50,7 +50,8 @@ async def scan(settings: Settings) -> Scan:
     try:
         with explaining(settings.cosmos_lease_container), integers_of_any_length():
             container = await containers.open(settings.cosmos_container)
-            positions = await read_positions(await containers.open(settings.cosmos_lease_container), container)
+            leases = await containers.open(settings.cosmos_lease_container)
+            positions = await read_positions(leases, container, prefix=settings.lease_prefix)
             for lease in positions.leases:
                 async for document in behind(container, lease, _PAGE_ITEMS):
                     if not lease.has_passed(document):
@@ -74,8 +75,8 @@ def _examine(document: Document, lease: LeasePosition, settings: Settings, found
     obstacles = list(_obstacles(document, lease))
     found.obstacles += obstacles
     # What is not delivered is not validated either.
-    if not obstacles and document.get("type") == settings.event_type:
-        event = event_of(document)
+    if not obstacles and settings.selection.takes(document):
+        event = settings.selection.judged(event_of(document))
         found.refused += [Refused(lease.id, event)] if isinstance(event, Rejected) else []
 
 

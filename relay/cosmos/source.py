@@ -24,6 +24,7 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 from relay.cosmos.containers import Containers
 from relay.errors import ChangesError
 from relay.events import Document, Event, Received, Rejected, read_event
+from relay.routes.selection import Selection
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
 _AT_ONCE = 256
@@ -70,14 +71,14 @@ CosmosBatch = ChangeBatch | Iterable[Document | None]
 class CosmosSource:
     """Reads change batches; `ports.Source` says what each method does."""
 
-    def __init__(self, event_type: str, containers: Containers) -> None:
-        """`event_type` is the type of the documents to relay."""
-        self._event_type = event_type
+    def __init__(self, selection: Selection, containers: Containers) -> None:
+        """`selection` says which documents are events of the stream."""
+        self._selection = selection
         self._containers = containers
 
     def read(self, batch: CosmosBatch, /) -> Received:
         documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
-        return select(documents, self._event_type)
+        return select(documents, self._selection)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         positions = await self._containers.positions()
@@ -137,19 +138,20 @@ def install_decoder() -> None:
     CosmosDBTriggerConverter.decode = staticmethod(decode)  # type: ignore[method-assign]
 
 
-def select(documents: Iterable[Document | None], event_type: str) -> Received:
-    """Pick the documents of `event_type`, put them into commit order, and check each."""
+def select(documents: Iterable[Document | None], selection: Selection) -> Received:
+    """Pick the events of a stream, put them into commit order, and check each."""
     received = Received()
     chosen: list[Document] = []
+    takes = selection.takes
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
         document: Document | None = getattr(wrapped, "data", wrapped)
-        if document is None or document.get("type") != event_type:
+        if document is None or not takes(document):
             received.ignored += 1
         else:
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
-        event = event_of(document, position)
+        event = selection.judged(event_of(document, position))
         if isinstance(event, Event):
             received.events.append(event)
         else:
@@ -158,7 +160,7 @@ def select(documents: Iterable[Document | None], event_type: str) -> Received:
 
 
 def event_of(document: Document, position: int = 0) -> Event | Rejected:
-    """The event of a document of the relayed type; `position` is its place among those it came with."""
+    """The event of a document that is to be one; `position` is its place among those it came with."""
     committed_at = document.get("_ts")
     if type(committed_at) is not int:
         return read_event(document, position)

@@ -21,8 +21,8 @@ from relay.events import Rejected
 from relay.findings import Finding
 from relay.scans import Refused, Scan, refused_findings
 from relay.settings import OnPoison, SqlFeed
-from relay.sql.database import CONSUMER, FAILURES, connect
-from relay.sql.rows import document_of, event_of, is_of_type
+from relay.sql.database import FAILURES, connect
+from relay.sql.rows import document_if_taken, document_of, event_of
 from relay.times import format_duration
 
 # Number of looks at the owner of a claim within the time that it lasts.
@@ -114,7 +114,7 @@ class Backlog:
         """
         ends = time.monotonic() + self._feed.claim_s
         first: dict[int, Claim] = {}
-        consumer = AsyncConsumer(self._session, self._feed.feed, CONSUMER)
+        consumer = AsyncConsumer(self._session, self._feed.feed, self._feed.consumer)
         while True:
             claims = await consumer.existing()
             living = set()
@@ -197,7 +197,7 @@ class Backlog:
         for shard_id in list(shards)[:_NAMED_SHARDS]:
             cursor = cursors.get(shard_id, START)
             for entry in await run_async(self._session, self._tables.numbered(shard_id, cursor, 1)):
-                document = document_of(entry, shard_id, "")
+                document = document_of(entry, shard_id, self._feed.selection)
                 found.append(f"{document.get('id')!r} of the partition key {document.get('partitionKey')!r}")
         return found
 
@@ -220,7 +220,7 @@ def _duration(seconds: float) -> str:
     return format_duration(timedelta(seconds=round(seconds)))
 
 
-async def scan(feed: SqlFeed, event_type: str, policy: OnPoison = OnPoison.SKIP) -> Scan:
+async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
     """Read what the relay has not passed, without giving positions, and validate each event as the relay does."""
     rows = 0
     refused: list[Refused] = []
@@ -232,8 +232,9 @@ async def scan(feed: SqlFeed, event_type: str, policy: OnPoison = OnPoison.SKIP)
                 async for entry in _not_passed(session, feed, shard_id):
                     rows += 1
                     # A row that is gone may be what a smoke test has deleted.
-                    if is_of_type(entry, event_type) and not is_canary(entry.key.get("id")):
-                        event = event_of(entry, shard_id, event_type)
+                    document = document_if_taken(entry, shard_id, feed.selection)
+                    if document is not None and not is_canary(entry.key.get("id")):
+                        event = event_of(entry, document, feed.selection)
                         refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
         finally:
             await session.close()
@@ -255,7 +256,7 @@ async def scan(feed: SqlFeed, event_type: str, policy: OnPoison = OnPoison.SKIP)
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:
     tables = Tables(session.dialect, feed.feed)
-    claim = (await AsyncConsumer(session, feed.feed, CONSUMER).existing()).get(shard_id)
+    claim = (await AsyncConsumer(session, feed.feed, feed.consumer).existing()).get(shard_id)
     cursor = START if claim is None else claim.cursor
     # The outbox table first: an event that gets its position meanwhile is in the feed too, so none is missed.
     seen: set[Any] = set()

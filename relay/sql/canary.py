@@ -17,7 +17,7 @@ from relay.errors import ServiceError, UsageError, first_line
 from relay.outbox import CLEAN_UP_S
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
-from relay.sql.database import CONSUMER, connect, explaining
+from relay.sql.database import connect, explaining
 from relay.sql.rows import REQUIRED_COLUMNS
 
 _POLL_S = 0.2
@@ -89,7 +89,9 @@ class SqlCanary:
         return found is not None and found <= await self._cursor()
 
     async def _cursor(self) -> bytes:
-        claim = (await AsyncConsumer(self._session, self._feed.feed, CONSUMER).existing()).get(self._shard_id)
+        claim = (await AsyncConsumer(self._session, self._feed.feed, self._feed.consumer).existing()).get(
+            self._shard_id
+        )
         return START if claim is None else claim.cursor
 
     async def _execute(self, text: str, *values: object) -> Any:

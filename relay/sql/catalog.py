@@ -17,6 +17,9 @@ from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Dialect, Statement
 from changefeed.tables import Tables, names_of
 
+QUARANTINE = "relay.item"
+"""The table of the quarantine of the first stream."""
+
 RIGHTS = ("select", "insert", "update", "delete", "execute")
 
 _QUESTIONS = Path(__file__).parent / "questions"
@@ -45,8 +48,9 @@ class Catalog:
     def server(self) -> Statement:
         return Statement(self._text("server"))
 
-    def objects(self, table: str) -> Statement:
-        values = [(purpose, *self.name_parameters(*name)) for purpose, name in purposes_of(table).items()]
+    def objects(self, table: str, quarantine: str = QUARANTINE) -> Statement:
+        named = purposes_of(table, quarantine).items()
+        values = [(purpose, *self.name_parameters(*name)) for purpose, name in named]
         rows = ", ".join(f"({', '.join('?' * len(each))})" for each in values)
         return Statement(self._text("objects").format(rows=rows), [value for each in values for value in each])
 
@@ -63,13 +67,13 @@ class Catalog:
         return (_QUESTIONS / self.dialect.name / f"{question}.sql").read_text(encoding="utf-8")
 
 
-def purposes_of(table: str) -> dict[str, tuple[str, str]]:
-    """The schema and the name of each object of a feed, by its purpose."""
+def purposes_of(table: str, quarantine: str = QUARANTINE) -> dict[str, tuple[str, str]]:
+    """The schema and the name of each object of a feed, by its purpose; `quarantine` is that table."""
     return {
         "events": _split(table),
         "migration": ("changefeed", "migration"),
         "outbox_feed": ("changefeed", "outbox_feed"),
-        "quarantine": ("relay", "item"),
+        "quarantine": _split(quarantine),
         **{kind: ("changefeed", own) for kind, own in names_of(table).items()},
     }
 

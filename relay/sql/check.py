@@ -87,7 +87,8 @@ class DatabaseCheck:
         ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
         found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
         found += _server(isolation, snapshots)
-        for purpose, exists, *held in await self._rows(self._catalog.objects(self._feed.feed)):
+        objects = self._catalog.objects(self._feed.feed, self._feed.quarantine_table)
+        for purpose, exists, *held in await self._rows(objects):
             rights = [name for name, has in zip(RIGHTS, held, strict=True) if has]
             self._rights[purpose] = rights if exists else None
         if not any(self._exists(purpose) for purpose in ("migration", "outbox_feed", "has_news")):
@@ -188,19 +189,20 @@ class DatabaseCheck:
         return Finding.ok(f"this login may read {self._subject} and store how far it has come")
 
     def _quarantine(self) -> Finding:
+        table = self._feed.quarantine_table
         if not self._exists("quarantine"):
             return Finding.error(
-                "the table relay.item of the quarantine does not exist, or this login may not see it: an event "
+                f"the table {table} of the quarantine does not exist, or this login may not see it: an event "
                 "that can never be sent blocks its shard",
                 f"Create it: {INSTALL}. Then grant the rights on it.",
             )
         if lacking := self._lacking("quarantine", ("select", "insert", "update", "delete")):
             return Finding.error(
-                f"this login lacks {', '.join(lacking)} on relay.item, the table of the quarantine: an event that "
+                f"this login lacks {', '.join(lacking)} on {table}, the table of the quarantine: an event that "
                 "can never be sent blocks its shard",
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON relay.item, and on PostgreSQL USAGE ON SCHEMA relay.",
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table}, and on PostgreSQL USAGE ON SCHEMA relay.",
             )
-        return Finding.ok("this login may read and write the quarantine, relay.item")
+        return Finding.ok(f"this login may read and write the quarantine, {table}")
 
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
         """About the factors of reading speed, if this login may see them."""

@@ -24,9 +24,6 @@ from relay.settings import SqlFeed
 
 logger = logging.getLogger(__name__)
 
-CONSUMER = "relay"
-"""The name under which the relay claims shards and stores cursors."""
-
 FAILURES = (ChangefeedError, AzureError, OSError)
 """The errors of a session: of the database, of the token, and of the network."""
 
@@ -68,6 +65,7 @@ class Database:
 
     def __init__(self, settings: SqlFeed, *, call_timeout_s: float | None = CALL_TIMEOUT_S) -> None:
         """`call_timeout_s`: maximum seconds of a statement on the shared session; None for no limit."""
+        self.quarantine_table = settings.quarantine_table
         self._settings = settings
         self._call_timeout_s = math.inf if call_timeout_s is None else call_timeout_s
         self._turn = asyncio.Lock()
@@ -105,7 +103,9 @@ class Database:
         """The stored position up to which a shard was published. Raises FeedError."""
         try:
             async with self.session() as session:
-                (claim,) = await AsyncConsumer(session, self._settings.feed, CONSUMER).claims([shard_id])
+                (claim,) = await AsyncConsumer(session, self._settings.feed, self._settings.consumer).claims(
+                    [shard_id]
+                )
         except FAILURES as error:
             raise FeedError(
                 f"old events must be compared with the stored cursor of shard {shard_id}, which could not be "

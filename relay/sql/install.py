@@ -9,6 +9,7 @@ from changefeed.statements import AsyncSession, Statement, run_async
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import SqlFeed
 from relay.sql.database import FAILURES, connect
+from relay.sql.quarantine import TABLE, in_table
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"
@@ -32,7 +33,7 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         session = await connect(feed)
         try:
             done = [f"applied {name} of changefeed" for name in await install_async(session)]
-            await install(session)
+            await install(session, feed.quarantine_table)
             if create_table and await _create_table(session, feed.feed):
                 done.append(f"made the table {feed.feed}")
             return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)
@@ -44,10 +45,10 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
 
 
-async def install(session: AsyncSession) -> None:
+async def install(session: AsyncSession, table: str = TABLE) -> None:
     """Create the quarantine's table if it is missing. Raises ChangefeedError if the role may not."""
     for file in migrations(session.dialect.name):
-        await session.execute(Statement(file.read_text(encoding="utf-8")))
+        await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table)))
 
 
 def migrations(dialect: str) -> list[Path]:

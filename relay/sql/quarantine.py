@@ -1,5 +1,7 @@
 """The table relay.item as a store of items: in PostgreSQL, Azure SQL or SQL Server.
 
+Each stream but the first has a table of its own, of the same shape (`SqlFeed.quarantine_table`).
+
 JSON text can hold any string, as it can escape every character. A column cannot: PostgreSQL has no U+0000 in text,
 no database has lone surrogates, and SQL Server takes `a` and `a` with a space behind it for equal. So:
 
@@ -45,6 +47,9 @@ _SUMMARY = {
     "place": "place",
     "ulid": "ulid",
 }
+TABLE = "relay.item"
+"""The table in the statements here and in the migrations."""
+
 _COLUMNS = ("key_digest", "etag", "type", "body", *_SUMMARY)
 
 _ITEM = " where key_digest = ? and id = ?"
@@ -79,14 +84,15 @@ class SqlItems:
     def __init__(self, database: Database) -> None:
         """`database` is the connection to use; it is closed with the store."""
         self._database = database
+        self._table = database.quarantine_table
 
     async def create(self, item: items.Item, /) -> None:
         async with self._session() as session:
             try:
-                await _carry_out(session, item["partitionKey"], items.Create(item))
+                await self._carry_out(session, item["partitionKey"], items.Create(item))
             except ChangefeedError as error:
                 # Whatever the database calls it: if the item exists, that is why.
-                if await _exists(session, item["partitionKey"], item["id"]):
+                if await self._exists(session, item["partitionKey"], item["id"]):
                     raise _exists_already(item) from error
                 raise
 
@@ -99,11 +105,11 @@ class SqlItems:
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
         async with self._session() as session:
-            await _carry_out(session, partition_key, items.Delete(identifier, etag))
+            await self._carry_out(session, partition_key, items.Delete(identifier, etag))
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         async with self._session() as session:
-            await _carry_out(session, partition_key, items.Touch(identifier))
+            await self._carry_out(session, partition_key, items.Touch(identifier))
 
     async def batch(self, partition_key: str, operations: Sequence[items.Operation], /) -> None:
         done: list[items.Operation] = []
@@ -113,13 +119,15 @@ class SqlItems:
                     for operation in operations:
                         if isinstance(operation, items.Create) and _creates(done, operation.item):
                             raise _exists_already(operation.item)
-                        await _carry_out(session, partition_key, operation)
+                        await self._carry_out(session, partition_key, operation)
                         done.append(operation)
             except (items.ItemExists, items.ItemNotFound, items.ItemChanged) as error:
                 raise items.BatchFailed(len(done), error) from error
             except ChangefeedError as error:
                 refused = operations[len(done)] if len(done) < len(operations) else None
-                if isinstance(refused, items.Create) and await _exists(session, partition_key, refused.item["id"]):
+                if isinstance(refused, items.Create) and await self._exists(
+                    session, partition_key, refused.item["id"]
+                ):
                     raise items.BatchFailed(len(done), _exists_already(refused.item)) from error
                 raise
 
@@ -156,7 +164,31 @@ class SqlItems:
 
     async def _rows(self, sql: str, *parameters: object) -> Sequence[Row]:
         async with self._session() as session:
-            return (await session.execute(Statement(sql, parameters))).rows
+            return (await session.execute(self._statement(sql, parameters))).rows
+
+    async def _carry_out(self, session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
+        """Raises ItemNotFound, ItemChanged, or the ChangefeedError that the database makes of a refused Create."""
+        if isinstance(operation, items.Create):
+            await session.execute(self._statement(INSERT, values_of(operation.item)))
+            return
+        place = _place(operation.id, partition_key)
+        etag = operation.etag if isinstance(operation, items.Delete) else None
+        if etag is not None:
+            statement = self._statement(DELETE_UNCHANGED, (*place, etag))
+        elif isinstance(operation, items.Delete):
+            statement = self._statement(DELETE, place)
+        else:
+            statement = self._statement(TOUCH, (_new_etag(), datetime.now(UTC).isoformat(), *place))
+        if (await session.execute(statement)).changed == 0:
+            if etag is not None and await self._exists(session, partition_key, operation.id):
+                raise items.ItemChanged(f"the item {operation.id!r} has another ETag")
+            raise _not_found(operation.id)
+
+    async def _exists(self, session: AsyncSession, partition_key: str, identifier: str) -> bool:
+        return bool((await session.execute(self._statement(EXISTS, _place(identifier, partition_key)))).rows)
+
+    def _statement(self, sql: str, parameters: Sequence[object]) -> Statement:
+        return Statement(in_table(sql, self._table), parameters)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AsyncSession]:
@@ -167,9 +199,18 @@ class SqlItems:
         except FAILURES as error:
             # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
-                f"the table relay.item cannot be read or written: {first_line(error)} Check SQL, and the rights "
+                f"the table {self._table} cannot be read or written: {first_line(error)} Check SQL, and the rights "
                 f"of this identity. If there is no such table: {INSTALL}."
             ) from error
+
+
+def in_table(sql: str, table: str) -> str:
+    """The statement, of a table with another name; its constraint and its index are named after it as well."""
+    if table == TABLE:
+        return sql
+    name = table.partition(".")[2]
+    named = sql.replace("pk_item", f"pk_{name}").replace("ix_item_type", f"ix_{name}_type")
+    return named.replace(TABLE, table)
 
 
 @asynccontextmanager
@@ -186,29 +227,6 @@ async def _transaction(session: AsyncSession) -> AsyncIterator[None]:
             # A session whose transaction may be open must not be used again.
             raise DatabaseError(first_line(error), lost=True) from error
         raise
-
-
-async def _carry_out(session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
-    """Raises ItemNotFound, ItemChanged, or the ChangefeedError that the database makes of a refused Create."""
-    if isinstance(operation, items.Create):
-        await session.execute(Statement(INSERT, values_of(operation.item)))
-        return
-    place = _place(operation.id, partition_key)
-    etag = operation.etag if isinstance(operation, items.Delete) else None
-    if etag is not None:
-        statement = Statement(DELETE_UNCHANGED, (*place, etag))
-    elif isinstance(operation, items.Delete):
-        statement = Statement(DELETE, place)
-    else:
-        statement = Statement(TOUCH, (_new_etag(), datetime.now(UTC).isoformat(), *place))
-    if (await session.execute(statement)).changed == 0:
-        if etag is not None and await _exists(session, partition_key, operation.id):
-            raise items.ItemChanged(f"the item {operation.id!r} has another ETag")
-        raise _not_found(operation.id)
-
-
-async def _exists(session: AsyncSession, partition_key: str, identifier: str) -> bool:
-    return bool((await session.execute(Statement(EXISTS, _place(identifier, partition_key)))).rows)
 
 
 def _creates(operations: Sequence[items.Operation], item: items.Item) -> bool:

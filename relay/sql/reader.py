@@ -37,8 +37,8 @@ from relay.outbox import (
 from relay.place import Place
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
-from relay.sql.database import CONSUMER, Database, explaining
-from relay.sql.rows import committed_at, document_of, identifier_of, is_of_type, select
+from relay.sql.database import Database, explaining
+from relay.sql.rows import committed_at, document_if_taken, document_of, identifier_of, select, type_of
 
 # Number of rows without a position that are read again: numbers are drawn before a transaction commits, so a lower
 # one may become visible after a higher one. What comes even later is seen when it gets its position.
@@ -72,10 +72,10 @@ class SqlOutbox:
     got one. A look without news is two statements for each shard, each a search in a primary key.
     """
 
-    def __init__(self, feed: SqlFeed, event_type: str, *, from_beginning: bool = True) -> None:
+    def __init__(self, feed: SqlFeed, *, from_beginning: bool = True) -> None:
         """`from_beginning`: False to begin with the news behind the relay's cursors."""
         self._settings = feed
-        self._event_type = event_type
+        self._selection = feed.selection
         self._from_beginning = from_beginning
         self._database = Database(feed, call_timeout_s=None)
         self._shards: dict[int, _Shard] | None = None
@@ -120,7 +120,7 @@ class SqlOutbox:
         for shard_id in range(self._settings.shards):
             cursor = claims[shard_id].cursor if shard_id in claims else START
             entries = await self._ask(self._tables.numbered(shard_id, cursor, limit))
-            found.append(NextPage(str(shard_id), select(entries, shard_id, self._event_type)))
+            found.append(NextPage(str(shard_id), select(entries, shard_id, self._selection)))
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
@@ -147,7 +147,7 @@ class SqlOutbox:
         found = {}
         for start in range(0, len(wanted), _IDS):
             for entry in await self._ask(self._tables.rows(partition_key, wanted[start : start + _IDS])):
-                document = document_of(entry, 0, self._event_type)
+                document = document_of(entry, 0, self._selection)
                 text = document.get(DATA_TEXT)
                 found[document["id"]] = text or jsontext.encode(document["data"]).decode()
         return found
@@ -157,12 +157,12 @@ class SqlOutbox:
         return await self._ask(self._tables.identity())
 
     async def in_range(self, chosen: Range, /) -> Reading:
-        return SqlReading(self, self._settings, self._event_type, chosen, await self._read_cursors())
+        return SqlReading(self, self._settings, chosen, await self._read_cursors())
 
     def event_of(self, document: Document, /) -> Event | Rejected:
         ulid = document.get("_ulid")
         at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
-        return read_event(document, committed_at=at)
+        return self._selection.judged(read_event(document, committed_at=at))
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """An event that has no position yet was not passed."""
@@ -172,9 +172,8 @@ class SqlOutbox:
         places = await self._ask(self._tables.positions(identifier))
         claims = await self._claims()
         passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
-        of_type = is_of_type(found[0], self._event_type)
         at = [Place(ulid=to_text(ulid), shard=shard) for shard, ulid in places]
-        return Found(self._event_type if of_type else found[0].row["type"], passed, at)
+        return Found(type_of(found[0].row, self._selection), passed, at)
 
     async def passed(self, document: Document, /) -> bool:
         return from_text(document["_ulid"]) <= (await self._read_cursors()).get(document["_shard"], START)
@@ -222,9 +221,9 @@ class SqlOutbox:
         return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
 
     def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> list[Committed]:
-        if not is_of_type(entry, self._event_type):
+        document = document_if_taken(entry, shard_id, self._selection)
+        if document is None:
             return []
-        document = document_of(entry, shard_id, self._event_type)
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
         return [Committed.of(document, str(shard_id), place, min(at, time.time()))]
 
@@ -234,21 +233,23 @@ class SqlOutbox:
         return self._cursors
 
     async def _claims(self) -> dict[int, Claim]:
-        return await self.use(lambda session: AsyncConsumer(session, self._settings.feed, CONSUMER).existing())
+        return await self.use(
+            lambda session: AsyncConsumer(session, self._settings.feed, self._settings.consumer).existing()
+        )
 
     async def _ask(self, operation: Operation[ResultT]) -> ResultT:
         return await self.use(lambda session: run_async(session, operation))
 
     async def use(self, call: Callable[[AsyncSession], Awaitable[ResultT]]) -> ResultT:
         """Call a function with a session. Raises ServiceError."""
-        with explaining(self._settings, _grants(self._tables)):
+        with explaining(self._settings, _grants(self._tables, self._settings.quarantine_table)):
             async with self._database.session() as session:
                 return await call(session)
 
 
-def _grants(tables: Tables) -> str:
+def _grants(tables: Tables, quarantine: str) -> str:
     """The rights of a role that reads the tables and the quarantine, as statements."""
-    read = (tables.outbox, tables.feed, tables.claim, tables.events, "relay.item")
+    read = (tables.outbox, tables.feed, tables.claim, tables.events, quarantine)
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]
         usage = f"grant usage on schema changefeed, relay, {schema} to <role>;"
@@ -259,15 +260,12 @@ def _grants(tables: Tables) -> str:
 class SqlReading:
     """See `outbox.Reading`. Nothing is counted, so nothing is `unread`."""
 
-    def __init__(
-        self, outbox: SqlOutbox, feed: SqlFeed, event_type: str, chosen: Range, cursors: Mapping[int, bytes]
-    ) -> None:
+    def __init__(self, outbox: SqlOutbox, feed: SqlFeed, chosen: Range, cursors: Mapping[int, bytes]) -> None:
         """`cursors` say how far the relay is in each shard. Nothing is read yet."""
         self.unread = 0
         self.gone: list[Gone] = []
         self._outbox = outbox
         self._feed = feed
-        self._event_type = event_type
         self._range = chosen
         self._cursors = cursors
         self._start = from_text(chosen.cursor) if chosen.cursor is not None else _before(chosen.since)
@@ -317,9 +315,11 @@ class SqlReading:
 
     def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
         """The document of an entry, if it is in the range."""
-        document = document_of(entry, shard_id, self._event_type)
+        document = document_if_taken(entry, shard_id, self._feed.selection)
+        if document is None:
+            return []
         if entry.row is not None:
-            return [document] if is_of_type(entry, self._event_type) and self._range.holds(document) else []
+            return [document] if self._range.holds(document) else []
         # Its key and action are no longer known. A smoke test deletes its own events.
         if not is_canary(document["id"]) and (not self._range.ids or document["id"] in self._range.ids):
             where = f"shard {shard_id}, position {to_text(entry.ulid)}"

@@ -29,7 +29,8 @@ import orjson
 from changefeed.statements import Entry
 from changefeed.ulid import milliseconds, to_text
 from relay import jsontext
-from relay.events import DATA_TEXT, Event, Received, Rejected, read_event
+from relay.events import DATA_TEXT, Document, Event, Received, Rejected, read_event
+from relay.routes.selection import Selection
 
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
@@ -48,15 +49,16 @@ _LONE = re.compile("[\ud800-\udfff]")
 _MAX_DIGITS = 400
 
 
-def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received:
-    """The events of a page, in the order of the feed; rows of another type are ignored."""
+def select(entries: Iterable[Entry], shard_id: int, selection: Selection) -> Received:
+    """The events of a page, in the order of the feed; rows that are none of the stream's are ignored."""
     received = Received()
     position = 0
     for entry in entries:
-        if not is_of_type(entry, event_type):
+        document = document_if_taken(entry, shard_id, selection)
+        if document is None:
             received.ignored += 1
             continue
-        event = event_of(entry, shard_id, event_type, position)
+        event = event_of(entry, document, selection, position)
         position += 1
         if isinstance(event, Event):
             received.events.append(event)
@@ -65,19 +67,30 @@ def select(entries: Iterable[Entry], shard_id: int, event_type: str) -> Received
     return received
 
 
-def is_of_type(entry: Entry, event_type: str) -> bool:
-    """Whether the row has the relayed type. A deleted row counts, because its type is unknown."""
+def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> Document | None:
+    """The document of an entry that is one of the stream's; None for any other.
+
+    A deleted row is the first stream's, because nothing is known of it but its key.
+    """
     if entry.row is None:
-        return True
-    found = entry.row.get("type", event_type)
+        return document_of(entry, shard_id, selection) if selection.is_first else None
+    if not selection.has_type(type_of(entry.row, selection)):
+        return None
+    document = document_of(entry, shard_id, selection)
+    return document if selection.is_by_type or selection.takes(document) else None
+
+
+def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
+    """The type of a row: that of a table without such a column is the first of the stream's."""
+    found = row.get("type", selection.type)
     # A column of fixed length is padded with spaces.
-    return found == event_type or (isinstance(found, str) and found.rstrip(" ") == event_type)
+    return found.rstrip(" ") if isinstance(found, str) and found not in selection.types else found
 
 
-def event_of(entry: Entry, shard_id: int, event_type: str, position: int = 0) -> Event | Rejected:
-    """The event of one entry; `position` is its place among those it came with."""
-    document = document_of(entry, shard_id, event_type)
-    return read_event(document, position, committed_at=committed_at(entry.ulid))
+def event_of(entry: Entry, document: Document, selection: Selection, position: int = 0) -> Event | Rejected:
+    """The event of one entry, of which this is the document; `position` is its place among those it came with."""
+    event = read_event(document, position, committed_at=committed_at(entry.ulid))
+    return event if entry.row is None else selection.judged(event)
 
 
 def committed_at(ulid: bytes) -> int:
@@ -86,18 +99,18 @@ def committed_at(ulid: bytes) -> int:
     return min(milliseconds(ulid) // 1000, int(time.time()))
 
 
-def document_of(entry: Entry, shard_id: int, event_type: str) -> dict[str, Any]:
+def document_of(entry: Entry, shard_id: int, selection: Selection) -> dict[str, Any]:
     """The document of one entry. Of a row that does not exist, it has the primary key and no more."""
     place = {"_shard": shard_id, "_ulid": to_text(entry.ulid)}
     if entry.row is None:
         key = {name: identifier_of(value) for name, value in entry.key.items()}
-        return {**key, "type": event_type, **place}
+        return {**key, "type": selection.type, **place}
     row = entry.row
     data, text = _data(row)
     document: dict[str, Any] = {
         "id": identifier_of(row.get("id")),
         "partitionKey": identifier_of(row.get("partition_key")),
-        "type": event_type,
+        "type": type_of(row, selection),
         "data": data,
         **place,
     }

@@ -30,10 +30,11 @@ from changefeed.ulid import milliseconds
 from relay import commands
 from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
+from relay.routes.selection import Selection
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, FAILURES, BoundedSession
+from relay.sql.database import FAILURES, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
-from relay.sql.rows import event_of
+from relay.sql.rows import document_of
 from relay.sql.source import Ownership, SqlBatch, now
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class Shard:
         quick = BoundedSession(session, max(self._settings.claim_s, self._poll_delay_s), self.ownership.holds)
         try:
             feed, waiting = AsyncFeed(session, self._settings.feed), AsyncFeed(quick, self._settings.feed)
-            consumer = AsyncConsumer(quick, self._settings.feed, CONSUMER, self._stored)
+            consumer = AsyncConsumer(quick, self._settings.feed, self._settings.consumer, self._stored)
             news = True
             while not self._stopping.is_set():
                 if self._published is not None:
@@ -236,7 +237,7 @@ class Shard:
         if len(entries) == 1:
             remedy += (
                 " It happens with one event, and the shard waits for it. Report this defect. "
-                f"{_way_past(entries[0], self.claim.shard_id)}"
+                f"{_way_past(entries[0], self.claim.shard_id, self._settings.selection)}"
             )
         elif entries:
             remedy = f"It is tried again with half of the {len(entries)} events."
@@ -251,10 +252,10 @@ class Shard:
                     await self._stopping.wait()
 
 
-def _way_past(entry: Entry, shard_id: int) -> str:
+def _way_past(entry: Entry, shard_id: int, selection: Selection) -> str:
     """The remedy for an event that stops its shard."""
     try:
-        document = event_of(entry, shard_id, "").document
+        document = document_of(entry, shard_id, selection)
     except Exception:  # noqa: BLE001 - where this is the defect, no order is looked for
         return (
             f"It is the event at the position {entry.ulid.hex()}. To go on without it, delete its row in the "

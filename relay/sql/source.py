@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from changefeed.feed import Page
 from changefeed.ulid import from_text
 from relay.events import Event, Received, Rejected
+from relay.routes.selection import Selection
 from relay.sql.rows import select
 
 # An owner stops before another process may take over: its claim lasts longer for those who watch.
@@ -62,13 +63,13 @@ class SqlBatch:
 class SqlSource:
     """Reads pages; `ports.Source` says what each method does."""
 
-    def __init__(self, event_type: str, cursor: Callable[[int], Awaitable[bytes]]) -> None:
-        """`event_type` is the type of the events to relay; `cursor` reads the stored cursor of a shard."""
-        self._event_type = event_type
+    def __init__(self, selection: Selection, cursor: Callable[[int], Awaitable[bytes]]) -> None:
+        """`selection` says which rows are events of the stream; `cursor` reads the stored cursor of a shard."""
+        self._selection = selection
         self._cursor = cursor
 
     def read(self, batch: SqlBatch, /) -> Received:
-        received = select(batch.page.entries, batch.shard_id, self._event_type)
+        received = select(batch.page.entries, batch.shard_id, self._selection)
         received.owned = batch.ownership.holds
         return received
 

@@ -22,7 +22,7 @@ from relay.errors import described, first_line
 from relay.health import Health
 from relay.pipeline import Relay
 from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, FAILURES, BoundedSession
+from relay.sql.database import FAILURES, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
@@ -172,7 +172,7 @@ class Worker:
     async def _round(self) -> None:
         if self._session is None:
             self._session = BoundedSession(await self._connect(), self._settings.claim_s)
-        consumer = AsyncConsumer(self._session, self._settings.feed, CONSUMER)
+        consumer = AsyncConsumer(self._session, self._settings.feed, self._settings.consumer)
         began = now()
         claims = await consumer.claims(range(self._settings.shards))
         dead = self._watch.dead(claims, now()[0])

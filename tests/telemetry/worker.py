@@ -77,8 +77,8 @@ class Worker:
     def __init__(self, shown: Shown) -> None:
         import function_app
 
-        self._relay = function_app.relay()
-        self._watch = function_app.watch()
+        self._relay = function_app.relay("default")
+        self._watch = function_app.watch("default")
         self._shown = shown
         # What was logged before the app was loaded is the worker's own.
         shown.lines.clear()

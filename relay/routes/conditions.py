@@ -1,0 +1,64 @@
+"""Conditions on a document, as routes have them: all of a route's have to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.events import ORIGINAL, Document, action_of
+from relay.routes.pointers import Pointer
+
+Scalar = str | int | float | bool
+
+NAMED: Mapping[str, Callable[[Document], Any]] = {
+    "id": lambda document: document.get("id"),
+    "key": lambda document: document.get("partitionKey"),
+    "type": lambda document: document.get("type"),
+    "action": action_of,
+}
+"""The fields that a condition may name, whatever the outbox calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on one value of a document.
+
+    Attributes:
+        name: A name of `NAMED`, or a JSON Pointer into the document as the outbox has it.
+        values: The values that it may have; none if there is a `prefix`.
+        prefix: The beginning that it has to have, as text.
+
+    Raises:
+        ValueError: The name is neither.
+    """
+
+    name: str
+    values: tuple[Scalar, ...] = ()
+    prefix: str | None = None
+    _find: Callable[[Document], Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_find", _finder(self.name))
+
+    def holds(self, document: Document) -> bool:
+        """Whether the document's value is one of `values`, or begins with `prefix`."""
+        value = self._find(document)
+        if self.prefix is not None:
+            return isinstance(value, str) and value.startswith(self.prefix)
+        # In JSON, true is not 1.
+        return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in self.values)
+
+    def __str__(self) -> str:
+        if self.prefix is not None:
+            return f"{self.name} begins with {self.prefix!r}"
+        return f"{self.name} is {' or '.join(map(repr, self.values))}"
+
+
+def _finder(name: str) -> Callable[[Document], Any]:
+    if name in NAMED:
+        return NAMED[name]
+    if not name.startswith("/"):
+        raise ValueError(f"is no field: write {', '.join(NAMED)}, or a JSON Pointer such as /data/tenant")
+    pointer = Pointer.parse(name)
+    return lambda document: pointer.find(document.get(ORIGINAL, document))

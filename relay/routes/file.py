@@ -1,0 +1,293 @@
+"""The file relay.toml: outboxes, destinations and routes, read and checked. docs/routes.md describes it.
+
+`docs/contract/relay.schema.json` is its JSON Schema; a test holds this module to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relay.errors import SettingsError
+from relay.routes.conditions import Condition, Scalar
+from relay.routes.selection import DEFAULT, Route, unreachable
+
+FILE = "relay.toml"
+
+# A name stands in lease ids, names of tables and containers, and `outbox-destination` has to be unique.
+_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
+_SETTING = re.compile(r"[A-Z][A-Z0-9_]*")
+
+UNROUTED = ("quarantine", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A topic or queue.
+
+    Attributes:
+        name: Its name in the file.
+        entity: The topic's or queue's name; None for SERVICEBUS_TOPIC.
+        is_queue: Whether it is a queue.
+        connection: The setting that says how to reach its namespace.
+        duplicate_window_s: Its duplicate detection window, in seconds; None for RELAY_DUPLICATE_WINDOW_S.
+    """
+
+    name: str
+    entity: str | None = None
+    is_queue: bool = False
+    connection: str = "SERVICEBUS"
+    duplicate_window_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An outbox: a container of Cosmos DB, or an SQL feed, or what the environment says where these are None.
+
+    Attributes:
+        name: Its name in the file.
+        container, database, lease_container, quarantine_container: Of Cosmos DB; None for the environment's.
+        feed, shards: Of SQL; likewise.
+        types: The types of the documents that are events; None for RELAY_EVENT_TYPE.
+    """
+
+    name: str
+    container: str | None = None
+    database: str | None = None
+    lease_container: str | None = None
+    quarantine_container: str | None = None
+    feed: str | None = None
+    shards: int | None = None
+    types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelayFile:
+    """The content of relay.toml.
+
+    Attributes:
+        sources: The outboxes by name. Without the file, or if it has none, there is the environment's alone.
+        destinations: Those of the file and `default`, by name.
+        routes: The rules, each with the outbox whose events it is about; None for all of them.
+        keeps_unrouted: Whether events that no route takes are set aside; else they are ignored.
+    """
+
+    sources: Mapping[str, Source] = field(default_factory=lambda: {DEFAULT: Source(DEFAULT)})
+    destinations: Mapping[str, Destination] = field(default_factory=lambda: {DEFAULT: Destination(DEFAULT)})
+    routes: Sequence[tuple[str | None, Route]] = ()
+    keeps_unrouted: bool = True
+
+    def routes_of(self, source: str) -> tuple[Route, ...]:
+        """The rules for the events of one outbox, in order."""
+        return tuple(route for outbox, route in self.routes if outbox in (None, source))
+
+
+def read(path: Path) -> RelayFile:
+    """The content of the file; that of none if it does not exist.
+
+    Raises:
+        SettingsError: Naming everything that is wrong with it, each by its path, such as `routes[2].when.type`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return RelayFile()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError([f"{path.name} cannot be read: {error}"]) from error
+    # Most apps have no such file.
+    import tomllib
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{path.name} is no TOML: {error}"]) from error
+    return parse(content, path.name)
+
+
+def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
+    """As `read`, of a file that was parsed; `name` stands in the errors."""
+    problems: list[str] = []
+    top = Table(content, "", problems)
+    types = top.texts("types")
+    sources = _named(top, "outboxes", lambda each, table: _source(each, table, types))
+    destinations = _named(top, "destinations", _destination)
+    unrouted = top.text("unrouted", UNROUTED) or UNROUTED[0]
+    if content.get("outboxes") == {}:
+        top.wrong("outboxes", "has no outbox: add one, or leave it out")
+    sources = sources or {DEFAULT: Source(DEFAULT, types=types)}
+    destinations.setdefault(DEFAULT, Destination(DEFAULT))
+    for each in sorted(sources.keys() & destinations.keys() - {DEFAULT}):
+        top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
+    routes = [_route(each, sources, destinations) for each in top.tables("routes")]
+    top.no_more()
+    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0])
+    for source in sources:
+        numbers = [number for number, (outbox, _) in enumerate(routes) if outbox in (None, source)]
+        for late in unreachable(found.routes_of(source)):
+            path = f"routes[{numbers[late]}]"
+            top.wrong(path, "never counts: a route before it takes every event. Move that one to the end")
+    if problems:
+        raise SettingsError([f"{name}: {problem}" for problem in dict.fromkeys(problems)])
+    return found
+
+
+class Table:
+    """A table of the file, whose values are taken one by one; what is wrong is gathered."""
+
+    def __init__(self, content: Mapping[str, Any], path: str, problems: list[str]) -> None:
+        self._content = dict(content)
+        self._known: list[str] = []
+        self._path = path
+        self._problems = problems
+
+    def at(self, name: str) -> str:
+        """The path of a member."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def wrong(self, name: str, what: str) -> None:
+        """Add a problem: of the member, `what` is said, with the remedy."""
+        self._problems.append(f"{self.at(name)} {what}")
+
+    def take(self, name: str) -> Any:
+        """A value of any type; None if it is not there."""
+        self._known.append(name)
+        return self._content.pop(name, None)
+
+    def names(self) -> list[str]:
+        """The members not taken yet."""
+        return list(self._content)
+
+    def text(
+        self, name: str, choices: Sequence[str] = (), *, pattern: re.Pattern[str] | None = None
+    ) -> str | None:
+        value = self.take(name)
+        if value is None:
+            return None
+        if choices and value not in choices:
+            self.wrong(name, f"is {value!r}: write {' or '.join(map(repr, choices))}")
+        elif not isinstance(value, str) or not value.strip():
+            self.wrong(name, f"is {value!r}: write a text")
+        elif pattern is not None and not pattern.fullmatch(value):
+            self.wrong(name, f"is {value!r}: it does not match {pattern.pattern}")
+        else:
+            return value
+        return None
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        value = self.take(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            self.wrong(name, f'is {value!r}: write a list of texts, such as ["domainEvent"]')
+            return None
+        return tuple(value)
+
+    def number(self, name: str, *, at_least: int, at_most: int) -> int | None:
+        value = self.take(name)
+        if value is None:
+            return None
+        if type(value) is not int or not at_least <= value <= at_most:
+            self.wrong(name, f"is {value!r}: write a whole number from {at_least} to {at_most}")
+            return None
+        return value
+
+    def table(self, name: str) -> Table:
+        """A table within this one; an empty one if it is not there."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, dict):
+            self.wrong(name, f"is {value!r}: write a table")
+            value = None
+        return Table(value or {}, self.at(name), self._problems)
+
+    def tables(self, name: str) -> list[Table]:
+        """A list of tables."""
+        value = self.take(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            self.wrong(name, f"is {value!r}: write tables, each under [[{name}]]")
+            return []
+        return [Table(each, f"{self.at(name)}[{number}]", self._problems) for number, each in enumerate(value)]
+
+    def no_more(self) -> None:
+        """What was not taken is unknown."""
+        for name in self._content:
+            self.wrong(name, f"is unknown: there are {', '.join(self._known)}")
+
+
+def _named(top: Table, name: str, make: Any) -> dict[str, Any]:
+    tables = top.table(name)
+    found = {}
+    for each in tables.names():
+        if not _NAME.fullmatch(each):
+            tables.wrong(each, "is no name: write a small letter, then small letters and digits, 32 at most")
+        found[each] = make(each, tables.table(each))
+    return found
+
+
+def _destination(name: str, table: Table) -> Destination:
+    topic, queue = table.text("topic"), table.text("queue")
+    connection = table.text("connection", pattern=_SETTING) or "SERVICEBUS"
+    window_s = table.number("duplicate_window_s", at_least=20, at_most=604_800)
+    if topic and queue:
+        table.wrong("queue", "is set beside a topic: keep one of them")
+    if not topic and not queue and name != DEFAULT:
+        table.wrong("topic", "is not set: write the name of a topic, or of a queue as `queue`")
+    table.no_more()
+    return Destination(name, topic or queue, queue is not None, connection, window_s)
+
+
+def _source(name: str, table: Table, types: tuple[str, ...] | None) -> Source:
+    cosmos = {
+        each: table.text(each) for each in ("container", "database", "lease_container", "quarantine_container")
+    }
+    feed, shards = table.text("feed"), table.number("shards", at_least=1, at_most=1024)
+    own = table.texts("types")
+    if feed and any(cosmos.values()):
+        table.wrong("feed", "is set beside a container: an outbox is in Cosmos DB or in SQL")
+    if name != DEFAULT and not feed and not cosmos["container"]:
+        table.wrong("container", "is not set: write the container of Cosmos DB, or the event table as `feed`")
+    if shards and not feed and name != DEFAULT:
+        table.wrong("shards", "is set without a feed: an outbox in Cosmos DB has none")
+    table.no_more()
+    return Source(name, feed=feed, shards=shards, types=own or types, **cosmos)
+
+
+def _route(
+    table: Table, sources: Mapping[str, Source], destinations: Mapping[str, Destination]
+) -> tuple[str | None, Route]:
+    outbox = table.text("outbox", sorted(sources))
+    when = _conditions(table.table("when"))
+    to = table.texts("to") or ()
+    for each in to:
+        if each not in destinations:
+            table.wrong("to", f"has {each!r}: there are {', '.join(sorted(destinations))}")
+    if not to and "to" not in table.names():
+        table.wrong("to", "is not set: write a list of destinations")
+    table.no_more()
+    return outbox, Route(when, tuple(dict.fromkeys(to)))
+
+
+def _conditions(table: Table) -> tuple[Condition, ...]:
+    found = []
+    for name in table.names():
+        value = table.take(name)
+        prefix = value.get("prefix") if isinstance(value, dict) and set(value) == {"prefix"} else None
+        values = _scalars(value)
+        if not values and not (isinstance(prefix, str) and prefix):
+            table.wrong(name, f'is {value!r}: write a value, a list of values, or {{ prefix = "…" }}')
+            continue
+        try:
+            found.append(Condition(name, values, prefix))
+        except ValueError as error:
+            table.wrong(name, str(error))
+    return tuple(found)
+
+
+def _scalars(value: Any) -> tuple[Scalar, ...]:
+    values: Iterable[Any] = value if isinstance(value, list) else [value]
+    found = tuple(each for each in values if isinstance(each, str | int | float))
+    return found if len(found) == len(list(values)) else ()

@@ -1,0 +1,99 @@
+"""Which documents of an outbox are events of one stream: the rules of relay.toml, seen from one destination.
+
+A stream is one outbox read for one destination. Each has its own leases or claims, its own quarantine and its own
+publisher, so that it keeps every guarantee by itself, and waits for nobody (docs/decisions/0022-streams.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.events import Document, Event, Reason, Rejected
+from relay.routes.conditions import Condition
+
+DEFAULT = "default"
+"""The name of the outbox, and of the destination, that the environment alone describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A rule: events for which every condition holds go to these destinations. The first such route counts.
+
+    Attributes:
+        when: The conditions; none for a route of every event.
+        to: Names of destinations.
+    """
+
+    when: tuple[Condition, ...]
+    to: tuple[str, ...]
+
+    def holds(self, document: Document) -> bool:
+        return all(condition.holds(document) for condition in self.when)
+
+    def __str__(self) -> str:
+        events = " and ".join(map(str, self.when)) or "everything else"
+        return f"{events} → {', '.join(self.to)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The events of one stream.
+
+    Attributes:
+        types: The types of the documents that are events; none if every document is one.
+        events: Further conditions that a document has to fulfil to be an event at all.
+        routes: The rules of the outbox, in order; none if everything goes to its only destination.
+        destination: The stream's destination.
+        is_first: Whether it is the first stream of its outbox, which has what belongs to no other one.
+        keeps_unrouted: Whether it sets aside the events that no route takes, as the first stream may.
+    """
+
+    types: tuple[str, ...]
+    events: tuple[Condition, ...] = ()
+    routes: tuple[Route, ...] = ()
+    destination: str = DEFAULT
+    is_first: bool = True
+    keeps_unrouted: bool = False
+
+    @property
+    def type(self) -> str:
+        """The type of an event whose outbox does not say it."""
+        return self.types[0] if self.types else "domainEvent"
+
+    @property
+    def is_by_type(self) -> bool:
+        """Whether the type alone decides."""
+        return not self.events and not self.routes
+
+    def takes(self, document: Document) -> bool:
+        """Whether the document is the stream's, to publish or to set aside."""
+        return self.has_type(document.get("type")) and (self.is_by_type or self._takes(document))
+
+    def has_type(self, found: object) -> bool:
+        """Whether a document of this type may be an event."""
+        return found in self.types or not self.types
+
+    def _takes(self, document: Document) -> bool:
+        if not all(condition.holds(document) for condition in self.events):
+            return False
+        route = self.route_of(document)
+        return self.keeps_unrouted if route is None else self.destination in route.to
+
+    def route_of(self, document: Document) -> Route | None:
+        """The route that counts for an event; None if there is none."""
+        return next((route for route in self.routes if route.holds(document)), None)
+
+    def judged(self, event: Event | Rejected) -> Event | Rejected:
+        """The event; or its rejection, if it is one to set aside because no route takes it."""
+        if not self.keeps_unrouted or isinstance(event, Rejected) or self.route_of(event.document) is not None:
+            return event
+        return Rejected.of(event, Reason.NO_ROUTE, "no route of relay.toml takes it")
+
+
+def unreachable(routes: Sequence[Route]) -> list[int]:
+    """The numbers of routes behind one that takes everything, which never count."""
+    for number, route in enumerate(routes):
+        if not route.when:
+            return list(range(number + 1, len(routes)))
+    return []

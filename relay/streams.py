@@ -1,0 +1,136 @@
+"""The streams of an app: one outbox read for one destination, with the settings of each.
+
+Without a file there is one stream, which the environment describes. With relay.toml there is one for each outbox
+and each destination that a route of the outbox names. A stream's name is stored in ids of leases and in names of
+consumers and quarantines, so it depends on nothing but the two names; `default` ones are left out of it, so that
+the first stream of an app continues where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from relay.errors import SettingsError, UsageError
+from relay.routes import file
+from relay.routes.file import Destination, RelayFile, Source
+from relay.routes.selection import DEFAULT, Selection
+from relay.settings import FILE_VARIABLE, SERVICEBUS, Settings, SqlFeed, namespace
+
+APP = Path(__file__).parent.parent
+"""The folder of function_app.py and relay.toml."""
+
+
+def read_streams(
+    environment: Mapping[str, str] = os.environ, *, app: Path = APP, function_timeout_s: float | None = None
+) -> list[Settings]:
+    """The settings of every stream, in the order of the file.
+
+    Args:
+        environment: The settings.
+        app: The folder that relay.toml is in.
+        function_timeout_s: As of `Settings.from_environment`.
+
+    Raises:
+        SettingsError: Naming everything that is wrong with the environment, or with the file.
+    """
+    name = environment.get(FILE_VARIABLE, "").strip()
+    path = app / (name or file.FILE)
+    if name and not path.exists():
+        raise SettingsError([f"{FILE_VARIABLE} is {name!r}: there is no such file in {app}"])
+    found = file.read(path)
+    pairs = list(_pairs(found))
+    used = dict.fromkeys(found.destinations[each].connection for _, each in pairs)
+    settings = Settings.from_environment(
+        environment, function_timeout_s=function_timeout_s, namespaces=list(used) or [SERVICEBUS]
+    )
+    problems: list[str] = []
+    streams = []
+    for number, (outbox, destination) in enumerate(pairs):
+        source = found.sources[outbox]
+        first = all(other != outbox for other, _ in pairs[:number])
+        stream = _stream(settings, found, source, found.destinations[destination], first=first)
+        streams.append(
+            replace(stream, servicebus=namespace(environment, found.destinations[destination].connection))
+        )
+        if source.feed and settings.sql is None:
+            problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
+        if source.container and settings.cosmos is None:
+            problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
+    if not streams:
+        problems.append(f"{path.name}: no route leads to a destination: add [[routes]] with `to`")
+    if problems:
+        raise SettingsError(list(dict.fromkeys(problems)))
+    return streams
+
+
+def stream_of(streams: list[Settings], name: str | None) -> Settings:
+    """The stream of this name, or the only one. Raises UsageError."""
+    names = ", ".join(each.stream for each in streams)
+    if name is None:
+        if len(streams) > 1:
+            raise UsageError(f"relay.toml has several streams: add --stream with one of {names}")
+        return streams[0]
+    for each in streams:
+        if each.stream == name:
+            return each
+    raise UsageError(f"--stream {name}: there is no such stream; there are {names}")
+
+
+def stream_name(source: str, destination: str) -> str:
+    """The name of a stream: of its outbox and its destination, without what is `default`."""
+    return "-".join(each for each in (source, destination) if each != DEFAULT) or DEFAULT
+
+
+def _pairs(found: RelayFile) -> Iterator[tuple[str, str]]:
+    """Each outbox with each destination that its routes name."""
+    for source in found.sources:
+        routes = found.routes_of(source)
+        named = dict.fromkeys(each for route in routes for each in route.to)
+        for destination in named if found.routes else [DEFAULT]:
+            yield source, destination
+
+
+def _stream(
+    settings: Settings, found: RelayFile, source: Source, destination: Destination, *, first: bool
+) -> Settings:
+    """The settings of one stream, which may be the `first` one of its outbox."""
+    name = stream_name(source.name, destination.name)
+    suffix = "" if name == DEFAULT else f"-{name}"
+    types = source.types or (settings.event_type,)
+    routes = found.routes_of(source.name)
+    keeps = bool(routes) and first and found.keeps_unrouted
+    cosmos, sql = settings.cosmos, settings.sql
+    if source.feed is not None:
+        cosmos = None
+    elif source.container is not None:
+        sql = None
+    return replace(
+        settings,
+        stream=name,
+        cosmos=cosmos,
+        sql=None if sql is None else _feed(sql, source, suffix),
+        cosmos_database=source.database or settings.cosmos_database,
+        cosmos_container=source.container or settings.cosmos_container,
+        cosmos_lease_container=source.lease_container or settings.cosmos_lease_container,
+        cosmos_quarantine_container=(source.quarantine_container or settings.cosmos_quarantine_container) + suffix,
+        servicebus_topic=destination.entity or settings.servicebus_topic,
+        servicebus_is_queue=destination.is_queue,
+        duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
+        event_type=types[0],
+        # The point ends it, so that no other prefix begins with it.
+        lease_prefix="" if name == DEFAULT else f"{name}.",
+        routed=Selection(types, (), routes, destination.name, first, keeps),
+    )
+
+
+def _feed(sql: SqlFeed, source: Source, suffix: str) -> SqlFeed:
+    return replace(
+        sql,
+        feed=source.feed or sql.feed,
+        shards=source.shards or sql.shards,
+        consumer=f"relay{suffix}",
+        quarantine_table=f"relay.item{suffix.replace('-', '_')}",
+    )
