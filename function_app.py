@@ -35,7 +35,7 @@ app = func.FunctionApp()
 
 @functools.cache
 def relay(stream: str) -> CosmosRelay:
-    """The process's relay of a stream, made by the first invocation so that it belongs to the worker's event loop."""
+    """The process's relay of a stream, made by the first invocation: it belongs to the worker's event loop."""
     return assemble(streams[stream])
 
 

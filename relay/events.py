@@ -7,8 +7,8 @@ Documents have the same shape in every kind of outbox, and quarantine keeps them
 
 Facts that only a source knows, such as the time of the commit, are passed next to the document. A source that has
 JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
-An outbox with other fields (relay.toml) is mapped to this shape where it is read: its own document is then a member
-too (`ORIGINAL`), and what this shape has within `data`, or not at all, is in another (`MAPPED`).
+An outbox with other fields (relay.toml) is mapped to this shape where it is read: its own document is then a
+member too (`ORIGINAL`), and what this shape has within `data`, or not at all, is in another (`MAPPED`).
 """
 
 from __future__ import annotations

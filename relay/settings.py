@@ -22,9 +22,15 @@ from relay.clients import (
     is_address,
 )
 from relay.errors import SettingsError
-from relay.routes.selection import DEFAULT, Selection
+from relay.routes.selection import BY_DEFAULT, DEFAULT, Selection
 
 MAX_SENDERS = 256
+
+CONSUMER = "relay"
+"""The name under which the first stream of an SQL feed claims shards and stores cursors; others add their own."""
+
+QUARANTINE_TABLE = "relay.item"
+"""The table of the quarantine of the first stream; likewise."""
 
 SERVICEBUS = "SERVICEBUS"
 """The setting of the namespace that a destination has if it names no other."""
@@ -72,9 +78,9 @@ class SqlFeed:
     shards: int
     claim_s: float
     max_bytes: int = _MAX_BYTES
-    consumer: str = "relay"
-    quarantine_table: str = "relay.item"
-    selection: Selection = Selection(("domainEvent",))
+    consumer: str = CONSUMER
+    quarantine_table: str = QUARANTINE_TABLE
+    selection: Selection = BY_DEFAULT
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -162,7 +168,7 @@ class Settings:
             cosmos_container=reader.text("COSMOS_CONTAINER", "data"),
             cosmos_lease_container=reader.text("COSMOS_LEASE_CONTAINER", "leases"),
             cosmos_quarantine_container=reader.text("COSMOS_QUARANTINE_CONTAINER", "quarantine"),
-            servicebus=[reader.namespace(name) for name in namespaces][0],
+            servicebus=[reader.namespace(name) for name in namespaces][0],  # noqa: RUF015 - each is checked
             servicebus_topic=reader.text("SERVICEBUS_TOPIC", "domain-events"),
             event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),

@@ -17,7 +17,7 @@ from relay.errors import SettingsError, UsageError
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
 from relay.routes.selection import DEFAULT, Selection
-from relay.settings import FILE_VARIABLE, SERVICEBUS, Settings, SqlFeed, namespace
+from relay.settings import CONSUMER, FILE_VARIABLE, QUARANTINE_TABLE, SERVICEBUS, Settings, SqlFeed, namespace
 
 APP = Path(__file__).parent.parent
 """The folder of function_app.py and relay.toml."""
@@ -131,6 +131,6 @@ def _feed(sql: SqlFeed, source: Source, suffix: str) -> SqlFeed:
         sql,
         feed=source.feed or sql.feed,
         shards=source.shards or sql.shards,
-        consumer=f"relay{suffix}",
-        quarantine_table=f"relay.item{suffix.replace('-', '_')}",
+        consumer=f"{CONSUMER}{suffix}",
+        quarantine_table=f"{QUARANTINE_TABLE}{suffix.replace('-', '_')}",
     )

@@ -59,7 +59,7 @@ class Selection:
     @property
     def type(self) -> str:
         """The type of an event whose outbox does not say it."""
-        return self.types[0] if self.types else "domainEvent"
+        return self.types[0] if self.types else BY_DEFAULT.types[0]
 
     @property
     def is_by_type(self) -> bool:
@@ -89,6 +89,10 @@ class Selection:
         if not self.keeps_unrouted or isinstance(event, Rejected) or self.route_of(event.document) is not None:
             return event
         return Rejected.of(event, Reason.NO_ROUTE, "no route of relay.toml takes it")
+
+
+BY_DEFAULT = Selection(("domainEvent",))
+"""The events of an outbox of which the settings say nothing."""
 
 
 def unreachable(routes: Sequence[Route]) -> list[int]:

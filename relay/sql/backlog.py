@@ -22,7 +22,7 @@ from relay.findings import Finding
 from relay.scans import Refused, Scan, refused_findings
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import FAILURES, connect
-from relay.sql.rows import document_if_taken, document_of, event_of
+from relay.sql.rows import document_if_taken, document_of, event_in
 from relay.times import format_duration
 
 # Number of looks at the owner of a claim within the time that it lasts.
@@ -234,7 +234,7 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
                     # A row that is gone may be what a smoke test has deleted.
                     document = document_if_taken(entry, shard_id, feed.selection)
                     if document is not None and not is_canary(entry.key.get("id")):
-                        event = event_of(entry, document, feed.selection)
+                        event = event_in(document, entry, feed.selection)
                         refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
         finally:
             await session.close()

@@ -16,9 +16,7 @@ from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Dialect, Statement
 from changefeed.tables import Tables, names_of
-
-QUARANTINE = "relay.item"
-"""The table of the quarantine of the first stream."""
+from relay.settings import QUARANTINE_TABLE
 
 RIGHTS = ("select", "insert", "update", "delete", "execute")
 
@@ -48,7 +46,7 @@ class Catalog:
     def server(self) -> Statement:
         return Statement(self._text("server"))
 
-    def objects(self, table: str, quarantine: str = QUARANTINE) -> Statement:
+    def objects(self, table: str, quarantine: str = QUARANTINE_TABLE) -> Statement:
         named = purposes_of(table, quarantine).items()
         values = [(purpose, *self.name_parameters(*name)) for purpose, name in named]
         rows = ", ".join(f"({', '.join('?' * len(each))})" for each in values)
@@ -67,7 +65,7 @@ class Catalog:
         return (_QUESTIONS / self.dialect.name / f"{question}.sql").read_text(encoding="utf-8")
 
 
-def purposes_of(table: str, quarantine: str = QUARANTINE) -> dict[str, tuple[str, str]]:
+def purposes_of(table: str, quarantine: str = QUARANTINE_TABLE) -> dict[str, tuple[str, str]]:
     """The schema and the name of each object of a feed, by its purpose; `quarantine` is that table."""
     return {
         "events": _split(table),

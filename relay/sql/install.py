@@ -7,9 +7,9 @@ from pathlib import Path
 from changefeed import SetupError, install_async, set_keep_async, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
 from relay.errors import ServiceError, UsageError, first_line
-from relay.settings import SqlFeed
+from relay.settings import QUARANTINE_TABLE, SqlFeed
 from relay.sql.database import FAILURES, connect
-from relay.sql.quarantine import TABLE, in_table
+from relay.sql.quarantine import in_table
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"
@@ -45,7 +45,7 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
 
 
-async def install(session: AsyncSession, table: str = TABLE) -> None:
+async def install(session: AsyncSession, table: str = QUARANTINE_TABLE) -> None:
     """Create the quarantine's table if it is missing. Raises ChangefeedError if the role may not."""
     for file in migrations(session.dialect.name):
         await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table)))

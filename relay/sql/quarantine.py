@@ -30,6 +30,7 @@ from relay.errors import StoreError, first_line
 from relay.holds import Holds
 from relay.quarantine import items
 from relay.quarantine.record import RECORD_TYPE
+from relay.settings import QUARANTINE_TABLE
 from relay.sql.database import FAILURES, Database
 
 # The columns of a summary, and what `RecordSummary.of` calls them.
@@ -47,9 +48,6 @@ _SUMMARY = {
     "place": "place",
     "ulid": "ulid",
 }
-TABLE = "relay.item"
-"""The table in the statements here and in the migrations."""
-
 _COLUMNS = ("key_digest", "etag", "type", "body", *_SUMMARY)
 
 _ITEM = " where key_digest = ? and id = ?"
@@ -199,18 +197,18 @@ class SqlItems:
         except FAILURES as error:
             # Not the driver's own words, which may show a part of the connection string.
             raise StoreError(
-                f"the table {self._table} cannot be read or written: {first_line(error)} Check SQL, and the rights "
-                f"of this identity. If there is no such table: {INSTALL}."
+                f"the table {self._table} cannot be read or written: {first_line(error)} Check SQL, and the "
+                f"rights of this identity. If there is no such table: {INSTALL}."
             ) from error
 
 
 def in_table(sql: str, table: str) -> str:
     """The statement, of a table with another name; its constraint and its index are named after it as well."""
-    if table == TABLE:
+    if table == QUARANTINE_TABLE:
         return sql
     name = table.partition(".")[2]
     named = sql.replace("pk_item", f"pk_{name}").replace("ix_item_type", f"ix_{name}_type")
-    return named.replace(TABLE, table)
+    return named.replace(QUARANTINE_TABLE, table)
 
 
 @asynccontextmanager

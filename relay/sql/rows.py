@@ -58,7 +58,7 @@ def select(entries: Iterable[Entry], shard_id: int, selection: Selection) -> Rec
         if document is None:
             received.ignored += 1
             continue
-        event = event_of(entry, document, selection, position)
+        event = event_in(document, entry, selection, position)
         position += 1
         if isinstance(event, Event):
             received.events.append(event)
@@ -87,8 +87,13 @@ def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
     return found.rstrip(" ") if isinstance(found, str) and found not in selection.types else found
 
 
-def event_of(entry: Entry, document: Document, selection: Selection, position: int = 0) -> Event | Rejected:
-    """The event of one entry, of which this is the document; `position` is its place among those it came with."""
+def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 0) -> Event | Rejected:
+    """The event of one entry; `position` is its place among those it came with."""
+    return event_in(document_of(entry, shard_id, selection), entry, selection, position)
+
+
+def event_in(document: Document, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
+    """Likewise, where the entry's document was made before."""
     event = read_event(document, position, committed_at=committed_at(entry.ulid))
     return event if entry.row is None else selection.judged(event)
 

@@ -12,12 +12,12 @@ from relay.events import Document, Event, Received, Rejected
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from simulation.line import Line, LineError
 from simulation.senders import SimulatedSenders
 from simulation.store import SimulatedItems
-from simulation.universe import EVENT_TYPE
 
 if TYPE_CHECKING:
     from simulation.core.container import Container
@@ -46,7 +46,7 @@ class SimulatedSource:
         self._keys = _Keys(container)
 
     def read(self, batch: Iterable[Document | None], /) -> Received:
-        return select(batch, EVENT_TYPE)
+        return select(batch, BY_DEFAULT)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         try:

@@ -13,6 +13,7 @@ from relay.clients import Identity
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import SqlFeed
@@ -23,7 +24,7 @@ from relay.sql.worker import Worker, read_until_next_tick
 from simulation.senders import SimulatedSenders
 from simulation.sql.services import Services
 from simulation.sql.sessions import connect
-from simulation.sql.writers import EVENT_TYPE, TABLE
+from simulation.sql.writers import TABLE
 from simulation.store import SimulatedItems
 
 # Seconds of a tick, and between two.
@@ -99,7 +100,7 @@ class RelayProcess:
             duplicate_window_s=window_s,
         )
         return Relay(
-            SqlSource(EVENT_TYPE, data.cursor),
+            SqlSource(BY_DEFAULT, data.cursor),
             publisher,
             StoredQuarantine(SimulatedItems(services.to_store, services.store)),
             duplicate_window_s=window_s,

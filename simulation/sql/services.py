@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from journal import entries
-from relay.sql.database import CONSUMER
+from relay.settings import CONSUMER
 from simulation import services
 from simulation.line import Line
 from simulation.plan import Plan

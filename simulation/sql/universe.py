@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relay.holds import PARKED_TYPE
-from relay.sql.database import CONSUMER
+from relay.settings import CONSUMER
 from relay.sql.reader import SqlOutbox
 from simulation import reality
 from simulation.operators import Operator
@@ -69,7 +69,7 @@ class Universe:
     def run(self) -> bool:
         """Run it; returns whether everything was published in time."""
         self.keep_relays()
-        event_of = SqlOutbox(self._settings, EVENT_TYPE).event_of
+        event_of = SqlOutbox(self._settings).event_of
         Operator(self.services, 1, event_of, EVENT_TYPE)
         self._writers.plan(self.plan.events, _SPAN_S)
         strikes = Strikes(self.services, lambda: [each for each in self.relays if each.works], self.keep_relays)

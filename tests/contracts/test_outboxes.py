@@ -24,8 +24,7 @@ from relay.cosmos.reader import CosmosOutbox
 from relay.errors import ServiceError
 from relay.events import Event, Reason, Rejected
 from relay.outbox import Committed, NextPage, Outbox, Range
-from relay.settings import Settings, SqlFeed
-from relay.sql.database import CONSUMER
+from relay.settings import CONSUMER, Settings, SqlFeed
 from relay.sql.reader import SqlOutbox
 from tests.support import sql_outbox
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -143,7 +142,7 @@ class OnPostgres(Harness):
         await consumer.store(claim, cursor)
 
     def again(self, *, from_beginning: bool = True) -> Outbox:
-        self._opened.append(SqlOutbox(self._settings, "domainEvent", from_beginning=from_beginning))
+        self._opened.append(SqlOutbox(self._settings, from_beginning=from_beginning))
         return self._opened[-1]
 
     async def break_down(self) -> None:

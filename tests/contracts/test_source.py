@@ -20,8 +20,9 @@ from relay.cosmos.source import CosmosSource
 from relay.errors import SourceError
 from relay.events import Document
 from relay.ports import Source
-from relay.settings import Settings
-from relay.sql.database import CONSUMER, Database
+from relay.routes.selection import BY_DEFAULT
+from relay.settings import CONSUMER, Settings
+from relay.sql.database import Database
 from relay.sql.rows import document_of
 from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from tests.support.in_memory import InMemorySource
@@ -73,7 +74,7 @@ class InMemory(Harness):
 
 class OnPostgres(Harness):
     def __init__(self, database: Database, session: AsyncSession) -> None:
-        self.source = SqlSource("domainEvent", database.cursor)
+        self.source = SqlSource(BY_DEFAULT, database.cursor)
         self.empty = self._batch(Page([], START))
         self._database = database
         self._outbox = SqlOutbox(session)
@@ -91,7 +92,7 @@ class OnPostgres(Harness):
         return self._batch(page)
 
     def documents(self, batch: SqlBatch) -> list[Document]:
-        return [document_of(entry, 0, "domainEvent") for entry in batch.page.entries]
+        return [document_of(entry, 0, BY_DEFAULT) for entry in batch.page.entries]
 
     async def checkpoint(self) -> None:
         consumer = AsyncConsumer(self._session, TABLE, CONSUMER)
@@ -105,7 +106,7 @@ class OnPostgres(Harness):
 class OnEmulator(Harness):
     def __init__(self, settings: Settings, trigger: TriggerLeases, server: CosmosServer) -> None:
         self._containers = Containers(settings)
-        self.source = CosmosSource(settings.event_type, self._containers)
+        self.source = CosmosSource(settings.selection, self._containers)
         self._trigger = trigger
         self._server = server
 

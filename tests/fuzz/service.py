@@ -30,6 +30,7 @@ from relay.events import Event, EventName, Rejected
 from relay.holds import Holds
 from relay.place import Place
 from relay.quarantine.record import record_of
+from relay.routes.selection import BY_DEFAULT, Selection
 
 # What may happen to a send: nothing, a cut before the service has it, a cut before its acknowledgement is back.
 FAULTS = ("", "before", "after")
@@ -135,8 +136,8 @@ class Client:
 class NeverCheckpointed(CosmosSource):
     """A source of which nothing is known to be settled: documents may be old, as these have any `_ts`."""
 
-    def __init__(self, event_type: str = "domainEvent") -> None:
-        super().__init__(event_type, cast(Containers, None))
+    def __init__(self, selection: Selection = BY_DEFAULT) -> None:
+        super().__init__(selection, cast(Containers, None))
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()

@@ -16,7 +16,9 @@ from relay.console.observer import Observer
 from relay.console.ports import Sources
 from relay.errors import ServiceError
 from relay.events import Event
-from relay.sql.database import CONSUMER, Database
+from relay.routes.selection import BY_DEFAULT
+from relay.settings import CONSUMER
+from relay.sql.database import Database
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
 from relay.sql.rows import event_of
@@ -46,7 +48,7 @@ async def test_events_without_a_position_are_shown_and_get_none(
     settings = sql_settings(postgres_database)
     writer = sql_outbox.SqlOutbox(session)
     await writer.commit(event("a", "k"), event("b", "k"))
-    outbox = SqlOutbox(settings, "domainEvent", from_beginning=True)
+    outbox = SqlOutbox(settings, from_beginning=True)
     observer = Observer(Sources(outbox, InMemoryTopic(), SqlItems(Database(settings))))
     async with observer:
         snapshot = await observer.look()
@@ -78,7 +80,7 @@ async def test_events_without_a_position_are_shown_and_get_none(
 async def test_an_event_whose_transaction_ends_late_is_seen_all_the_same(
     session: AsyncSession, postgres_database: str
 ) -> None:
-    outbox = SqlOutbox(sql_settings(postgres_database), "domainEvent", from_beginning=True)
+    outbox = SqlOutbox(sql_settings(postgres_database), from_beginning=True)
     # It draws its number first, and commits last.
     number = "insert into {} (shard_id, order_sequence, id) overriding system value values (0, {}, '{}')"
     for identifier in ("early", "late"):
@@ -105,11 +107,11 @@ async def test_events_with_uuids_for_ids_and_keys_are_found(session: AsyncSessio
         insert = """insert into outbox.typed values (?, ?, '{"action": "Named"}')"""
         await session.execute(Statement(insert, (identifier, key)))
         await run_async(session, Tables(session.dialect, "outbox.typed").append(0, identifier))
-    outbox = SqlOutbox(replace(sql_settings(postgres_database), feed="outbox.typed"), "domainEvent")
+    outbox = SqlOutbox(replace(sql_settings(postgres_database), feed="outbox.typed"))
     (claim,) = await (consumer := AsyncConsumer(session, "outbox.typed", CONSUMER)).claims([0])
     entries = (await AsyncFeed(session, "outbox.typed").read(0)).entries
     await consumer.store(claim, entries[-1].ulid)
-    first = event_of(entries[0], 0, "domainEvent")
+    first = event_of(entries[0], 0, BY_DEFAULT)
 
     found = await outbox.find(key, ids[0])
     assert found is not None
@@ -128,7 +130,7 @@ async def test_the_rights_that_are_missing_are_named_as_grants_that_suffice(
     await sql_outbox.SqlOutbox(session).commit(event("a", "k"))
     await session.execute(Statement("create role console login"))
     name = postgres_database.partition("?")[0].rpartition("/")[2]
-    outbox = SqlOutbox(sql_settings(postgres_server.url(name, "console")), "domainEvent", from_beginning=True)
+    outbox = SqlOutbox(sql_settings(postgres_server.url(name, "console")), from_beginning=True)
     with pytest.raises(ServiceError) as raised:
         await outbox.news(10)
     grants = str(raised.value).rpartition("role needs: ")[2]

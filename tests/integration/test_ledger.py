@@ -61,7 +61,7 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> CosmosRela
         attempt_timeout_s=settings.attempt_timeout_s,
     )
     containers = Containers(settings)
-    source = NothingPassed(settings.event_type, containers)
+    source = NothingPassed(settings.selection, containers)
     return Relay(source, publisher, NoHolds(CosmosItems(containers)), duplicate_window_s=604_800)
 
 

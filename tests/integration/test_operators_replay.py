@@ -22,6 +22,7 @@ from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
 from relay.outbox import Range
+from relay.routes.selection import BY_DEFAULT
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases
@@ -387,7 +388,7 @@ async def test_reading_ends_when_everything_counted_has_come(
     for number in range(20):
         clock.now = START + 10.0 * number
         await commit(data, new(f"e{number}", "k"))
-    reading = CosmosReading(data, "domainEvent", Range(START + 40, START + 70, "k"))
+    reading = CosmosReading(data, BY_DEFAULT, Range(START + 40, START + 70, "k"))
     seen: list[str] = []
     holds = CosmosReading._holds
 

@@ -25,7 +25,7 @@ SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 async def source(cosmos: CosmosServer) -> AsyncIterator[CosmosSource]:
     settings = Settings.from_environment({"COSMOS": cosmos.connection_string, "SERVICEBUS": SERVICEBUS})
     containers = Containers(settings)
-    yield CosmosSource(settings.event_type, containers)
+    yield CosmosSource(settings.selection, containers)
     await containers.close()
 
 

@@ -50,9 +50,10 @@ async def check(environment: dict[str, str], *words: str) -> Run:
 async def findings(environment: dict[str, str], level: str, *, scan: bool = False) -> list[str]:
     """The findings about the SQL outbox at a level, with their remedies."""
     settings = Settings.from_environment(environment)
-    assert settings.sql is not None
-    found = await check_sql(settings.sql)
-    found += (await scan_sql(settings.sql, settings.event_type)).findings if scan else []
+    feed = settings.feed
+    assert feed is not None
+    found = await check_sql(feed)
+    found += (await scan_sql(feed)).findings if scan else []
     return [f"{each.what} -> {each.remedy}" for each in found if each.level == level]
 
 

@@ -7,6 +7,7 @@ from itertools import product
 from changefeed import AsyncFeed, connect_async
 from changefeed.statements import Statement
 from relay.events import Event, Rejected
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.messages import plain
 from relay.sql.rows import event_of
 from tests.support.sql_outbox import TABLE
@@ -28,8 +29,8 @@ async def test_numbers_times_and_depths_beyond_pythons_stop_nothing(outbox_datab
     *entries, too_deep = (await AsyncFeed(session, TABLE).read(0)).entries
 
     for entry, (text, _) in zip(entries, product(texts, _TIMES), strict=True):
-        event = event_of(entry, 0, "domainEvent")
+        event = event_of(entry, 0, BY_DEFAULT)
         assert isinstance(event, Event)
         assert plain(event).body == text.encode()
-    assert isinstance(event_of(too_deep, 0, "domainEvent"), Rejected)
+    assert isinstance(event_of(too_deep, 0, BY_DEFAULT), Rejected)
     await session.close()

@@ -18,9 +18,10 @@ from relay.errors import FeedError, StoreError
 from relay.events import Event
 from relay.quarantine.items import Create
 from relay.results import KeyOutcome
+from relay.settings import CONSUMER
 from relay.sql import rows as rows_module
 from relay.sql import shard as shards_module
-from relay.sql.database import CONSUMER, Database, connect
+from relay.sql.database import Database, connect
 from relay.sql.quarantine import SqlItems
 from relay.sql.shard import Connect
 from relay.sql.worker import Worker

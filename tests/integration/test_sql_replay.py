@@ -59,7 +59,7 @@ async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlD
     sql.write(*((f"e{number}", "k", data) for number in range(5)), hint=WITHIN)
     feed = Settings.from_environment(environment | {"SQL_MAX_BYTES": "1048576"}).sql
     assert feed is not None
-    outbox = SqlOutbox(feed, "domainEvent")
+    outbox = SqlOutbox(feed)
     reading = await outbox.in_range(Range(0, 2**31))
     pages = [[document["id"] for document in page] async for page in reading.pages()]
     await outbox.close()

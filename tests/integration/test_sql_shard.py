@@ -16,8 +16,10 @@ from changefeed.ulid import to_text
 from relay.errors import RetryableError
 from relay.events import Event
 from relay.results import KeyOutcome
+from relay.routes.selection import BY_DEFAULT
+from relay.settings import CONSUMER
 from relay.sql import shard as shards
-from relay.sql.database import CONSUMER, Database, connect
+from relay.sql.database import Database, connect
 from relay.sql.memory import Memory, PageSize
 from relay.sql.shard import Shard
 from relay.sql.source import Ownership, SqlBatch, SqlSource, now
@@ -392,7 +394,7 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
     claim = await consumer.take(claim, "this test")
     await consumer.store(claim, page.entries[1].ulid)
 
-    source = SqlSource("domainEvent", site.database.cursor)
+    source = SqlSource(BY_DEFAULT, site.database.cursor)
     received = source.read(SqlBatch(0, page, Ownership(1000, now())))
 
     assert len(await source.settled(received.events)) == 2

@@ -8,8 +8,9 @@ import pytest
 
 from changefeed import START, AsyncConsumer, connect_async, set_keep_async
 from changefeed.statements import Statement
+from relay.settings import CONSUMER
 from relay.sql import worker as workers
-from relay.sql.database import CONSUMER, Database
+from relay.sql.database import Database
 from relay.sql.worker import Worker, read_until_next_tick
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event

@@ -16,6 +16,7 @@ from changefeed import connect, connect_async, install_async, setup_feed_async
 from changefeed.statements import AsyncSession, Entry, Statement
 from relay.events import Event, Reason, Rejected
 from relay.quarantine.record import record_of
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine
@@ -151,7 +152,7 @@ async def session(postgres_database: str) -> AsyncIterator[AsyncSession]:
 
 def judged(row: dict[str, Any]) -> Event | Rejected:
     """The fate of a row, whose message can be encoded and whose record can be stored."""
-    found = event_of(Entry(_ULID, row, {}), 0, "domainEvent")
+    found = event_of(Entry(_ULID, row, {}), 0, BY_DEFAULT)
     if isinstance(found, Event):
         encode(cloudevents("/contacts")(found))
         encode(plain(found))

@@ -14,8 +14,8 @@ from changefeed import START, AsyncConsumer, ClaimLostError, connect_async
 from changefeed.statements import AsyncSession, Statement
 from relay.errors import RetryableError
 from relay.pipeline import Relay
-from relay.settings import SqlFeed
-from relay.sql.database import CONSUMER, Database
+from relay.settings import CONSUMER, SqlFeed
+from relay.sql.database import Database
 from relay.sql.source import Ownership
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine

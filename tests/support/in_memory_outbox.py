@@ -14,6 +14,7 @@ from relay.events import Document, Event, Rejected
 from relay.findings import Finding
 from relay.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
+from relay.routes.selection import BY_DEFAULT
 
 
 @dataclass
@@ -124,7 +125,7 @@ class InMemoryOutbox:
         of_partition: dict[str, list[Document]] = {name: [] for name in self.positions_at}
         for document in waiting:
             of_partition.setdefault(self.keys.get(str(document["partitionKey"]), "0"), []).append(document)
-        return [NextPage(name, select(found[:limit], "domainEvent")) for name, found in of_partition.items()]
+        return [NextPage(name, select(found[:limit], BY_DEFAULT)) for name, found in of_partition.items()]
 
     async def partition_of(self, partition_key: str, /) -> str | None:
         self.answer()

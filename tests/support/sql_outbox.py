@@ -12,6 +12,7 @@ from changefeed.statements import AsyncSession, Statement
 from relay.clients import Identity
 from relay.pipeline import Relay
 from relay.ports import Publisher
+from relay.routes.selection import BY_DEFAULT
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import Database
 from relay.sql.install import migrations
@@ -45,7 +46,7 @@ def relay_of(
 ) -> Relay[SqlBatch]:
     """A relay from the feed of a database to a topic, which skips what is poisoned."""
     return Relay(
-        SqlSource("domainEvent", database.cursor),
+        SqlSource(BY_DEFAULT, database.cursor),
         topic,
         quarantine or InMemoryQuarantine(),
         duplicate_window_s=600,

@@ -17,6 +17,7 @@ from relay.cosmos.source import select
 from relay.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.events import Received
 from relay.results import KeyFailure, Outcome
+from relay.routes.selection import BY_DEFAULT
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry, parse, span_contexts
 from relay.telemetry.instruments import BoundedActions
@@ -135,7 +136,7 @@ def traceparent(number: int) -> str:
 def given(count: int = 3) -> Received:
     """The batch selected from `count` sound events, two documents of other types and one that is malformed."""
     sound = [document | {"traceparent": traceparent(n + 1)} for n, document in enumerate(events("k", count))]
-    return select([*sound, None, {"type": "contact"}, event("bad", "k") | {"data": 7}], "domainEvent")
+    return select([*sound, None, {"type": "contact"}, event("bad", "k") | {"data": 7}], BY_DEFAULT)
 
 
 def span_of(reported: Telemetry) -> ReadableSpan:
@@ -306,7 +307,7 @@ def test_what_could_not_be_quarantined_comes_again_and_no_line_says_that_it_was(
 def test_the_time_that_is_left_is_reported_until_the_batch_is_delivered(reported: Telemetry) -> None:
     now = int(time.time())
     telemetry = RelayTelemetry()
-    selection = select([event("e", "k") | {"_ts": now, "ttl": 1000}], "domainEvent")
+    selection = select([event("e", "k") | {"_ts": now, "ttl": 1000}], BY_DEFAULT)
 
     def least() -> float:
         return reported.metrics().gauge("relay.ttl.headroom") or 0.0

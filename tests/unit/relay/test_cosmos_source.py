@@ -11,6 +11,7 @@ from azure.cosmos.partition_key import NonePartitionKeyValue
 from relay.cosmos.containers import Containers
 from relay.cosmos.source import CosmosSource
 from relay.events import Reason, Rejected
+from relay.routes.selection import BY_DEFAULT
 from tests.support.outbox import event, sound
 
 
@@ -29,7 +30,7 @@ class Leases:
 
 
 def source(leases: Leases) -> CosmosSource:
-    return CosmosSource("domainEvent", cast("Containers", SimpleNamespace(positions=leases.positions)))
+    return CosmosSource(BY_DEFAULT, cast("Containers", SimpleNamespace(positions=leases.positions)))
 
 
 def invalid(position: int, **members: Any) -> Rejected:

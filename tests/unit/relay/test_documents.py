@@ -6,6 +6,7 @@ import azure.functions as func
 
 from relay.cosmos.source import event_of, select
 from relay.events import by_partition_key
+from relay.routes.selection import BY_DEFAULT
 
 
 def document(identifier: str, partition_key: str, kind: str = "domainEvent") -> dict[str, Any]:
@@ -14,7 +15,7 @@ def document(identifier: str, partition_key: str, kind: str = "domainEvent") -> 
 
 def test_documents_of_other_types_and_empty_places_are_ignored_and_counted() -> None:
     selection = select(
-        [document("1", "a"), None, document("2", "a", "contact"), {"id": "3"}, {"type": 7}], "domainEvent"
+        [document("1", "a"), None, document("2", "a", "contact"), {"id": "3"}, {"type": 7}], BY_DEFAULT
     )
 
     assert [event.id for event in selection.events] == ["1"]
@@ -25,7 +26,7 @@ def test_documents_of_other_types_and_empty_places_are_ignored_and_counted() -> 
 def test_a_malformed_event_is_set_aside_whole_while_its_neighbours_go_on() -> None:
     malformed = document("2", "a") | {"data": "text"}
 
-    selection = select([document("1", "a"), malformed, document("3", "a")], "domainEvent")
+    selection = select([document("1", "a"), malformed, document("3", "a")], BY_DEFAULT)
 
     assert [event.id for event in selection.events] == ["1", "3"]
     assert [(item.document, str(item.reason)) for item in selection.rejected] == [(malformed, "data-not-object")]
@@ -34,13 +35,13 @@ def test_a_malformed_event_is_set_aside_whole_while_its_neighbours_go_on() -> No
 def test_the_triggers_own_documents_are_taken() -> None:
     documents = func.DocumentList([func.Document.from_dict(document("1", "a")), None])
 
-    assert [event.id for event in select(documents, "domainEvent").events] == ["1"]
+    assert [event.id for event in select(documents, BY_DEFAULT).events] == ["1"]
 
 
 def test_events_are_grouped_by_partition_key_in_the_order_of_the_feed() -> None:
     events = select(
         [document(identifier, key) for identifier, key in (("1", "b"), ("2", "a"), ("3", "b"), ("4", "a"))],
-        "domainEvent",
+        BY_DEFAULT,
     ).events
 
     grouped = {key: [event.id for event in partition] for key, partition in by_partition_key(events).items()}
@@ -54,7 +55,7 @@ def of_commit(identifier: str, lsn: int | None, order: Any = None, partition_key
 
 
 def ids(*documents: dict[str, Any]) -> list[str]:
-    return [event.id for event in select(documents, "domainEvent").events]
+    return [event.id for event in select(documents, BY_DEFAULT).events]
 
 
 def test_the_events_of_a_transaction_are_put_into_the_order_in_which_they_happened() -> None:
@@ -80,7 +81,7 @@ def test_documents_without_an_lsn_keep_their_order() -> None:
 def test_a_malformed_event_has_its_place_in_its_transaction() -> None:
     malformed = of_commit("2", 7, 1) | {"data": 1}
 
-    selection = select([malformed, of_commit("3", 7, 2), of_commit("1", 7, 0)], "domainEvent")
+    selection = select([malformed, of_commit("3", 7, 2), of_commit("1", 7, 0)], BY_DEFAULT)
 
     assert [(event.id, event.position) for event in selection.events] == [("1", 0), ("3", 2)]
     assert [item.position for item in selection.rejected] == [1]
@@ -89,7 +90,7 @@ def test_a_malformed_event_has_its_place_in_its_transaction() -> None:
 def test_every_document_counts_whatever_it_is() -> None:
     malformed = document("2", "a") | {"data": "text"}
 
-    selection = select([document("1", "a"), malformed, None, document("3", "a", "contact")], "domainEvent")
+    selection = select([document("1", "a"), malformed, None, document("3", "a", "contact")], BY_DEFAULT)
 
     assert selection.documents == 4
 

@@ -16,6 +16,7 @@ from relay.holds import Holds, Order
 from relay.place import Place
 from relay.plan import Plan, plan, settle
 from relay.results import KeyFailure, KeyOutcome, Outcome
+from relay.routes.selection import BY_DEFAULT
 from relay.settings import OnPoison
 
 SKIP, PARK, BLOCK = OnPoison.SKIP, OnPoison.PARK, OnPoison.BLOCK
@@ -26,7 +27,7 @@ def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
 
 
 def selection(*documents: dict[str, Any]) -> Received:
-    return select(documents, "domainEvent")
+    return select(documents, BY_DEFAULT)
 
 
 MALFORMED = {"data": "text"}

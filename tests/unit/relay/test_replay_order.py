@@ -11,6 +11,7 @@ import pytest
 
 from relay.cosmos.feed import CosmosReading
 from relay.outbox import Range
+from relay.routes.selection import BY_DEFAULT
 
 EVENTS = Range(0, 10)
 
@@ -49,7 +50,7 @@ class Pages:
 async def test_a_commit_cut_by_the_end_of_a_page_is_put_together(size: int, count: int) -> None:
     feed = [event(1, 1), event(1, 0), event(2, 2), event(2, 0), event(2, 1), event(3, 0)]
     container = Pages(*(feed[start : start + size] for start in range(0, len(feed), size)))
-    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
+    reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
     found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
 
@@ -59,7 +60,7 @@ async def test_a_commit_cut_by_the_end_of_a_page_is_put_together(size: int, coun
 async def test_documents_of_other_types_between_do_not_matter() -> None:
     other = {**event(1, 1), "id": "contact", "type": "contact"}
     container = Pages([event(1, 2), other], [other], [event(1, 0)])
-    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
+    reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
     found = [document["id"] async for page in reading.pages_of({}, 2) for document in page]
 
@@ -72,7 +73,7 @@ async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of
 ) -> None:
     container = Pages([event(1)], [{**event(2), "type": "contact"}], [event(3)])
     chosen = Range(0, int(time.time() - ended_s))
-    reading = CosmosReading(container, "domainEvent", chosen)  # type: ignore[arg-type]
+    reading = CosmosReading(container, BY_DEFAULT, chosen)  # type: ignore[arg-type]
 
     found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
 
@@ -83,7 +84,7 @@ async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of
 async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
     feed = [{name: value for name, value in event(1, order).items() if name != "_lsn"} for order in (2, 1)]
     container = Pages(feed, feed)
-    reading = CosmosReading(container, "domainEvent", EVENTS)  # type: ignore[arg-type]
+    reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
     pages = [[document["id"] for document in page] async for page in reading.pages_of({}, 4)]
 
@@ -92,7 +93,7 @@ async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
 
 async def test_the_feed_is_started_shortly_before_the_range() -> None:
     container = Pages([])
-    reading = CosmosReading(container, "domainEvent", Range(1000, 2000))  # type: ignore[arg-type]
+    reading = CosmosReading(container, BY_DEFAULT, Range(1000, 2000))  # type: ignore[arg-type]
 
     assert [page async for page in reading.pages_of({}, 0)] == []
     assert container.started_at == 0.0  # nothing was counted in a range that has ended

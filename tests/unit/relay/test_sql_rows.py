@@ -17,6 +17,7 @@ from changefeed.statements import Entry
 from changefeed.ulid import from_text, to_text
 from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
 from relay.quarantine.record import record_of
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine as table
@@ -51,7 +52,7 @@ def test_a_row_becomes_a_document_of_the_shape_that_every_outbox_has() -> None:
             type="domainEvent",
         ),
         3,
-        "domainEvent",
+        BY_DEFAULT,
     )
 
     assert document == {
@@ -75,14 +76,14 @@ def test_what_the_writer_stored_in_data_wins_over_the_columns() -> None:
             created_at=datetime(2026, 1, 1),
         ),
         0,
-        "domainEvent",
+        BY_DEFAULT,
     )
 
     assert document["data"] == {"action": "A", "createdAt": "2026-02-09T11:37:37.3022907+02:00"}
 
 
 def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
-    event = event_of(entry(), 0, "domainEvent")
+    event = event_of(entry(), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert (event.id, event.partition_key, event.type, event.action) == ("e1", "k", "domainEvent", "Made")
@@ -99,7 +100,7 @@ def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
     ],
 )
 def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: str) -> None:
-    assert document_of(entry(created_at=value), 0, "domainEvent")["data"]["createdAt"] == text
+    assert document_of(entry(created_at=value), 0, BY_DEFAULT)["data"]["createdAt"] == text
 
 
 @pytest.mark.parametrize(
@@ -113,10 +114,10 @@ def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: s
     ],
 )
 def test_identifiers_of_other_types_become_text(value: object, text: str) -> None:
-    document = document_of(entry(id=value, partition_key=value), 0, "domainEvent")
+    document = document_of(entry(id=value, partition_key=value), 0, BY_DEFAULT)
 
     assert (document["id"], document["partitionKey"]) == (text, text)
-    assert document_of(Entry(ULID, None, {"id": value}), 0, "domainEvent")["id"] == text
+    assert document_of(Entry(ULID, None, {"id": value}), 0, BY_DEFAULT)["id"] == text
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_identifiers_of_other_types_become_text(value: object, text: str) -> Non
     [(Decimal("7"), 7), (Decimal("7.0"), 7), (Decimal("7.5"), None), (Decimal("NaN"), None), ("7", None)],
 )
 def test_a_sequence_may_be_a_column_of_decimals(value: object, sequence: int | None) -> None:
-    event = event_of(entry(sequence=value), 0, "domainEvent")
+    event = event_of(entry(sequence=value), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert event.sequence == sequence
@@ -132,7 +133,7 @@ def test_a_sequence_may_be_a_column_of_decimals(value: object, sequence: int | N
 
 @pytest.mark.parametrize("data", [{"action": "Made"}, '{"action": "Made"}'])
 def test_data_may_come_as_text_or_as_an_object(data: object) -> None:
-    assert document_of(entry(data=data), 0, "domainEvent")["data"] == {"action": "Made"}
+    assert document_of(entry(data=data), 0, BY_DEFAULT)["data"] == {"action": "Made"}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_data_may_come_as_text_or_as_an_object(data: object) -> None:
     ],
 )
 def test_the_body_is_the_text_that_was_committed(text: str) -> None:
-    event = event_of(entry(data=text), 0, "domainEvent")
+    event = event_of(entry(data=text), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert plain(event).body == text.encode()
@@ -165,7 +166,7 @@ def test_the_body_is_the_text_that_was_committed(text: str) -> None:
     ],
 )
 def test_columns_are_put_before_the_members_of_the_text(text: str, body: str) -> None:
-    event = event_of(entry(data=text, action="Made"), 0, "domainEvent")
+    event = event_of(entry(data=text, action="Made"), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert event.action == "Made"
@@ -175,7 +176,7 @@ def test_columns_are_put_before_the_members_of_the_text(text: str, body: str) ->
 @pytest.mark.parametrize("levels", [600, 900])
 def test_what_is_nested_deeply_is_published_and_can_be_stored(levels: int) -> None:
     text = '{"action":"Made","deep":' + "[" * levels + "]" * levels + ',"n":1}'
-    event = event_of(entry(data=text), 0, "domainEvent")
+    event = event_of(entry(data=text), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert plain(event).body == text.encode()
@@ -184,14 +185,14 @@ def test_what_is_nested_deeply_is_published_and_can_be_stored(levels: int) -> No
 
 
 def test_half_of_a_surrogate_pair_that_sql_server_has_as_it_is_becomes_an_escape() -> None:
-    event = event_of(entry(data='{"action":"Made","text":"\ud800é"}'), 0, "domainEvent")
+    event = event_of(entry(data='{"action":"Made","text":"\ud800é"}'), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert plain(event).body == '{"action":"Made","text":"\\ud800é"}'.encode()
 
 
 def test_a_type_of_fixed_length_is_padded() -> None:
-    received = select([entry(type="domainEvent   ")], 0, "domainEvent")
+    received = select([entry(type="domainEvent   ")], 0, BY_DEFAULT)
 
     assert [event.type for event in received.events] == ["domainEvent"]
 
@@ -242,7 +243,7 @@ def test_any_row_is_an_event_whose_message_can_be_encoded_or_a_rejection(
     columns: dict[str, Any], data: object, key: dict[str, Any]
 ) -> None:
     for each in (entry(**columns | {"data": data, "type": "domainEvent"}), Entry(ULID, None, key)):
-        judged = event_of(each, 0, "domainEvent")
+        judged = event_of(each, 0, BY_DEFAULT)
         if isinstance(judged, Event):
             encode(cloudevents("/contacts")(judged))
             judged = Rejected.of(judged, Reason.SET_ASIDE, "")
@@ -250,7 +251,7 @@ def test_any_row_is_an_event_whose_message_can_be_encoded_or_a_rejection(
 
 
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
-    first = event_of(entry(data='{"action":"Made","n":1e400}'), 0, "domainEvent")
+    first = event_of(entry(data='{"action":"Made","n":1e400}'), 0, BY_DEFAULT)
     assert isinstance(first, Event)
 
     again = read_event(dict(first.document))
@@ -278,14 +279,14 @@ def test_what_is_released_from_quarantine_has_the_same_body() -> None:
     ],
 )
 def test_what_can_never_be_a_message_is_rejected_with_its_reason(columns: dict[str, Any], reason: Reason) -> None:
-    rejected = event_of(entry(**columns), 0, "domainEvent")
+    rejected = event_of(entry(**columns), 0, BY_DEFAULT)
 
     assert isinstance(rejected, Rejected)
     assert rejected.reason is reason
 
 
 def test_a_row_that_does_not_exist_is_rejected_under_its_primary_key() -> None:
-    rejected = event_of(Entry(ULID, None, {"id": "gone"}), 2, "domainEvent", position=5)
+    rejected = event_of(Entry(ULID, None, {"id": "gone"}), 2, BY_DEFAULT, position=5)
 
     assert isinstance(rejected, Rejected)
     assert (rejected.id, rejected.reason, rejected.position) == ("gone", Reason.PARTITION_KEY_MISSING, 5)
@@ -293,7 +294,7 @@ def test_a_row_that_does_not_exist_is_rejected_under_its_primary_key() -> None:
 
 
 def test_rows_of_another_type_are_ignored_and_places_count_the_rest() -> None:
-    received = select([entry(), entry(id="c1", type="contact"), entry(id="e2"), entry(id="")], 0, "domainEvent")
+    received = select([entry(), entry(id="c1", type="contact"), entry(id="e2"), entry(id="")], 0, BY_DEFAULT)
 
     assert [(event.id, event.position) for event in received.events] == [("e1", 0), ("e2", 1)]
     assert [(item.id, item.position) for item in received.rejected] == [("", 2)]
@@ -303,7 +304,7 @@ def test_rows_of_another_type_are_ignored_and_places_count_the_rest() -> None:
 def test_no_event_was_committed_in_the_future_whatever_its_position_says() -> None:
     ahead = (int(time.time() * 1000) + 3_600_000).to_bytes(6, "big") + bytes(10)
 
-    event = event_of(Entry(ahead, dict(entry().row or {}), {}), 0, "domainEvent")
+    event = event_of(Entry(ahead, dict(entry().row or {}), {}), 0, BY_DEFAULT)
 
     assert isinstance(event, Event)
     assert event.committed_at is not None
@@ -330,6 +331,6 @@ def test_a_row_has_the_same_record_in_every_version_of_the_relay(
 ) -> None:
     """Records of older versions are found, released and discarded by their ids."""
     found = Entry(from_text("01JKGB3J6JFWXA3CP3TKJZC1RR"), row, {"id": "e1"})
-    rejected = Rejected(document_of(found, 3, "domainEvent"), Reason.MESSAGE_REFUSED, "")
+    rejected = Rejected(document_of(found, 3, BY_DEFAULT), Reason.MESSAGE_REFUSED, "")
 
     assert record_of(rejected, "i1")["id"] == identifier
