@@ -85,11 +85,14 @@ def stream_name(source: str, destination: str) -> str:
 
 
 def _pairs(found: RelayFile) -> Iterator[tuple[str, str]]:
-    """Each outbox with each destination that its routes name."""
+    """Each outbox with each destination that its routes name: first `default`, wherever a route names it.
+
+    What belongs to nobody is the first one's, so a route that is added ahead of the others does not move it.
+    """
     for source in found.sources:
         routes = found.routes_of(source)
         named = dict.fromkeys(each for route in routes for each in route.to)
-        for destination in named if found.routes else [DEFAULT]:
+        for destination in sorted(named, key=DEFAULT.__ne__) if found.routes else [DEFAULT]:
             yield source, destination
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from relay.errors import SettingsError
 from relay.routes.conditions import Condition, Scalar
-from relay.routes.selection import DEFAULT, Route, unreachable
+from relay.routes.selection import DEFAULT, Route
 
 FILE = "relay.toml"
 
@@ -81,8 +81,14 @@ class RelayFile:
     keeps_unrouted: bool = True
 
     def routes_of(self, source: str) -> tuple[Route, ...]:
-        """The rules for the events of one outbox, in order."""
-        return tuple(route for outbox, route in self.routes if outbox in (None, source))
+        """The rules for the events of one outbox, in order, up to the first that takes every event."""
+        found = []
+        for outbox, route in self.routes:
+            if outbox in (None, source):
+                found.append(route)
+                if not route.when:
+                    break
+        return tuple(found)
 
 
 def read(path: Path) -> RelayFile:
@@ -124,11 +130,13 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
     routes = [_route(each, sources, destinations) for each in top.tables("routes")]
     top.no_more()
     found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0])
-    for source in sources:
-        numbers = [number for number, (outbox, _) in enumerate(routes) if outbox in (None, source)]
-        for late in unreachable(found.routes_of(source)):
-            path = f"routes[{numbers[late]}]"
-            top.wrong(path, "never counts: a route before it takes every event. Move that one to the end")
+    # A condition that is wrong is left out, and its route would seem to take everything.
+    if not problems:
+        reached = [route for source in sources for route in found.routes_of(source)]
+        for number, (_, route) in enumerate(routes):
+            if not any(route is each for each in reached):
+                what = "never counts: a route before it takes every event. Move that one to the end"
+                top.wrong(f"routes[{number}]", what)
     if problems:
         raise SettingsError([f"{name}: {problem}" for problem in dict.fromkeys(problems)])
     return found

@@ -6,7 +6,6 @@ publisher, so that it keeps every guarantee by itself, and waits for nobody (doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.events import Document, Event, Reason, Rejected
@@ -93,11 +92,3 @@ class Selection:
 
 BY_DEFAULT = Selection(("domainEvent",))
 """The events of an outbox of which the settings say nothing."""
-
-
-def unreachable(routes: Sequence[Route]) -> list[int]:
-    """The numbers of routes behind one that takes everything, which never count."""
-    for number, route in enumerate(routes):
-        if not route.when:
-            return list(range(number + 1, len(routes)))
-    return []
