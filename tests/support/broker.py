@@ -38,12 +38,17 @@ async def stop_refusing(port: int) -> None:
 
 async def set_topic_status(port: int, status: str) -> None:
     """Set the topic's status: Active, SendDisabled, ReceiveDisabled or Disabled."""
-    await admin(port, "POST", "entities/domain-events/status", status=status)
+    await set_status(port, "domain-events", status)
 
 
-async def topic_counts(port: int) -> dict[str, Any]:
-    """The topic's counts of accepted and refused messages, and of dropped duplicates."""
-    counts: dict[str, Any] = (await admin(port, "GET", "entities"))["domain-events"]
+async def set_status(port: int, entity: str, status: str) -> None:
+    """Set the status of a topic or queue."""
+    await admin(port, "POST", f"entities/{entity}/status", status=status)
+
+
+async def topic_counts(port: int, entity: str = "domain-events") -> dict[str, Any]:
+    """The counts of accepted and refused messages, and of dropped duplicates, of the topic or another entity."""
+    counts: dict[str, Any] = (await admin(port, "GET", "entities"))[entity]
     return counts
 
 

@@ -19,11 +19,11 @@ from inbox.cancellation import end_tasks
 
 @dataclass(slots=True)
 class Subscriber:
-    """Settled messages by session."""
+    """Settled messages by session. Without a `subscription`, `topic` is a queue."""
 
     connection_string: str
     topic: str = "domain-events"
-    subscription: str = "all"
+    subscription: str | None = "all"
     messages: dict[str, list[ServiceBusReceivedMessage]] = field(default_factory=lambda: defaultdict(list))
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _accepting: set[asyncio.Task[None]] = field(default_factory=set)
@@ -70,12 +70,15 @@ class Subscriber:
             pass
 
     async def _receive_session(self, client: ServiceBusClient, *, wait_s: float) -> bool:
-        receiver = client.get_subscription_receiver(
-            self.topic,
-            self.subscription,
-            session_id=NEXT_AVAILABLE_SESSION,
-            max_wait_time=wait_s,
-            prefetch_count=100,  # without it the SDK releases what comes between two calls, out of order
+        options: dict[str, Any] = {
+            "session_id": NEXT_AVAILABLE_SESSION,
+            "max_wait_time": wait_s,
+            "prefetch_count": 100,  # without it the SDK releases what comes between two calls, out of order
+        }
+        receiver = (
+            client.get_queue_receiver(self.topic, **options)
+            if self.subscription is None
+            else client.get_subscription_receiver(self.topic, self.subscription, **options)
         )
         # Not `async with receiver`: cancelled while it waits for a session, that would leave its link open, and
         # the broker would give the next session to a receiver that nobody reads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,53 @@ def test_each_of_two_outboxes_has_a_trigger(function: Function, monkeypatch: pyt
     assert sorted(found.get_function_name() for found in indexed()) == ["relay", "relay_age", "relay_sql"]
 
 
+FILE = """
+[outboxes.default]
+
+[outboxes.orders]
+container = "orders"
+lease_container = "order-leases"
+
+[outboxes.old]
+feed = "old.event"
+
+[destinations.audit]
+queue = "audit"
+
+[[routes]]
+outbox = "old"
+to = ["audit"]
+
+[[routes]]
+to = ["audit", "default"]
+"""
+
+
+def test_each_stream_of_a_file_has_a_trigger_with_leases_of_its_own(
+    function: Function, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "relay.toml").write_text(FILE)
+    monkeypatch.setenv("RELAY_FILE", str(tmp_path / "relay.toml"))
+    monkeypatch.setenv("SQL", "postgresql://127.0.0.1:1/shop")
+
+    found = {each.get_function_name(): each.get_trigger().get_dict_repr() for each in indexed()}
+
+    read = {name: trigger for name, trigger in found.items() if trigger["type"] == "cosmosDBTrigger"}
+    assert {
+        name: (each["containerName"], each["leaseContainerName"], each.get("leaseContainerPrefix"))
+        for name, each in read.items()
+    } == {
+        "relay": ("orders", "orders-leases", None),
+        "relay_audit": ("orders", "orders-leases", "audit."),
+        "relay_orders": ("orders", "order-leases", "orders."),
+        "relay_orders_audit": ("orders", "order-leases", "orders-audit."),
+    }
+    assert sorted(found.keys() - read.keys()) == [
+        *("relay_age", "relay_age_audit", "relay_age_orders", "relay_age_orders_audit"),
+        *("relay_sql", "relay_sql_audit", "relay_sql_old_audit"),
+    ]
+
+
 def test_the_leases_are_looked_at_once_a_minute_without_a_stored_status(functions: dict[str, Function]) -> None:
     assert functions.keys() == {"relay", "relay_age"}
     trigger = functions["relay_age"].trigger
@@ -124,9 +172,9 @@ async def module(function: Function) -> Any:
 
 async def test_the_process_has_one_relay_for_all_its_invocations(module: Any) -> None:
     # The ledger of what was accepted and the evidence of what is refused are the relay's: a new one forgets both.
-    relay = module.relay()
+    relay = module.relay("default")
 
-    assert module.relay() is relay
+    assert module.relay("default") is relay
     assert relay._publisher.destination == "domain-events"
     await relay.close()
 
@@ -166,6 +214,9 @@ async def test_an_invocation_is_handed_on_with_its_id_and_its_retries(
     handled: list[tuple[Any, ...]] = []
 
     class Relay:
+        def __init__(self, stream: str) -> None:
+            assert stream == "default"
+
         async def handle(self, *given: Any) -> None:
             handled.append(given)
 
