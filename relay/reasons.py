@@ -75,6 +75,11 @@ QUARANTINE: Mapping[Reason, Row] = {
         False,
         "When its cause is gone, `python -m relay quarantine release ID`. If the event is not needed, discard it.",
     ),
+    Reason.NO_ROUTE: Row(
+        "no route of relay.toml takes the event",
+        False,
+        "Add a route for it and deploy; then publish it with `python -m relay replay`, and discard the record.",
+    ),
 }
 
 ERRORS: Mapping[type[errors.RelayError], Row] = {

@@ -82,7 +82,7 @@ class Services:
         )
         quarantine = StoredQuarantine(CosmosItems(Containers(settings)))
         try:
-            relay = Relay(NeverCheckpointed(settings.event_type), publisher, quarantine, duplicate_window_s=600)
+            relay = Relay(NeverCheckpointed(settings.selection), publisher, quarantine, duplicate_window_s=600)
             outcome = await relay.handle(ChangeBatch(text), "fuzz", LASTING)
         finally:
             await quarantine.close()

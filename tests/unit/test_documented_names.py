@@ -242,7 +242,7 @@ def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
         for source in (ROOT / "relay").rglob("*.py")
         for action in re.findall(r'"(relay_[a-z]+(?:_[a-z]+)*)\b', source.read_text(encoding="utf-8"))
     }
-    functions = set(re.findall(r'function_name\("(\w+)"\)', page("function_app.py")))
+    functions = set(re.findall(r'function_name\(named\("(\w+)"', page("function_app.py")))
     documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md"))) - functions
 
     assert documented == written
