@@ -242,7 +242,9 @@ class Outbox(Protocol):
         """An event by its key and id; None if there is none."""
 
     async def passed(self, document: Document, /) -> bool:
-        """Whether the relay has passed a document that `in_range` gave; False also if that is unknown.
+        """Whether the relay has passed a document that `in_range` gave, or that is in quarantine.
+
+        False also if that is unknown.
 
         The checkpoints are read once. They only advance, so an old reading is on the safe side.
         """

@@ -142,7 +142,7 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     """Pick the events of a stream, put them into commit order, and check each."""
     received = Received()
     chosen: list[Document] = []
-    takes = selection.takes
+    takes, keeps_unrouted = selection.takes, selection.keeps_unrouted
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
         document: Document | None = getattr(wrapped, "data", wrapped)
@@ -151,7 +151,9 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
         else:
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
-        event = selection.judged(event_of(document, position))
+        event = event_of(document, position)
+        if keeps_unrouted:
+            event = selection.judged(event)
         if isinstance(event, Event):
             received.events.append(event)
         else:

@@ -6,7 +6,8 @@ publisher, so that it keeps every guarantee by itself, and waits for nobody (doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from relay.events import Document, Event, Reason, Rejected
 from relay.routes.conditions import Condition
@@ -46,6 +47,7 @@ class Selection:
         destination: The stream's destination.
         is_first: Whether it is the first stream of its outbox, which has what belongs to no other one.
         keeps_unrouted: Whether it sets aside the events that no route takes, as the first stream may.
+        takes: Whether a document is the stream's, to publish or to set aside. Every document is asked about.
     """
 
     types: tuple[str, ...]
@@ -54,6 +56,11 @@ class Selection:
     destination: str = DEFAULT
     is_first: bool = True
     keeps_unrouted: bool = False
+    takes: Callable[[Document], bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_one_type = self.is_by_type and len(self.types) == 1
+        object.__setattr__(self, "takes", _of_type(self.type) if by_one_type else self._takes)
 
     @property
     def type(self) -> str:
@@ -65,15 +72,15 @@ class Selection:
         """Whether the type alone decides."""
         return not self.events and not self.routes
 
-    def takes(self, document: Document) -> bool:
-        """Whether the document is the stream's, to publish or to set aside."""
-        return self.has_type(document.get("type")) and (self.is_by_type or self._takes(document))
-
     def has_type(self, found: object) -> bool:
         """Whether a document of this type may be an event."""
         return found in self.types or not self.types
 
     def _takes(self, document: Document) -> bool:
+        if not self.has_type(document.get("type")):
+            return False
+        if self.is_by_type:
+            return True
         if not all(condition.holds(document) for condition in self.events):
             return False
         route = self.route_of(document)
@@ -88,6 +95,10 @@ class Selection:
         if not self.keeps_unrouted or isinstance(event, Rejected) or self.route_of(event.document) is not None:
             return event
         return Rejected.of(event, Reason.NO_ROUTE, "no route of relay.toml takes it")
+
+
+def _of_type(event_type: str) -> Callable[[Document], bool]:
+    return lambda document: document.get("type") == event_type
 
 
 BY_DEFAULT = Selection(("domainEvent",))

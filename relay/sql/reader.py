@@ -176,7 +176,10 @@ class SqlOutbox:
         return Found(type_of(found[0].row, self._selection), passed, at)
 
     async def passed(self, document: Document, /) -> bool:
-        return from_text(document["_ulid"]) <= (await self._read_cursors()).get(document["_shard"], START)
+        ulid = document.get("_ulid")
+        if not isinstance(ulid, str):
+            return False
+        return from_text(ulid) <= (await self._read_cursors()).get(document["_shard"], START)
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         """By the feed of the event's shard, up to its present cursor."""

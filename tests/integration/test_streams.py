@@ -195,5 +195,7 @@ async def test_each_consumer_of_a_feed_is_its_own_and_retention_waits_for_both(
     assert queue.ids() == expected(("a",), "Audit") | {"order-1": [f"order-1-{n}" for n in range(12)]}
     assert kept == [(0,)]
     assert sql.rows(PRUNE) == [(25,)]
-    assert sql.rows("select document_id, reason from relay.item") == [("nowhere", "no-route")]
+    assert sql.rows("select document_id, reason from relay.item where reason is not null") == [
+        ("nowhere", "no-route")
+    ]
     assert sql.rows("select document_id, reason from relay.item_audit") == []

@@ -36,6 +36,7 @@ from relay.evidence import AcceptedLedger
 from relay.holds import Holds
 from relay.pipeline import Relay
 from relay.place import Place
+from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 
@@ -66,7 +67,7 @@ class _Unpassed(CosmosSource):
     """A source whose checkpoint has passed nothing; it has no containers."""
 
     def __init__(self) -> None:
-        super().__init__("domainEvent", containers=None)  # type: ignore[arg-type]
+        super().__init__(BY_DEFAULT, containers=None)  # type: ignore[arg-type]
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
