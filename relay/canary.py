@@ -122,7 +122,7 @@ def is_canary(identifier: object) -> bool:
     return str(identifier).replace("-", "").lower().startswith(_MARK.hex())
 
 
-def canary(event_type: str, moment: datetime) -> dict[str, Any]:
+def canary(event_type: str, moment: datetime, action: str = ACTION) -> dict[str, Any]:
     """A canary document to be written at `moment`, with a partition key of its own."""
     key = f"{PREFIX}{uuid4()}"
     created_at = moment.astimezone(timezone(timedelta(hours=2)))
@@ -133,7 +133,7 @@ def canary(event_type: str, moment: datetime) -> dict[str, Any]:
         "ttl": TTL_S,
         "traceparent": f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00",
         "data": {
-            "action": ACTION,
+            "action": action,
             # Seven digits, as .NET writes them; the last is a zero, which parsing and formatting would drop.
             "createdAt": created_at.strftime("%Y-%m-%dT%H:%M:%S.%f0+02:00"),
             **_SHAPES,

@@ -220,9 +220,14 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
     return PlainHttpTransport()
 
 
-def administration_address(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The address from `--servicebus-admin` or the environment; None if `SERVICEBUS` has it."""
-    return given or environment.get(ADMIN_VARIABLE, "").strip() or None
+def administration_address(
+    given: str | None, environment: Mapping[str, str], setting: str = "SERVICEBUS"
+) -> str | None:
+    """The address from `--servicebus-admin` or the environment; None if the namespace's setting has it.
+
+    For the namespace of another setting, such as `ORDERS_BUS`, the variable is `ORDERS_BUS_ADMIN`.
+    """
+    return given or environment.get(f"{setting}_ADMIN", "").strip() or None
 
 
 def administration_connection(connection: Connection, address: str | None) -> Connection:

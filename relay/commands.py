@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+
+_COMMAND = re.compile(r"python -m relay ((?:(?:quarantine|deadletters) )?[a-z]+)\b")
+
+# By option, the commands that work on everything that the option would choose from, or on nothing of it.
+_WITHOUT = {
+    "--env-file": (),
+    "--source": ("check", "deadletters", "install", "run"),
+    "--stream": ("check", "install", "run"),
+}
 
 INSTALL = "python -m relay install --keep 30d (or however long positions are to be kept)"
 """The command that makes what is missing in an SQL database; the duration is the operator's decision."""
@@ -27,6 +37,23 @@ def release_key(partition_key: str, *options: str) -> str:
     """The command that releases every record of a key in order, which unparks it; likewise."""
     # With "=", as a key may begin with a dash.
     return line("quarantine", "release", *options, "--all", f"--partition-key={partition_key}")
+
+
+def with_option(text: str, name: str, value: str) -> str:
+    """The text, each command in it with `--env-file`, `--source` or `--stream` if it takes that and has none."""
+
+    def complete(found: re.Match[str]) -> str:
+        if found[1].split()[0] in _WITHOUT[name] or _has(name, found.string[found.end() :]):
+            return found[0]
+        return f"{found[0]} {name} {shell_word(value)}"
+
+    return _COMMAND.sub(complete, text)
+
+
+def _has(name: str, rest: str) -> bool:
+    """Whether a command has an option among those that follow its name; a file may be given more than once."""
+    options = re.match(r"(?: --[a-z-]+ [^-\s]\S*)*", rest)
+    return name != "--env-file" and options is not None and f" {name} " in options[0]
 
 
 def positional(*words: str) -> list[str]:

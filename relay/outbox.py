@@ -149,11 +149,13 @@ class Found:
 
     Attributes:
         type: The type of its document.
+        is_taken: Whether it is an event of this stream, by its type and by the rules.
         passed: Whether the relay has passed it; None if that is unknown.
         places: Its places in the feed: none if that is unknown.
     """
 
     type: object
+    is_taken: bool
     passed: bool | None
     places: Sequence[Place] = ()
 

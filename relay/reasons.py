@@ -76,9 +76,10 @@ QUARANTINE: Mapping[Reason, Row] = {
         "When its cause is gone, `python -m relay quarantine release ID`. If the event is not needed, discard it.",
     ),
     Reason.NO_ROUTE: Row(
-        "no route of relay.toml takes the event",
+        "no rule of `relay.toml` takes the event",
         False,
-        "Add a route for it and deploy; then publish it with `python -m relay replay`, and discard the record.",
+        "Add a rule for such events. If it leads to the stream of the record, `python -m relay quarantine release "
+        "--reason no-route`; otherwise `replay` them to their stream, then discard the records.",
     ),
 }
 

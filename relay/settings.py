@@ -70,6 +70,7 @@ class SqlFeed:
         consumer: The name under which the relay claims shards and stores cursors.
         quarantine_table: The table of the quarantine, as `schema.Table`.
         selection: The rows that are events of the stream: those of the settings (`Settings.feed`).
+        label: The stream's name; likewise.
     """
 
     connection_string: str
@@ -81,6 +82,7 @@ class SqlFeed:
     consumer: str = CONSUMER
     quarantine_table: str = QUARANTINE_TABLE
     selection: Selection = BY_DEFAULT
+    label: str | None = None
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -94,10 +96,13 @@ class Settings:
 
     Attributes:
         stream: The name of the stream, `default` where relay.toml makes no others.
+        outbox: The name of its outbox in relay.toml.
         servicebus_topic: The topic's name, or the queue's.
         servicebus_is_queue: Whether it is a queue.
+        servicebus_setting: The setting that says how to reach its namespace.
         lease_prefix: The beginning of the ids of the stream's leases.
         routed: The events of the stream by relay.toml; None if `event_type` alone decides.
+        several: Whether the app has other streams too.
     """
 
     cosmos: Connection | None
@@ -119,9 +124,22 @@ class Settings:
     on_poison: OnPoison
     cloudevents_source: str | None
     stream: str = DEFAULT
+    outbox: str = DEFAULT
     servicebus_is_queue: bool = False
+    servicebus_setting: str = SERVICEBUS
     lease_prefix: str = ""
     routed: Selection | None = None
+    several: bool = False
+
+    @property
+    def label(self) -> str | None:
+        """The stream's name for commands and telemetry; None where the app has no stream but `default`."""
+        return self.stream if self.several or self.stream != DEFAULT else None
+
+    @property
+    def destination(self) -> str:
+        """The topic or the queue, in a sentence."""
+        return f"the {'queue' if self.servicebus_is_queue else 'topic'} {self.servicebus_topic!r}"
 
     @property
     def selection(self) -> Selection:
@@ -130,8 +148,8 @@ class Settings:
 
     @property
     def feed(self) -> SqlFeed | None:
-        """The SQL outbox, with the selection of these settings."""
-        return None if self.sql is None else replace(self.sql, selection=self.selection)
+        """The SQL outbox, with the selection and the label of these settings."""
+        return None if self.sql is None else replace(self.sql, selection=self.selection, label=self.label)
 
     @classmethod
     def from_environment(
@@ -291,6 +309,8 @@ class _Reader:
             )
 
     def namespace(self, name: str) -> Connection:
+        # Operators' commands read it (clients.administration_address).
+        self._known.add(f"{name}_ADMIN")
         found = self.connection(name, address="fullyQualifiedNamespace", parts=SERVICEBUS_PARTS, scheme=False)
         return found or Connection()
 

@@ -47,13 +47,18 @@ def read_streams(
         environment, function_timeout_s=function_timeout_s, namespaces=list(used) or [SERVICEBUS]
     )
     problems: list[str] = []
-    streams = []
+    streams: list[Settings] = []
     for number, (outbox, destination) in enumerate(pairs):
         source = found.sources[outbox]
         first = all(other != outbox for other, _ in pairs[:number])
         stream = _stream(settings, found, source, found.destinations[destination], first=first)
         streams.append(
-            replace(stream, servicebus=namespace(environment, found.destinations[destination].connection))
+            replace(
+                stream,
+                servicebus=namespace(environment, found.destinations[destination].connection),
+                servicebus_setting=found.destinations[destination].connection,
+                several=len(pairs) > 1,
+            )
         )
         if source.feed and settings.sql is None:
             problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
@@ -113,6 +118,7 @@ def _stream(
     return replace(
         settings,
         stream=name,
+        outbox=source.name,
         cosmos=cosmos,
         sql=None if sql is None else _feed(sql, source, suffix),
         cosmos_database=source.database or settings.cosmos_database,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
+from relay.clients import administration_address
 from relay.errors import UsageError
 from relay.settings import Settings
+from relay.streams import read_streams, stream_of
 from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")
@@ -48,12 +50,26 @@ class Commands:
         """Add a command that has commands of its own."""
         return Commands(self._parser(name, summary, examples), f"{name} ")
 
-    def add(self, name: str, summary: str, examples: str, run: Run, *, one_outbox: bool = False) -> Parser:
-        """Add a command; returns the parser of its options, with `--source` if it works on one outbox."""
+    def add(
+        self,
+        name: str,
+        summary: str,
+        examples: str,
+        run: Run,
+        *,
+        one_outbox: bool = False,
+        one_stream: bool = False,
+    ) -> Parser:
+        """Add a command; returns the parser of its options.
+
+        They have `--stream` if it works on one stream, and `--source` as well if it works on one outbox.
+        """
         parser = self._parser(name, summary, examples)
         _add_common(parser)
         if one_outbox:
             _add_source(parser)
+        if one_outbox or one_stream:
+            add_stream(parser, "required if relay.toml makes several")
         parser.set_defaults(run=run, command=f"{self._prefix}{name}")
         return parser
 
@@ -92,10 +108,54 @@ def _add_source(parser: Parser) -> None:
     )
 
 
+def add_stream(parser: Parser, which: str) -> None:
+    """Add `--stream`; `which` says what is chosen without it."""
+    parser.add_argument("--stream", metavar="NAME", help=f"which stream; {which}; check lists them")
+
+
 def _source(text: str) -> str:
     if text not in ("cosmos", "sql"):
         raise argparse.ArgumentTypeError(f"{text!r} is not an outbox: write cosmos or sql")
     return text
+
+
+def one_stream(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    """The settings of the stream that `--stream` names, or of the only one.
+
+    Raises:
+        SettingsError: The settings or relay.toml are wrong.
+        UsageError: There is no such stream, or there are several and none is named.
+    """
+    return stream_of(read_streams(environment), arguments.stream)
+
+
+def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[Settings]:
+    """The settings of the stream that `--stream` names, or of every stream. Raises likewise."""
+    streams = read_streams(environment)
+    return streams if arguments.stream is None else [stream_of(streams, arguments.stream)]
+
+
+def with_sql(streams: Sequence[Settings]) -> list[Settings]:
+    """Those that have an SQL outbox. Raises UsageError if there is none."""
+    found = [each for each in streams if each.sql is not None]
+    if not found:
+        raise UsageError(
+            "SQL is not set, or no outbox of relay.toml is in SQL: set it to the connection string of the "
+            "database that has the outbox"
+        )
+    return found
+
+
+def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    """As `one_stream`, with the outbox alone that `--source` names. Raises what `with_one_outbox` raises too."""
+    return with_one_outbox(one_stream(arguments, environment), arguments.source)
+
+
+def administration_of(
+    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
+) -> str | None:
+    """The address of the management endpoint of a stream's namespace; None if the namespace's setting has it."""
+    return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
 
 
 def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:

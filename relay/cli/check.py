@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import Commands, each_outbox
+from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.holdups import holdups
-from relay.cli.suggestions import with_completed, with_options
+from relay.cli.rules import explained
+from relay.cli.suggestions import with_choice, with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
@@ -21,7 +21,7 @@ from relay.errors import SettingsError
 from relay.findings import Finding, Level
 from relay.scans import Scan
 from relay.servicebus.senders import differences
-from relay.settings import Settings
+from relay.settings import SERVICEBUS, Settings
 
 _DEFAULTS = Requirements()
 
@@ -39,7 +39,8 @@ The command changes nothing and sends no message. Each finding has a level:
   unknown  cannot be read with the rights you have     (exit code 1, or 0 with --allow-unknown)
   error    must be fixed; the finding names the remedy (exit code 1)
 
-What is set is checked: COSMOS, SQL or both.
+What is set is checked: COSMOS, SQL or both. Of a relay.toml, the rules and the streams are listed, and every
+stream is checked. What they all have in common is reported once; the rest names its streams.
 
 Partition keys that are parked, or blocked by an event that can never be published, are named with the event and
 with the command that lets them go on.
@@ -56,6 +57,7 @@ _STYLES = {Level.WARNING: "yellow", Level.UNKNOWN: "magenta", Level.ERROR: "red"
 
 def add_to(commands: Commands) -> None:
     parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
+    add_stream(parser, "every one if none is named")
     shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
     parser.add_duration("--min-window", _DEFAULTS.min_window, shortest)
     parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn if messages live for less than this")
@@ -63,7 +65,8 @@ def add_to(commands: Commands) -> None:
         "--servicebus-admin",
         metavar="ADDRESS",
         help="the Service Bus management endpoint, if its address is not the one in SERVICEBUS: a URL, used with "
-        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE})",
+        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE}; for the namespace of "
+        "another setting NAME: $NAME_ADMIN)",
     )
     parser.add_argument(
         "--scan",
@@ -78,45 +81,63 @@ def add_to(commands: Commands) -> None:
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Check the settings and, if they are valid, the resources that they name."""
     try:
-        settings = Settings.from_environment(environment)
+        streams = chosen_streams(arguments, environment)
     except SettingsError as error:
         return _result(ExitCode.USAGE, settings_findings(error), terminal)
     required = Requirements(arguments.min_window, arguments.min_ttl)
-    found = await findings(settings, environment, required, arguments.servicebus_admin)
+    found = await findings(streams, environment, required, arguments.servicebus_admin)
     scans = []
-    for source, one in each_outbox(settings) if arguments.scan else ():
-        scans += [await assembly.scan_outbox(one)]
-        # What stops the next page was found without a scan.
-        found += [each for each in _of_source(source, scans[-1].findings) if each not in found]
+    for settings in streams if arguments.scan else ():
+        for source, one in each_outbox(settings):
+            scans += [await assembly.scan_outbox(one)]
+            scanned = _chosen(scans[-1].findings, source, settings)
+            # What stops the next page was found without a scan.
+            found += [each for each in _once([(settings.stream, scanned)], streams) if each not in found]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
     return with_completed(_result(code, found, terminal, scans), arguments)
 
 
 async def findings(
-    settings: Settings,
+    streams: Sequence[Settings],
     environment: Mapping[str, str],
     required: Requirements = _DEFAULTS,
     administration: str | None = None,
 ) -> list[Finding]:
-    """The findings of `check` with these settings, without a scan; `administration` is the option."""
-    address = administration_address(administration, environment)
-    outboxes = each_outbox(settings)
+    """The findings of `check` with these streams, without a scan; `administration` is the option."""
+    destinations = {_destination(each): each for each in streams}
+    outboxes = [(each, source, one) for each in streams for source, one in each_outbox(each)]
     # All at once: each service may take its time to answer, or not to.
-    servicebus, checked = await asyncio.gather(
-        read_servicebus(settings, address),
-        asyncio.gather(*(assembly.check_outbox(one) for _, one in outboxes)),
+    facts, checked = await asyncio.gather(
+        asyncio.gather(*(_read(each, environment, administration) for each in destinations.values())),
+        asyncio.gather(*(assembly.check_outbox(one) for _, _, one in outboxes)),
     )
+    read = dict(zip(destinations, facts, strict=True))
     held = [
-        _of_source(source, await _holdups(one, found, servicebus))
-        for (source, one), found in zip(outboxes, checked, strict=True)
+        _chosen(await _holdups(one, found, read[_destination(settings)]), source, settings)
+        for (settings, source, one), found in zip(outboxes, checked, strict=True)
     ]
+    of = [settings.stream for settings, _, _ in outboxes]
+    topics = [list(check_servicebus(read[_destination(each)], each, required)) for each in streams]
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
-        _senders(settings),
-        *chain.from_iterable(checked),
-        *check_servicebus(servicebus, settings, required),
-        *chain.from_iterable(held),
+        *explained(streams),
+        _senders(streams[0]),
+        *_once(zip(of, checked, strict=True), streams),
+        *_once(zip([each.stream for each in streams], topics, strict=True), streams),
+        *_once(zip(of, held, strict=True), streams),
     ]
+
+
+def _destination(settings: Settings) -> tuple[str, str]:
+    return settings.servicebus_setting, settings.servicebus_topic
+
+
+async def _read(settings: Settings, environment: Mapping[str, str], administration: str | None) -> ServiceBusFacts:
+    # The option is about the namespace of SERVICEBUS.
+    option = administration if settings.servicebus_setting == SERVICEBUS else None
+    return await read_servicebus(
+        settings, administration_address(option, environment, settings.servicebus_setting)
+    )
 
 
 async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
@@ -128,12 +149,34 @@ async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: S
     return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
 
 
-def _of_source(source: str | None, found: Sequence[Finding]) -> list[Finding]:
-    """The findings, whose commands name the outbox if the settings have two."""
+def _chosen(found: Sequence[Finding], source: str | None, settings: Settings) -> list[Finding]:
+    """The findings, whose commands name the outbox and the stream if there are several."""
+    stream = settings.stream if settings.several else None
     return [
-        finding if finding.remedy is None else replace(finding, remedy=with_options(finding.remedy, source=source))
+        finding
+        if finding.remedy is None
+        else replace(finding, remedy=with_choice(finding.remedy, source=source, stream=stream))
         for finding in found
     ]
+
+
+def _once(found: Iterable[tuple[str, Sequence[Finding]]], streams: Sequence[Settings]) -> list[Finding]:
+    """The findings about streams, of several each once: it names its streams unless all of them have it."""
+    pairs = [(finding, stream) for stream, findings in found for finding in findings]
+    if len(streams) == 1 and not streams[0].several:
+        return [finding for finding, _ in pairs]
+    having: dict[Finding, set[str]] = {}
+    for finding, stream in pairs:
+        having.setdefault(finding, set()).add(stream)
+    names = [each.stream for each in streams]
+    return [
+        finding if len(its) == len(names) > 1 else replace(finding, what=f"{_named(sorted(its))}: {finding.what}")
+        for finding, its in having.items()
+    ]
+
+
+def _named(streams: Sequence[str]) -> str:
+    return f"{'stream' if len(streams) == 1 else 'streams'} {', '.join(streams)}"
 
 
 def settings_findings(error: SettingsError) -> list[Finding]:

@@ -10,12 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from relay.cli import check, shell
-from relay.cli.arguments import Commands, port_number, with_one_outbox
+from relay.cli.arguments import Commands, one_stream, port_number, with_one_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
 from relay.findings import Finding
-from relay.settings import Settings
+from relay.streams import read_streams
 
 _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
 
@@ -53,7 +53,7 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     """Serve the page until SIGINT or SIGTERM."""
-    settings = Settings.from_environment(environment)
+    settings = one_stream(arguments, environment)
     if find_spec("jinja2") is None:
         raise UsageError(
             f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
@@ -70,7 +70,9 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     access = access_for(arguments.host)
     stop = stop_signal()
     chosen = with_one_outbox(settings, arguments.source)
-    commands = PageCommands(f"--source {arguments.source}" if settings.cosmos and settings.sql else "")
+    source = f"--source {arguments.source} " if settings.cosmos and settings.sql else ""
+    stream = f"--stream {settings.stream}" if settings.several else ""
+    commands = PageCommands(f"{source}{stream}", stream)
     async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
         app = application(
             view,
@@ -93,7 +95,7 @@ def check_of(environment: Mapping[str, str]) -> Check:
 
     async def findings() -> Sequence[Finding]:
         try:
-            return await check.findings(Settings.from_environment(environment), environment)
+            return await check.findings(read_streams(environment), environment)
         except SettingsError as error:
             return check.settings_findings(error)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from relay.cli import deadletters_resubmit
-from relay.cli.arguments import Commands, positive
+from relay.cli.arguments import Commands, one_stream, positive
 from relay.cli.deadletters_choice import (
     NOT_LOCKED,
     Choice,
@@ -18,6 +18,7 @@ from relay.cli.deadletters_choice import (
     explained,
     find,
     name,
+    named,
     opened,
     rows,
     subscriptions_of,
@@ -25,6 +26,7 @@ from relay.cli.deadletters_choice import (
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.deadletters.letter import DeadLetter, body, described
 from relay.deadletters.queue import DeadLetterQueue
+from relay.servicebus.outlet import Outlet
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
@@ -64,8 +66,9 @@ The messages are deleted, and the consumers of the subscription never get these 
 
 
 def add_to(commands: Commands) -> None:
-    group = commands.group("deadletters", "manage the dead letters of the topic's subscriptions", EXAMPLES)
-    listing = group.add("list", "list the dead letters, the oldest first", LIST_EXAMPLES, _list)
+    summary = "manage the dead letters of the topic's subscriptions, or of the queue"
+    group = commands.group("deadletters", summary, EXAMPLES)
+    listing = group.add("list", "list the dead letters, the oldest first", LIST_EXAMPLES, _list, one_stream=True)
     add_filter(listing)
     listing.add_argument(
         "--limit",
@@ -74,16 +77,18 @@ def add_to(commands: Commands) -> None:
         default=_DEFAULT_LIMIT,
         help="at most this many (default: %(default)s)",
     )
-    showing = group.add("show", "show one dead letter with its properties", SHOW_EXAMPLES, _show)
+    showing = group.add("show", "show one dead letter with its properties", SHOW_EXAMPLES, _show, one_stream=True)
     showing.add_argument("name", type=name, metavar="NAME", help="the dead letter, as `list` names it")
     showing.add_argument("--data", action="store_true", help="show its body too")
-    add_choice(group.add("discard", "delete dead letters, after asking", DISCARD_EXAMPLES, discard))
+    add_choice(
+        group.add("discard", "delete dead letters, after asking", DISCARD_EXAMPLES, discard, one_stream=True)
+    )
     deadletters_resubmit.add_to(group)
 
 
 async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """The dead letters that the filter lets pass, the oldest first."""
-    settings = Settings.from_environment(environment)
+    settings = one_stream(arguments, environment)
     choice = Choice.filter(arguments)
     subscriptions = await subscriptions_of(settings, arguments, environment)
     found = await find(settings, subscriptions, choice, terminal)
@@ -101,12 +106,13 @@ async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], t
 
 async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """One dead letter; its body only on request, as it may be personal."""
-    settings = Settings.from_environment(environment)
-    subscription, _, number = arguments.name.partition("/")
+    settings = one_stream(arguments, environment)
+    [subscription] = named(settings, [arguments.name])
+    number = arguments.name.rpartition("/")[2]
     async with (
         opened(settings) as client,
         explained(settings, subscription),
-        DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
+        DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
     ):
         found = [each async for each in queue.peek([int(number)])]
     if not found:
@@ -121,7 +127,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     choice = Choice.of(arguments)
     if not arguments.yes:
         terminal.require_answers()
-    settings = Settings.from_environment(environment)
+    settings = one_stream(arguments, environment)
     subscriptions = await subscriptions_of(settings, arguments, environment, choice.names)
     found = await find(settings, subscriptions, choice, terminal)
     question = f"Discard {len(found)} dead letter(s) for good?"
@@ -143,7 +149,7 @@ async def _remove(settings: Settings, letters: Sequence[DeadLetter], terminal: T
         for subscription, numbers in chosen.items():
             async with (
                 explained(settings, subscription),
-                DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
+                DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
             ):
                 async for letter in queue.remove(numbers):
                     removed.append(letter)

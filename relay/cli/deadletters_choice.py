@@ -12,14 +12,15 @@ from operator import attrgetter
 from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 
-from relay.cli.arguments import Parser
+from relay.cli.arguments import Parser, administration_of
 from relay.cli.terminal import Terminal, table
 from relay.cli.topic import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
-from relay.clients import ADMIN_VARIABLE, administration_address, servicebus_client
+from relay.clients import ADMIN_VARIABLE, servicebus_client
 from relay.deadletters.letter import NO_REASON, DeadLetter, iso
 from relay.deadletters.queue import HELD, DeadLetterQueue
 from relay.errors import UsageError
 from relay.findings import Gap
+from relay.servicebus.outlet import Outlet
 from relay.settings import Settings
 
 _LISTED_WHEN_ASKING = 10
@@ -28,7 +29,7 @@ NOT_LOCKED = (
     "command again."
 )
 
-_NAME = re.compile(r"([\w.-]+)/(\d+)", re.ASCII)
+_NAME = re.compile(r"([\w./-]+)/(\d+)", re.ASCII)
 
 
 def name(text: str) -> str:
@@ -103,7 +104,7 @@ class Choice:
         """The sequence numbers that are named in a subscription; None if dead letters are chosen otherwise."""
         if not self.names:
             return None
-        named = (each.partition("/") for each in self.names)
+        named = (each.rpartition("/") for each in self.names)
         return sorted(int(number) for its, _, number in named if its == subscription)
 
     def missing(self, found: Iterable[DeadLetter]) -> list[str]:
@@ -119,24 +120,35 @@ async def read_topic(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> ServiceBusFacts:
     """The topic and its subscriptions, as far as these rights let them be read."""
-    return await read_servicebus(settings, administration_address(arguments.servicebus_admin, environment))
+    return await read_servicebus(settings, administration_of(settings, arguments, environment))
 
 
 async def subscriptions_of(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str], names: Iterable[str] = ()
 ) -> list[str]:
-    """The subscriptions to look into: the wanted ones, those of the names, or all of the topic.
+    """The subscriptions to look into: the wanted ones, those of the names, or all of the topic; or the queue.
 
     Raises:
-        UsageError: None is wanted, and those of the topic cannot be listed.
+        UsageError: None is wanted, and those of the topic cannot be listed; or one of a queue.
         ServiceError: None is wanted, and Service Bus does not answer.
     """
-    if given := {*arguments.subscription, *(each.partition("/")[0] for each in names)}:
-        return sorted(given)
+    if given := named(settings, [*(f"{each}/0" for each in arguments.subscription), *names]):
+        return given
+    if settings.servicebus_is_queue:
+        return [settings.servicebus_topic]
     found = (await read_topic(settings, arguments, environment)).subscriptions
     if isinstance(found, Gap):
         raise cannot_list(settings.servicebus_topic, found)
     return sorted(each.name for each in found)
+
+
+def named(settings: Settings, names: Iterable[str]) -> list[str]:
+    """The subscriptions of dead letters with these names. Raises UsageError for one that a queue cannot have."""
+    found = sorted({each.rpartition("/")[0] for each in names})
+    queue = settings.servicebus_topic
+    if settings.servicebus_is_queue and found not in ([], [queue]):
+        raise UsageError(f"{settings.destination} has no subscriptions: its dead letters are named as {queue}/17")
+    return found
 
 
 @asynccontextmanager
@@ -154,7 +166,7 @@ async def explained(settings: Settings, subscription: str) -> AsyncIterator[None
     try:
         yield
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, settings.servicebus_topic, subscription) from error
+        raise receiving_refused(error, Outlet.of(settings, subscription)) from error
 
 
 async def find(
@@ -171,14 +183,14 @@ async def find(
         for subscription in subscriptions:
             async with (
                 explained(settings, subscription),
-                DeadLetterQueue(client, settings.servicebus_topic, subscription) as queue,
+                DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
             ):
                 async for letter, _ in queue.peek(choice.numbers(subscription)):
                     seen += 1
                     progress.update(seen)
                     if choice.has(letter):
                         found.append(letter)
-    return sorted(found, key=attrgetter("enqueued_at", "order", "name"))
+    return sorted(found, key=attrgetter("enqueued_at", "order", "subscription", "sequence_number"))
 
 
 def rows(letters: Sequence[DeadLetter]) -> list[str]:

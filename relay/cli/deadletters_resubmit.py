@@ -12,7 +12,7 @@ from typing import Any
 from azure.core.exceptions import AzureError
 from azure.servicebus.management import SubscriptionProperties
 
-from relay.cli.arguments import Commands
+from relay.cli.arguments import Commands, one_stream
 from relay.cli.deadletters_choice import NOT_LOCKED, Choice, add_choice, asked, find, read_topic, subscriptions_of
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import ServiceBusFacts, duplicate_window, receiving_refused
@@ -20,6 +20,7 @@ from relay.deadletters.letter import DeadLetter, iso
 from relay.deadletters.resubmission import Fate, Resubmission
 from relay.errors import UsageError
 from relay.findings import Gap
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.senders import differences
 from relay.settings import Settings
 from relay.times import format_duration
@@ -59,7 +60,7 @@ _TEXTS = {
 
 def add_to(commands: Commands) -> None:
     summary = "publish copies of dead letters, to every subscription of the topic"
-    parser = commands.add("resubmit", summary, EXAMPLES, resubmit)
+    parser = commands.add("resubmit", summary, EXAMPLES, resubmit, one_stream=True)
     add_choice(parser)
     parser.add_duration("--wait", _WAIT, "how long to wait for a consumer to release a session")
 
@@ -117,7 +118,7 @@ async def resubmit(arguments: argparse.Namespace, environment: Mapping[str, str]
     choice = Choice.of(arguments)
     if not arguments.yes:
         terminal.require_answers()
-    settings = Settings.from_environment(environment)
+    settings = one_stream(arguments, environment)
     if found := differences():
         raise UsageError(f"resubmit sends over the relay's own link: {'; '.join(found)}")
     subscriptions = await subscriptions_of(settings, arguments, environment, choice.names)
@@ -142,7 +143,7 @@ async def _publish(
         async with Resubmission(settings, subscriptions, wait_s) as resubmission:
             await resubmission.run(letters)
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, settings.servicebus_topic, subscriptions[0]) from error
+        raise receiving_refused(error, Outlet.of(settings, subscriptions[0])) from error
     return resubmission.fates, resubmission.errors
 
 

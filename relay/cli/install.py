@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 
 from relay import assembly
-from relay.cli.arguments import Commands
+from relay.cli.arguments import Commands, with_sql
 from relay.cli.terminal import ExitCode, Result, Terminal
-from relay.settings import Settings
+from relay.streams import read_streams
 
 EXAMPLES = """\
 examples:
@@ -18,7 +18,8 @@ examples:
 
 Creates the schema changefeed, the feed of the event table SQL_FEED, and the quarantine's table relay.item. What
 exists already stays as it is, except how long positions are kept. It needs the rights of the database's owner,
-unlike every other command.
+unlike every other command. With several streams in relay.toml, it does so for each one that has an SQL outbox;
+each has a quarantine of its own.
 --create-table also creates the event table, with the columns that docs/sql.md describes."""
 
 _NEXT = (
@@ -48,11 +49,13 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    done = await assembly.install(
-        Settings.from_environment(environment),
-        keep=arguments.keep,
-        create_table=arguments.create_table,
-        roles=not arguments.no_roles,
-        notify=arguments.notify and not arguments.no_notify,
-    )
+    done: list[str] = []
+    for settings in with_sql(read_streams(environment)):
+        done += await assembly.install(
+            settings,
+            keep=arguments.keep,
+            create_table=arguments.create_table,
+            roles=not arguments.no_roles,
+            notify=arguments.notify and not arguments.no_notify,
+        )
     return Result(ExitCode.OK, {"done": done}, [*done, _NEXT] if done else ["Everything is there already."])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from relay.errors import UsageError
@@ -10,8 +10,8 @@ from relay.health import Health
 
 
 @asynccontextmanager
-async def serving_probes(health: Health, port: int) -> AsyncIterator[int]:
-    """Answer on every address of this machine, and yield the port. 0 takes a free one.
+async def serving_probes(workers: Sequence[Health], port: int) -> AsyncIterator[int]:
+    """Answer on every address of this machine about the process's workers, and yield the port. 0 takes a free one.
 
     `/livez` and `/readyz` answer 200, or 503 with the reason in words. They contain nothing of any event.
 
@@ -20,16 +20,18 @@ async def serving_probes(health: Health, port: int) -> AsyncIterator[int]:
     """
     from aiohttp import web
 
-    def answering(problem: Callable[[], str | None]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def answering(
+        problem: Callable[[Health], str | None],
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(_: web.Request) -> web.StreamResponse:
-            reason = problem()
+            reason = next((found for each in workers if (found := problem(each))), None)
             return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
 
         return answer
 
     app = web.Application()
-    app.router.add_get("/livez", answering(health.stalled))
-    app.router.add_get("/readyz", answering(health.unready))
+    app.router.add_get("/livez", answering(Health.stalled))
+    app.router.add_get("/readyz", answering(Health.unready))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

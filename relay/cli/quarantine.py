@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from relay import assembly
-from relay.cli.arguments import Commands, Parser, positive, with_one_outbox
+from relay.cli.arguments import Commands, Parser, one_outbox, positive
 from relay.cli.records import (
     LEAST_ID,
     SHORT_ID,
@@ -158,7 +158,7 @@ async def _opened(
     arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> AsyncIterator[tuple[Settings, Records, Outbox]]:
     """The settings with one outbox, its quarantine, and the outbox, which is not connected until it is read."""
-    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
+    settings = one_outbox(arguments, environment)
     async with open_records(settings) as records:
         outbox = assembly.open_outbox(settings)
         try:
@@ -247,7 +247,7 @@ async def release(arguments: argparse.Namespace, environment: Mapping[str, str],
         summaries, missing = await _chosen(arguments, records, arguments.ids)
         parked = await records.parked(arguments.partition_key)
         progress = terminal.progress("released", len(summaries))
-        work = Release(records, sender, outbox, settings.event_type)
+        work = Release(records, sender, outbox, settings)
         await work.release([each for each in summaries if each.partition_key not in parked], progress)
         whole = arguments.all and arguments.reason is None
         for key in parked:
@@ -336,9 +336,9 @@ async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], te
     key, event_id = arguments.key, arguments.id
     async with _opened(arguments, environment) as (settings, records, outbox):
         found = await outbox.find(key, event_id)
-        remarks = _remarks(found, key, event_id, settings.event_type)
+        remarks = _remarks(found, key, event_id, settings)
         data = {"partitionKey": key, "id": event_id, "found": found is not None, "passed": None, "ordered": False}
-        if found is not None and found.type == settings.event_type:
+        if found is not None and found.is_taken:
             data["passed"] = found.passed
         elif not arguments.force:
             return Result(ExitCode.FINDINGS, data, [*remarks, "Nothing was ordered."])
@@ -355,17 +355,22 @@ async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], te
     return Result(ExitCode.OK, {**data, "ordered": True}, lines)
 
 
-def _remarks(found: Found | None, key: str, event_id: str, event_type: str) -> list[str]:
+def _remarks(found: Found | None, key: str, event_id: str, settings: Settings) -> list[str]:
     """Facts to consider before an event is set aside."""
     if found is None:
         return [
             f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "
             "deleted, or the key or the id is misspelt. --force writes the order anyway."
         ]
-    if found.type != event_type:
+    if not settings.selection.has_type(found.type):
         return [
-            f"The document {event_id!r} is of the type {found.type!r}, not {event_type!r}: the relay does not "
-            "publish it. --force writes the order anyway."
+            f"The document {event_id!r} is of the type {found.type!r}, not {settings.selection.types_text}: the "
+            "relay does not publish it. --force writes the order anyway."
+        ]
+    if not found.is_taken:
+        return [
+            f"The rules of relay.toml give the document {event_id!r} to another stream than {settings.stream!r}, "
+            "or to none. --force writes the order anyway."
         ]
     if found.passed:
         return [

@@ -11,9 +11,10 @@ from relay import commands
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
-from relay.events import Event, EventName, Reason
+from relay.events import Document, Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
+from relay.settings import Settings
 
 # Maximum number of documents in memory at a time, of up to 2 MB each.
 _CHUNK = 50
@@ -24,6 +25,7 @@ _ROUNDS = 50
 # Reasons that only this command gives, in addition to relay.events.Reason.
 _TYPE_DIFFERS = "type-differs"
 _ID_REPEATED = "id-repeated"
+_OTHER_STREAM = "other-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,12 @@ class Release:
         parked: The number of records left, of each partition key that is still parked.
     """
 
-    def __init__(self, records: Records, sender: OrderedSender, outbox: Outbox, event_type: str) -> None:
+    def __init__(self, records: Records, sender: OrderedSender, outbox: Outbox, settings: Settings) -> None:
         self._records = records
         self._sender = sender
         self._outbox = outbox
-        self._event_type = event_type
+        self._stream = settings.stream
+        self._selection = settings.selection
         self._sent: set[EventName] = set()
         self._quarantined: dict[str, set[str | None]] = {}
         self.released: list[RecordSummary] = []
@@ -152,8 +155,11 @@ class Release:
         document = await self._records.document(summary)
         if document is None:
             return None
-        if document.get("type") != self._event_type:
-            return StillInvalid(summary, _TYPE_DIFFERS, f"the document's type is not {self._event_type!r}")
+        if not self._selection.has_type(document.get("type")):
+            detail = f"the document's type is not {self._selection.types_text}"
+            return StillInvalid(summary, _TYPE_DIFFERS, detail)
+        if not self._selection.takes(document):
+            return StillInvalid(summary, _OTHER_STREAM, self._where(document))
         event = self._outbox.event_of(document)
         if not isinstance(event, Event):
             return StillInvalid(summary, str(event.reason), event.detail)
@@ -163,6 +169,17 @@ class Release:
             return StillInvalid(summary, _ID_REPEATED, detail)
         self._sent.add(event.name)
         return event
+
+    def _where(self, document: Document) -> str:
+        """Where the rules send a document that is none of this stream's."""
+        route = self._selection.route_of(document)
+        if route is None:
+            return f"no rule of relay.toml gives the document to the stream {self._stream!r}: discard the record"
+        names = ", ".join(map(repr, route.to))
+        return (
+            f"by the rules of relay.toml, the document goes to {names} now, not to the stream {self._stream!r}: "
+            "if it is missing there, replay it with --stream; then discard the record"
+        )
 
     async def _publish(
         self, loaded: Sequence[tuple[RecordSummary, Event]], *, in_order: bool

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relay import assembly
-from relay.cli.arguments import Commands, reported, with_one_outbox
+from relay.cli.arguments import Commands, one_outbox, reported
 from relay.cli.records import open_records
 from relay.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
 from relay.cli.sender import OrderedSender, ordered_sender
@@ -107,7 +107,7 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Publish the events again, or count what a replay would publish."""
-    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
+    settings = one_outbox(arguments, environment)
     chosen = _range(arguments, settings)
     async with AsyncExitStack() as stack:
         outbox = assembly.open_outbox(settings)

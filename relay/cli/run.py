@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from relay.assembly import assemble_sql
-from relay.cli.arguments import Commands, port_number
+from relay.cli.arguments import Commands, add_stream, chosen_streams, port_number, with_sql
 from relay.cli.probes import serving_probes
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.errors import SettingsError
-from relay.settings import Settings
 
 EXAMPLES = """\
 examples:
@@ -26,12 +26,15 @@ Claims shards of the SQL feed, publishes their events in order, and stores how f
 you like: they share the shards, and when one dies, the others take its share after SQL_CLAIM_S. SIGTERM ends it
 after the pages under way; its shards are free at once. The first line on standard output says that it runs.
 
+With several streams in relay.toml, a worker for each one that has an SQL outbox runs in this process.
+
 With APPLICATIONINSIGHTS_CONNECTION_STRING set, telemetry goes to Application Insights. An outbox in Cosmos DB is
 read by the function app instead."""
 
 
 def add_to(commands: Commands) -> None:
     parser = commands.add("run", "publish from an SQL outbox until stopped", EXAMPLES, run)
+    add_stream(parser, "each one that has an SQL outbox if none is named")
     parser.add_argument(
         "--health-port",
         type=port_number,
@@ -43,19 +46,27 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], __: Terminal) -> Result:
     """Work until SIGINT or SIGTERM."""
-    relay = assemble_sql(Settings.from_environment(environment))
+    streams = with_sql(chosen_streams(arguments, environment))
     stop = stop_signal()
-    try:
+    async with AsyncExitStack() as stack:
+        workers = {}
+        for settings in streams:
+            relay = assemble_sql(settings)
+            stack.push_async_callback(relay.close)
+            workers[settings.stream] = relay.worker
         _set_up_telemetry(environment)
-        print(f"relay worker {relay.worker.name} has started", flush=True)
-        async with AsyncExitStack() as stack:
-            if arguments.health_port is not None:
-                port = await stack.enter_async_context(serving_probes(relay.worker.health, arguments.health_port))
-                print(f"probes are answered on port {port}", flush=True)
-            await relay.worker.run(stop)
-    finally:
-        await relay.close()
-    return Result(ExitCode.OK, {"worker": relay.worker.name}, ["Stopped."])
+        for settings in streams:
+            of = "" if settings.label is None else f" on the stream {settings.stream}"
+            print(f"relay worker {workers[settings.stream].name} has started{of}", flush=True)
+        if arguments.health_port is not None:
+            health = [worker.health for worker in workers.values()]
+            port = await stack.enter_async_context(serving_probes(health, arguments.health_port))
+            print(f"probes are answered on port {port}", flush=True)
+        async with asyncio.TaskGroup() as group:
+            for worker in workers.values():
+                group.create_task(worker.run(stop))
+    names = [worker.name for worker in workers.values()]
+    return Result(ExitCode.OK, {"worker": names[0], "workers": names}, ["Stopped."])
 
 
 def _set_up_telemetry(environment: Mapping[str, str]) -> None:

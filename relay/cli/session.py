@@ -1,4 +1,4 @@
-"""Receives one session of a subscription, and touches no other session."""
+"""Receives one session of a subscription or a queue, and touches no other session."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from relay.cli.topic import cannot_list, read_servicebus, receiving_refused
 from relay.clients import servicebus_client
 from relay.errors import ServiceError, UsageError
 from relay.findings import Gap
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import classify
 from relay.settings import Settings
 
@@ -26,12 +27,16 @@ _RECEIVE_S = 5.0
 
 
 async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
-    """The subscription to receive from: `wanted`, or the topic's only one.
+    """The subscription to receive from: `wanted`, or the topic's only one; of a queue, its own name.
 
     Raises:
-        UsageError: None is wanted, and the topic has several or none, or they cannot be listed.
+        UsageError: None is wanted, and the topic has several or none, or they cannot be listed; or one of a queue.
         ServiceError: Service Bus cannot be reached.
     """
+    if settings.servicebus_is_queue:
+        if wanted is not None:
+            raise UsageError(f"--subscription: {settings.destination} has none: leave it out")
+        return settings.servicebus_topic
     if wanted is not None:
         return wanted
     found = (await read_servicebus(settings, administration)).subscriptions
@@ -91,24 +96,20 @@ async def open_session(
     """Lock a session, with or without messages, for at least `hold_s` seconds.
 
     Raises:
-        UsageError: There is no such subscription, or it does not require sessions.
+        UsageError: There is no such subscription or queue, or it does not require sessions.
         ServiceError: Service Bus cannot be reached, or refuses.
     """
+    outlet = Outlet.of(settings, subscription)
     async with servicebus_client(settings.servicebus) as client, AutoLockRenewer() as renewer:
 
         async def lock() -> ServiceBusReceiver:
-            receiver = client.get_subscription_receiver(
-                settings.servicebus_topic,
-                subscription,
-                session_id=session_id,
-                # Without it the SDK (7.15.0) releases what arrives between two calls.
-                prefetch_count=10,
-            )
+            # Without prefetch the SDK (7.15.0) releases what arrives between two calls.
+            receiver = outlet.receiver(client, session_id=session_id, prefetch_count=10)
             try:
                 await receiver.__aenter__()
             except (AzureError, OSError) as error:
                 await receiver.close()
-                raise receiving_refused(error, settings.servicebus_topic, subscription) from error
+                raise receiving_refused(error, outlet) from error
             renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
             return receiver
 

@@ -14,16 +14,17 @@ from uuid import uuid4
 
 from relay import assembly
 from relay.canary import ACTION, PREFIX, TTL_S, canary, canary_id
-from relay.cli.arguments import Commands, with_one_outbox
+from relay.cli.arguments import Commands, administration_of, one_outbox
 from relay.cli.comparison import Difference, compare
 from relay.cli.records import Records, open_records
 from relay.cli.session import Session, choose, open_session
 from relay.cli.terminal import ExitCode, Result, Terminal
-from relay.clients import ADMIN_VARIABLE, administration_address
+from relay.clients import ADMIN_VARIABLE
 from relay.errors import StoreError, UsageError
 from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
+from relay.routes.examples import example
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration
 
@@ -57,6 +58,9 @@ subscription, compares the two value for value, and deletes the event. Messages 
 touched. The topic's other subscriptions get the event too, so their consumers must ignore actions that they do
 not know. The app's identity can only send: this command also needs the right to receive from the subscription.
 
+With several streams in relay.toml, the event is given the values that the rules of --stream ask for, except an
+action: give that with --action, if the consumers may get such an event.
+
 With an SQL outbox, the event and its outbox row are written in one transaction. This needs a login that may write:
 the role changefeed.writers:schema.Table, and the rights to insert into, select from and delete from the event
 table. The event is deleted when the relay has passed it; its row in the feed stays.
@@ -78,6 +82,13 @@ def add_to(commands: Commands) -> None:
     longest = f"at most {format_duration(_LONGEST)}"
     parser.add_duration(
         "--timeout", timedelta(minutes=1), f"how long to wait, as PT2M, 2m or in seconds; {longest}"
+    )
+    parser.add_argument(
+        "--action",
+        default=ACTION,
+        metavar="ACTION",
+        help="the event's action, where the rules of relay.toml ask for one; consumers that know it will handle "
+        f"the event (default: {ACTION})",
     )
     parser.add_argument(
         "--oversized",
@@ -141,12 +152,13 @@ class Smoke:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    settings = with_one_outbox(Settings.from_environment(environment), arguments.source)
+    settings = one_outbox(arguments, environment)
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
-    administration = administration_address(arguments.servicebus_admin, environment)
+    administration = administration_of(settings, arguments, environment)
+    document = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), settings)
     subscription = await choose(settings, arguments.subscription, administration)
-    smoke = Smoke(subscription, timeout_s, canary(settings.event_type, datetime.now(UTC)))
+    smoke = Smoke(subscription, timeout_s, document)
     key = smoke.document["partitionKey"]
     # The lock is held through the canary, the oversized event, and the last of the small ones.
     hold_s = timeout_s * (2 + _SMALL) + pause_s if arguments.oversized else timeout_s
@@ -174,6 +186,19 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         raise UsageError(
             "--oversized: with RELAY_ON_POISON 'block', the event would block the relay, not be quarantined"
         )
+
+
+def _taken(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The document, as one that the stream takes. Raises UsageError if it cannot be made one."""
+    found = example(document, settings.selection)
+    if found is None:
+        selection = settings.selection
+        rules = "; ".join(str(route) for route in selection.routes if selection.destination in route.to)
+        raise UsageError(
+            f"no event of a smoke test is one of the stream {settings.stream!r}, whose rules are: {rules}. Give "
+            "--action with an action that its consumers may get, or test another stream."
+        )
+    return dict(found)
 
 
 @dataclass(slots=True)
@@ -246,13 +271,15 @@ class SmokeTest:
         return message is not None and message.message_id == document["id"]
 
     def _event(self, partition_key: str, text: str) -> dict[str, Any]:
-        return {
+        action = self.smoke.document["data"]["action"]
+        document = {
             "id": canary_id(),
             "partitionKey": partition_key,
             "type": self.settings.event_type,
             "ttl": TTL_S,
-            "data": {"action": ACTION, "createdAt": datetime.now(UTC).isoformat(), "text": text},
+            "data": {"action": action, "createdAt": datetime.now(UTC).isoformat(), "text": text},
         }
+        return _taken(document, self.settings)
 
     async def _take(self, partition_key: str) -> list[RecordSummary]:
         """Remove the key's quarantine records, unpark the key, and return the records."""
@@ -310,9 +337,16 @@ def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
     return [
         f"missing: no message arrived on '{smoke.subscription}' within {smoke.timeout_s:g} s",
         *_where_to_look(settings),
-        f"-> Check that the rules of '{smoke.subscription}' match an event with the subject SmokeTest.",
+        *_rules(smoke, settings),
         "-> While the relay works through a backlog, the canary waits behind it: set a longer --timeout.",
     ]
+
+
+def _rules(smoke: Smoke, settings: Settings) -> list[str]:
+    if settings.servicebus_is_queue:
+        return []
+    subject = smoke.document["data"]["action"]
+    return [f"-> Check that the rules of '{smoke.subscription}' match an event with the subject {subject}."]
 
 
 def _altered_lines(smoke: Smoke) -> list[str]:
@@ -334,6 +368,12 @@ def _where_to_look(settings: Settings) -> list[str]:
     else:
         runs = "the function app runs, and what it logged for the last invocation (action relay_failed)"
         outbox = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
+    if settings.label is not None:
+        return [
+            f"-> Check that {runs}.",
+            f"-> Check that it was deployed with this relay.toml, in which the stream {settings.stream!r} leads "
+            f"from {outbox} to {settings.destination}.",
+        ]
     return [
         f"-> Check that {runs}.",
         f"-> Check that it has these settings: {outbox}, RELAY_EVENT_TYPE '{settings.event_type}', "

@@ -1,4 +1,4 @@
-"""The topic and its subscriptions: the facts that `check` reads, and its findings against the guarantees.
+"""A topic with its subscriptions, or a queue: what `check` reads of it, and its findings against the guarantees.
 
 They are read with the rights that the caller has, and nothing is changed.
 """
@@ -26,7 +26,7 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
-from azure.servicebus.management import SubscriptionProperties, TopicProperties
+from azure.servicebus.management import QueueProperties, SubscriptionProperties, TopicProperties
 
 from relay.clients import (
     administration_connection,
@@ -35,9 +35,10 @@ from relay.clients import (
 )
 from relay.errors import OperationError, ServiceError, UsageError, first_line
 from relay.findings import Finding, Gap, Level, Why
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.servicebus.status import status_finding
-from relay.settings import Settings
+from relay.settings import SERVICEBUS, Settings
 from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")
@@ -57,10 +58,10 @@ _STANDARD_BATCH_BYTES = 262_144
 class ServiceBusFacts:
     """The facts of the management endpoint, and the largest batch in bytes that a link to the topic takes.
 
-    A property that the service does not report is None.
+    A property that the service does not report is None. A queue has no subscriptions.
     """
 
-    topic: TopicProperties | Gap
+    topic: TopicProperties | QueueProperties | Gap
     subscriptions: list[SubscriptionProperties] | Gap
     sending: int | Gap
 
@@ -81,7 +82,7 @@ class Requirements:
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
-    """The topic and its subscriptions as the management endpoint describes them, and whether a link opens.
+    """The topic and its subscriptions, or the queue, as the management endpoint says, and whether a link opens.
 
     Raises:
         UsageError: `administration`, the address of that endpoint, is neither a URL nor a connection string.
@@ -89,9 +90,9 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
     connection = administration_connection(settings.servicebus, administration)
     name = settings.servicebus_topic
 
-    async def read_topic() -> TopicProperties:
+    async def read_topic() -> TopicProperties | QueueProperties:
         async with servicebus_administration_client(connection) as client:
-            return await client.get_topic(name)
+            return await (client.get_queue(name) if settings.servicebus_is_queue else client.get_topic(name))
 
     async def read_subscriptions() -> list[SubscriptionProperties]:
         async with servicebus_administration_client(connection) as client:
@@ -101,6 +102,8 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
     topic = await _request(read_topic, _administration_gap)
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
+    if settings.servicebus_is_queue:
+        return ServiceBusFacts(topic, [], sending)
     return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
 
 
@@ -149,22 +152,25 @@ def cannot_list(topic: str, gap: Gap) -> OperationError:
     return UsageError(f"{said} with these rights ({gap.said})")
 
 
-def receiving_refused(error: Exception, topic: str, subscription: str) -> OperationError:
-    """The error of a command that may not, or cannot, receive from a subscription."""
-    name = f"the subscription '{subscription}' of the topic '{topic}'"
+def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
+    """The error of a command that may not, or cannot, receive from a subscription or a queue."""
+    name = str(outlet)
     if names_missing_entity(error):
-        return UsageError(f"{name} does not exist. Give an existing one, or correct SERVICEBUS_TOPIC.")
+        remedy = "Give an existing one, or correct SERVICEBUS_TOPIC."
+        return UsageError(f"{name} does not exist. {'Create it.' if outlet.subscription is None else remedy}")
     if isinstance(error, MessagingEntityDisabledError):
         return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
     if amqp_condition(error) == "amqp:not-allowed":
         return UsageError(
             f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
-            "on later: create another subscription with requiresSession."
+            f"on later: create another {'queue' if outlet.subscription is None else 'subscription'} with "
+            "requiresSession."
         )
     if isinstance(error, ServiceBusAuthorizationError):
+        where = "queue" if outlet.subscription is None else "subscription"
         return ServiceError(
             f"{name} may not be received from. The app's identity can only send: log in with an identity that has "
-            "the role 'Azure Service Bus Data Receiver' on the subscription, or use a key with the Listen right."
+            f"the role 'Azure Service Bus Data Receiver' on the {where}, or use a key with the Listen right."
         )
     if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
         return ServiceError(f"{name}: {classify(error)}")
@@ -181,18 +187,22 @@ def _link_gap(error: Exception) -> Gap:
 
 
 def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requirements) -> Iterator[Finding]:
-    """The findings about the link to the topic, the topic's properties, and its subscriptions."""
-    subject = f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'"
-    yield _sending(subject, facts.sending)
+    """The findings about the link to the topic or queue, its properties, and the topic's subscriptions."""
+    subject = _subject(settings)
+    yield _sending(subject, facts.sending, settings.servicebus_setting)
     if isinstance(facts.topic, Gap):
-        yield _unread(subject, facts.topic, sendable=not isinstance(facts.sending, Gap))
+        yield _unread(subject, facts.topic, settings, sendable=not isinstance(facts.sending, Gap))
         return
     yield _status(subject, facts.topic.status, Level.ERROR)
     yield _duplicate_detection(subject, facts.topic, settings, required.min_window)
     yield _partitioning(subject, facts.topic.enable_partitioning, facts.sending)
     yield from _ttl(subject, facts.topic.default_message_time_to_live, required)
+    if isinstance(facts.topic, QueueProperties):
+        yield from _receiving(subject, facts.topic)
+        yield Finding(Level.OK, f"{subject} has no subscriptions, as no queue has: each event has one consumer")
+        return
     if isinstance(facts.subscriptions, Gap):
-        yield _unread(f"the subscriptions of {subject}", facts.subscriptions, sendable=False)
+        yield _unread(f"the subscriptions of {subject}", facts.subscriptions, settings, sendable=False)
         return
     if not facts.subscriptions:
         yield Finding(
@@ -204,28 +214,37 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
         yield from _subscription(subscription, required)
 
 
-def _sending(subject: str, sending: int | Gap) -> Finding:
+def _subject(settings: Settings) -> str:
+    if settings.servicebus_is_queue:
+        return f"the queue '{settings.servicebus_topic}'"
+    return f"{'SERVICEBUS_TOPIC' if settings.label is None else 'the topic'} '{settings.servicebus_topic}'"
+
+
+def _sending(subject: str, sending: int | Gap, setting: str) -> Finding:
     if not isinstance(sending, Gap):
         return Finding(Level.OK, f"{subject} can be sent to, in batches of at most {sending} bytes")
     unreachable = sending.why is Why.UNREACHABLE
     return Finding(
         Level.ERROR,
         f"{subject} cannot be sent to: {sending.said}",
-        "Check SERVICEBUS, and the network between here and there." if unreachable else None,
+        f"Check {setting}, and the network between here and there." if unreachable else None,
         unavailable=unreachable or sending.why is Why.REFUSED,
     )
 
 
-def _unread(subject: str, gap: Gap, *, sendable: bool) -> Finding:
+def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Finding:
     unread = f"the properties of {subject} cannot be read"
+    kind = "queue" if settings.servicebus_is_queue else "topic"
+    admin = f"{settings.servicebus_setting}_ADMIN"
     if gap.why is Why.MISSING and sendable:
         return Finding(
             Level.UNKNOWN,
-            f"{unread}: the topic can be sent to, but the management endpoint does not have it",
-            "Set --servicebus-admin to the management endpoint of this namespace.",
+            f"{unread}: the {kind} can be sent to, but the management endpoint does not have it",
+            f"Set {_option(settings)}{admin} to the management endpoint of this namespace.",
         )
     if gap.why is Why.MISSING:
-        return Finding(Level.ERROR, f"{subject} does not exist", "Create the topic, or correct SERVICEBUS_TOPIC.")
+        named = "SERVICEBUS_TOPIC" if settings.label is None else "its name in relay.toml"
+        return Finding(Level.ERROR, f"{subject} does not exist", f"Create the {kind}, or correct {named}.")
     if gap.why is Why.FORBIDDEN:
         return Finding(
             Level.UNKNOWN,
@@ -236,8 +255,13 @@ def _unread(subject: str, gap: Gap, *, sendable: bool) -> Finding:
     return Finding(
         Level.UNKNOWN,
         f"{unread}: no management endpoint answers: {gap.said}",
-        "Set --servicebus-admin, or SERVICEBUS_ADMIN, to the address of the management endpoint.",
+        f"Set {_option(settings)}{admin}, to the address of the management endpoint.",
     )
+
+
+def _option(settings: Settings) -> str:
+    """The option of `check`, which is about one namespace, ahead of the variable that it has precedence over."""
+    return "--servicebus-admin, or " if settings.servicebus_setting == SERVICEBUS else ""
 
 
 def _not_reported(subject: str, question: str) -> Finding:
@@ -260,14 +284,17 @@ def _duration(value: timedelta | str | None) -> timedelta | None:
     return value
 
 
-def _duplicate_detection(subject: str, topic: TopicProperties, settings: Settings, minimum: timedelta) -> Finding:
+def _duplicate_detection(
+    subject: str, topic: TopicProperties | QueueProperties, settings: Settings, minimum: timedelta
+) -> Finding:
     if topic.requires_duplicate_detection is None:
         return _not_reported(subject, "whether it detects duplicates")
     if not topic.requires_duplicate_detection:
         return Finding(
             Level.ERROR,
             f"{subject} does not detect duplicates: an event that is sent again is delivered again",
-            "Create another topic with duplicate detection. It cannot be turned on later.",
+            f"Create another {'queue' if settings.servicebus_is_queue else 'topic'} with duplicate detection. It "
+            "cannot be turned on later.",
         )
     window = _duration(topic.duplicate_detection_history_time_window)
     if window is None:
@@ -282,11 +309,12 @@ def _duplicate_detection(subject: str, topic: TopicProperties, settings: Setting
             "any outage during which the app is restarted.",
         )
     if window < configured:
+        own = " or, in relay.toml, duplicate_window_s of this destination" if settings.label is not None else ""
         return Finding(
             Level.ERROR,
-            f"{detects}, but RELAY_DUPLICATE_WINDOW_S is "
+            f"{detects}, but RELAY_DUPLICATE_WINDOW_S{own} is "
             f"{format_duration(configured)}: old events may be delivered twice",
-            f"Set RELAY_DUPLICATE_WINDOW_S to {window.total_seconds():g}.",
+            f"Set RELAY_DUPLICATE_WINDOW_S{own} to {window.total_seconds():g}.",
         )
     return Finding(Level.OK, detects)
 
@@ -337,9 +365,15 @@ def _ttl(subject: str, reported: timedelta | str | None, required: Requirements)
 def _subscription(subscription: SubscriptionProperties, required: Requirements) -> Iterator[Finding]:
     subject = f"subscription '{subscription.name}'"
     yield _status(subject, subscription.status, Level.WARNING)
+    yield from _receiving(subject, subscription)
+    yield from _ttl(subject, subscription.default_message_time_to_live, required)
+
+
+def _receiving(subject: str, entity: SubscriptionProperties | QueueProperties) -> Iterator[Finding]:
+    """What consumers depend on at a subscription or a queue."""
     yield _switch(
         subject,
-        subscription.requires_session,
+        entity.requires_session,
         "whether it requires sessions",
         "requires sessions",
         "does not require sessions: its consumers receive events out of order",
@@ -347,13 +381,12 @@ def _subscription(subscription: SubscriptionProperties, required: Requirements) 
     )
     yield _switch(
         subject,
-        subscription.dead_lettering_on_message_expiration,
+        entity.dead_lettering_on_message_expiration,
         "whether it dead-letters expired messages",
         "dead-letters expired messages",
         "drops expired messages: events that a consumer is too late for are lost without a trace",
         "Turn on dead-lettering on message expiration.",
     )
-    yield from _ttl(subject, subscription.default_message_time_to_live, required)
 
 
 def _switch(subject: str, state: bool | None, question: str, on: str, off: str, remedy: str) -> Finding:

@@ -158,9 +158,15 @@ def plural(number: int, one: str, many: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands for one outbox; `options` are what each of them takes in addition, such as `--source sql`."""
+    """Commands for one outbox and its destination.
+
+    Attributes:
+        options: What those that work on the outbox take in addition, such as `--source sql`.
+        of_topic: Likewise those that work on the destination, such as `--stream orders`.
+    """
 
     options: str = ""
+    of_topic: str = ""
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""
@@ -178,12 +184,15 @@ class Commands:
         chosen = f"--subscription={subscription}"
         if was_cut(reason, REASON):
             # No dead letter has the reason that is shown.
-            yield "list the dead letters of the subscription", line("deadletters", "list", chosen)
+            yield (
+                "list the dead letters of the subscription",
+                line("deadletters", "list", *self.of_topic.split(), chosen),
+            )
             return
         for command in ("list", "resubmit", "discard"):
             yield (
                 f"{command} the dead letters with this reason",
-                line("deadletters", command, chosen, f"--reason={reason}"),
+                line("deadletters", command, *self.of_topic.split(), chosen, f"--reason={reason}"),
             )
 
     def check(self) -> str:
@@ -203,7 +212,7 @@ class Commands:
             case State.QUARANTINE | State.PARKED:
                 return [line("quarantine", "list", *self._words)]
             case State.DEAD_LETTERS:
-                return [line("deadletters", "list")]
+                return [line("deadletters", "list", *self.of_topic.split())]
             case _:
                 return []
 

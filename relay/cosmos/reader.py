@@ -147,16 +147,17 @@ class CosmosOutbox:
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """The id may have `/`, `?` or `#`."""
-        stored = await self._query(partition_key, "SELECT c.type, c._ts FROM c WHERE c.id = @id", id=identifier)
+        stored = await self._query(partition_key, "SELECT * FROM c WHERE c.id = @id", id=identifier)
         if not stored:
             return None
+        taken = self._settings.selection.takes(stored[0])
         # Only the change feed has the _lsn.
         async with aclosing(self._feed_of_key(partition_key, stored[0]["_ts"])) as feed:
             async for document in feed:
                 if document["id"] == identifier:
                     passed = await self._passed(partition_key, document.get("_lsn"))
-                    return Found(document.get("type"), passed, [Place.of(document)])
-        return Found(stored[0].get("type"), None)
+                    return Found(document.get("type"), taken, passed, [Place.of(document)])
+        return Found(stored[0].get("type"), taken, None)
 
     async def passed(self, document: Document, /) -> bool:
         return await self._passed(document.get("partitionKey"), document.get("_lsn")) is True

@@ -1,4 +1,4 @@
-"""Looks for copies in a subscription, and keeps its consumers from them until they are seen."""
+"""Looks for copies in a subscription or a queue, and keeps its consumers from them until they are seen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from azure.servicebus.exceptions import SessionCannotBeLockedError
 
 from relay.deadletters import sdk
 from relay.deadletters.letter import read
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import amqp_condition
 
 _PAGE = 100
@@ -34,11 +35,10 @@ class Lookout:
     Every method may raise an error of the SDK.
     """
 
-    def __init__(self, client: ServiceBusClient, topic: str, subscription: str, session_id: str | None) -> None:
+    def __init__(self, client: ServiceBusClient, outlet: Outlet, session_id: str | None) -> None:
         """`client` makes no retries."""
-        self.subscription = subscription
+        self._outlet = outlet
         self._client = client
-        self._topic = topic
         self._session_id = session_id
         self._receiver: ServiceBusReceiver | None = None
         self._renewer = AutoLockRenewer()
@@ -94,7 +94,7 @@ class Lookout:
         await self.close()
 
     async def _open(self, session_id: str | None) -> ServiceBusReceiver:
-        receiver = self._client.get_subscription_receiver(self._topic, self.subscription, session_id=session_id)
+        receiver = self._outlet.receiver(self._client, session_id=session_id)
         try:
             await receiver.__aenter__()
         except Exception as error:
@@ -110,6 +110,6 @@ class Lookout:
         assert self._receiver is not None, "hold comes first"
         while page := await sdk.peek(self._receiver, self._next, _PAGE):
             for encoded in page:
-                message = read(self.subscription, encoded)
+                message = read(self._outlet.name, encoded)
                 self._next = max(self._next, message.sequence_number + 1)
                 self._ids.add(message.id)

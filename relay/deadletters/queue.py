@@ -1,4 +1,4 @@
-"""The dead-letter queue of a subscription: it is peeked, or its messages are received under locks and settled.
+"""The dead-letter queue of a subscription or a queue: it is peeked, or its messages are locked and settled.
 
 It has no sessions, even if the subscription does. Service Bus gives out its messages in an order of its own, and
 never the one that is asked for: to get at a message, those before it are locked until the queue is closed.
@@ -21,6 +21,7 @@ from azure.servicebus.exceptions import MessageLockLostError
 
 from relay.deadletters import sdk
 from relay.deadletters.letter import DeadLetter, lock_of, read
+from relay.servicebus.outlet import Outlet
 
 HELD = 10_000
 """Maximum number of dead letters that are locked at a time."""
@@ -50,11 +51,9 @@ class DeadLetterQueue:
     Every method may raise an error of the SDK.
     """
 
-    def __init__(self, client: ServiceBusClient, topic: str, subscription: str) -> None:
-        self.subscription = subscription
-        self._receiver = client.get_subscription_receiver(
-            topic, subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
-        )
+    def __init__(self, client: ServiceBusClient, outlet: Outlet) -> None:
+        self.subscription = outlet.name
+        self._receiver = outlet.receiver(client, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         sdk.keep_encoded(self._receiver, self._take)
         self._taken: dict[int, tuple[DeadLetter, bytes]] = {}
         self._held: dict[int, ServiceBusReceivedMessage] = {}

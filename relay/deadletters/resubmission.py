@@ -25,6 +25,7 @@ from relay.deadletters.lookout import Lookout, SessionBusyError
 from relay.deadletters.queue import DeadLetterQueue, Locked
 from relay.errors import SendError, first_line
 from relay.servicebus.messages import plain
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.pipelined.lanes import Lane
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import Transfer
@@ -77,13 +78,13 @@ class Resubmission:
 
     def __init__(self, settings: Settings, subscriptions: Iterable[str], wait_s: float) -> None:
         """`wait_s`: maximum seconds until a consumer releases a session."""
-        self._topic = settings.servicebus_topic
+        self._outlets = {name: Outlet.of(settings, name) for name in subscriptions}
         self._timeout_s = settings.send_timeout_s
         self._wait_s = wait_s
         self._client = servicebus_client(settings.servicebus)
         self._sending = servicebus_client(settings.servicebus, retry_total=0)
-        self._lane = Lane(self._sending, self._topic, lambda _: None, _OPEN_TIMEOUT_S)
-        self._queues = {name: DeadLetterQueue(self._client, self._topic, name) for name in subscriptions}
+        self._lane = Lane(self._sending, settings.servicebus_topic, lambda _: None, _OPEN_TIMEOUT_S)
+        self._queues = {name: DeadLetterQueue(self._client, each) for name, each in self._outlets.items()}
         self._stack = AsyncExitStack()
         self._free = asyncio.Semaphore(_KEYS)
         self.fates: dict[str, Fate] = {}
@@ -159,7 +160,7 @@ class Resubmission:
         lookouts = {}
         # In one order for all keys and all runs, so that no two wait for one another.
         for subscription in sorted(first):
-            lookout = Lookout(self._sending, self._topic, subscription, session_id)
+            lookout = Lookout(self._sending, self._outlets[subscription], session_id)
             lookouts[subscription] = await stack.enter_async_context(lookout)
             await lookout.hold(self._wait_s, first[subscription])
         return lookouts
@@ -215,7 +216,7 @@ class Resubmission:
 def _by_key(letters: Sequence[DeadLetter]) -> dict[str | None, list[DeadLetter]]:
     """Dead letters by session, in the order in which the topic accepted them."""
     keys: defaultdict[str | None, list[DeadLetter]] = defaultdict(list)
-    for letter in sorted(letters, key=lambda letter: (letter.order, letter.name)):
+    for letter in sorted(letters, key=lambda letter: (letter.order, letter.subscription, letter.sequence_number)):
         keys[letter.session_id].append(letter)
     return keys
 

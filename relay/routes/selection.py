@@ -31,9 +31,13 @@ class Route:
     def holds(self, document: Document) -> bool:
         return all(condition.holds(document) for condition in self.when)
 
+    @property
+    def events(self) -> str:
+        """The conditions, in a sentence."""
+        return " and ".join(map(str, self.when)) or "everything else"
+
     def __str__(self) -> str:
-        events = " and ".join(map(str, self.when)) or "everything else"
-        return f"{events} → {', '.join(self.to)}"
+        return f"{self.events} → {', '.join(self.to)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ class Selection:
     def type(self) -> str:
         """The type of an event whose outbox does not say it."""
         return self.types[0] if self.types else BY_DEFAULT.types[0]
+
+    @property
+    def types_text(self) -> str:
+        """The types in a sentence."""
+        return " or ".join(map(repr, self.types)) or "any"
 
     @property
     def is_by_type(self) -> bool:

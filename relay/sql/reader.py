@@ -173,7 +173,8 @@ class SqlOutbox:
         claims = await self._claims()
         passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
         at = [Place(ulid=to_text(ulid), shard=shard) for shard, ulid in places]
-        return Found(type_of(found[0].row, self._selection), passed, at)
+        taken = document_if_taken(found[0], 0, self._selection) is not None
+        return Found(type_of(found[0].row, self._selection), taken, passed, at)
 
     async def passed(self, document: Document, /) -> bool:
         ulid = document.get("_ulid")

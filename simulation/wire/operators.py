@@ -32,7 +32,7 @@ class Operator(BaseOperator):
         outbox = assembly.open_outbox(self._settings)
         try:
             async with ordered_sender(self._settings) as sender:
-                release = Release(records, sender, outbox, self._settings.event_type)
+                release = Release(records, sender, outbox, self._settings)
                 await release.release_parked(key, None)
                 return release
         finally:

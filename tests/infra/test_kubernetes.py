@@ -146,7 +146,7 @@ async def test_the_probes_ask_what_the_command_answers(pod: Any) -> None:
         port["name"]
     }
     assert {*paths.values()} == {"/livez"}
-    async with serving_probes(health, 0) as own, aiohttp.ClientSession(f"http://127.0.0.1:{own}") as client:
+    async with serving_probes([health], 0) as own, aiohttp.ClientSession(f"http://127.0.0.1:{own}") as client:
         for path, status in (("/livez", 200), (container["readinessProbe"]["httpGet"]["path"], 503)):
             async with client.get(path) as response:
                 assert response.status == status, path

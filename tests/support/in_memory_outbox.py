@@ -155,7 +155,12 @@ class InMemoryOutbox:
         self.answer()
         for document in self.documents:
             if (document["partitionKey"], document["id"]) == (partition_key, identifier):
-                return Found(document["type"], self._passed(document), [Place.of(document)])
+                return Found(
+                    document["type"],
+                    document["type"] == "domainEvent",
+                    self._passed(document),
+                    [Place.of(document)],
+                )
         return None
 
     async def passed(self, document: Document, /) -> bool:

@@ -65,7 +65,7 @@ def test_a_worker_whose_rounds_do_not_end_is_to_be_restarted(health: Health, clo
 
 
 async def test_the_probes_answer_with_the_reason(health: Health, clock: Clock) -> None:
-    async with serving_probes(health, 0) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+    async with serving_probes([health], 0) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
 
         async def answer(path: str) -> tuple[int, str]:
             async with client.get(path) as response:
@@ -90,5 +90,5 @@ async def test_a_port_in_use_is_named_with_its_option(health: Health) -> None:
         port = taken.getsockname()[1]
 
         with pytest.raises(UsageError, match=rf"port {port} cannot be listened on .*--health-port"):
-            async with serving_probes(health, port):
+            async with serving_probes([health], port):
                 pass

@@ -1,0 +1,55 @@
+"""What `check` says of relay.toml: its rules one by one, and the streams that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from relay.findings import Finding
+from relay.settings import SERVICEBUS, Settings
+
+
+def explained(streams: Sequence[Settings]) -> Iterator[Finding]:
+    """The findings about the rules and the streams; none where the environment alone describes the only stream."""
+    if len(streams) == 1 and streams[0].label is None and not streams[0].selection.routes:
+        return
+    outboxes: dict[str, list[Settings]] = {}
+    for each in streams:
+        outboxes.setdefault(each.outbox, []).append(each)
+    for outbox, its in outboxes.items():
+        of = f"outbox {outbox}: " if len(outboxes) > 1 else ""
+        for line in _rules(its):
+            yield Finding.ok(f"{of}{line}")
+    for each in streams:
+        yield Finding.ok(f"stream {each.stream}: {_way(each)}")
+
+
+def _rules(streams: Sequence[Settings]) -> Iterator[str]:
+    """The rules of one outbox, in the order in which they are tried, and what becomes of the rest."""
+    selection = streams[0].selection
+    if selection.types:
+        yield f"documents of the type {selection.types_text} are events"
+    names = {each.selection.destination: each.destination.removeprefix("the ") for each in streams}
+    for route in selection.routes:
+        yield f"{route.events} → {', '.join(names[each] for each in route.to if each in names)}"
+    if selection.routes and all(route.when for route in selection.routes):
+        yield _rest(streams)
+
+
+def _rest(streams: Sequence[Settings]) -> str:
+    keeper = next((each.stream for each in streams if each.selection.keeps_unrouted), None)
+    if keeper is None:
+        return "everything else → ignored"
+    return f"everything else → quarantine (no-route), by the stream {keeper}"
+
+
+def _way(settings: Settings) -> str:
+    if settings.sql is not None and settings.cosmos is None:
+        way = f"the feed {settings.sql.feed!r}"
+        kept = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
+    else:
+        way = f"the container {settings.cosmos_container!r}"
+        leases = settings.cosmos_lease_container
+        prefix = "" if not settings.lease_prefix else f" whose ids begin with {settings.lease_prefix!r}"
+        kept = f"the leases in {leases!r}{prefix}, and the quarantine {settings.cosmos_quarantine_container!r}"
+    namespace = "" if settings.servicebus_setting == SERVICEBUS else f" of {settings.servicebus_setting}"
+    return f"{way} → {settings.destination}{namespace}, with {kept}"

@@ -1,0 +1,44 @@
+"""Where events are received: a subscription of the topic, or the queue itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+
+from relay.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """A subscription of a topic, or a queue.
+
+    Attributes:
+        entity: The name of the topic or of the queue.
+        subscription: The name of the subscription; None for a queue.
+    """
+
+    entity: str
+    subscription: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> Outlet:
+        """The outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
+        return cls(settings.servicebus_topic, None if settings.servicebus_is_queue else name)
+
+    @property
+    def name(self) -> str:
+        """The subscription's name, or the queue's."""
+        return self.subscription if self.subscription is not None else self.entity
+
+    def receiver(self, client: ServiceBusClient, **options: Any) -> ServiceBusReceiver:
+        """A receiver, which is not connected; `options` are those of the SDK."""
+        if self.subscription is None:
+            return client.get_queue_receiver(self.entity, **options)
+        return client.get_subscription_receiver(self.entity, self.subscription, **options)
+
+    def __str__(self) -> str:
+        if self.subscription is None:
+            return f"the queue '{self.entity}'"
+        return f"the subscription '{self.subscription}' of the topic '{self.entity}'"
