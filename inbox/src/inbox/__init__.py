@@ -20,6 +20,11 @@ Dead letters (`dead_letters`)
     `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
     those that there are, and returns a `DeadLetterReport`: `handled`, and `remainder`, of `Remainder`; `stop()`.
 
+Large events (`contents`)
+    `BlobContents(container)`: pass it as `contents` to a receiver, and the bodies that a message only names are
+    fetched from Blob Storage and compared with their hash before the handler is called. `Contents`: what another
+    one does.
+
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
     `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
@@ -36,6 +41,7 @@ Once, and what is missing (`stores`)
 from __future__ import annotations
 
 from inbox.connection import connect
+from inbox.contents import BlobContents, Contents
 from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
 from inbox.errors import DeadLetter, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
@@ -49,6 +55,8 @@ from inbox.stores.sqlite import SqliteStore
 
 __all__ = [
     "Arrival",
+    "BlobContents",
+    "Contents",
     "DeadLetter",
     "DeadLetterReceiver",
     "DeadLetterReport",

@@ -17,8 +17,9 @@ from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
 from inbox.cancellation import end_tasks, finish, within
 from inbox.connection import Connections, Entity, check_retries
+from inbox.contents import Contents
 from inbox.errors import DeadLetter, LockLost
-from inbox.handling import Handler, call
+from inbox.handling import Handler, call, on_whole
 from inbox.lock import Lock, LockedMessage
 from inbox.options import Options
 from inbox.peeking import Place, places
@@ -117,6 +118,7 @@ class DeadLetterReceiver:
         handler: As for `Receiver`.
         topic, subscription: The entity whose dead letters to handle; or
         queue: A queue.
+        contents: As for `Receiver`.
         options: The fields of `Options`. `prefetch` is the number of dead letters that one request asks for.
 
     Raises:
@@ -131,11 +133,12 @@ class DeadLetterReceiver:
         topic: str | None = None,
         subscription: str | None = None,
         queue: str | None = None,
+        contents: Contents | None = None,
         **options: Any,
     ) -> None:
         check_retries(client)
         self._entity = Entity.of(client, topic, subscription, queue)
-        self._handler = handler
+        self._handler = on_whole(handler, contents)
         self._options = Options(**options)
         self._stopping = False
         self._order = Order()

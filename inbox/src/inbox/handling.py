@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 
+from inbox.contents import Contents, whole
 from inbox.messages import Message
 from inbox.tracing import processing
 
@@ -17,3 +18,14 @@ async def call(handler: Handler, message: Message) -> None:
         result = handler(message)
         if inspect.isawaitable(result):
             await result
+
+
+def on_whole(handler: Handler, contents: Contents | None) -> Handler:
+    """A handler that is given the bodies of large events too, and raises why one cannot be had."""
+
+    async def handle(message: Message) -> None:
+        result = handler(await whole(message, contents))
+        if inspect.isawaitable(result):
+            await result
+
+    return handle

@@ -18,8 +18,9 @@ from azure.servicebus.exceptions import (
 
 from inbox.cancellation import end_tasks, finish
 from inbox.connection import Entity, check_retries
+from inbox.contents import Contents
 from inbox.errors import LockLost, SessionsNotEnabled
-from inbox.handling import Handler
+from inbox.handling import Handler, on_whole
 from inbox.options import Options
 from inbox.session import Failed, Session
 
@@ -47,6 +48,8 @@ class Receiver:
         handler: A coroutine function, or a plain function that does not block: it runs on the event loop.
         topic, subscription: The entity to receive from; or
         queue: A queue.
+        contents: Where to get the bodies of large events, such as `BlobContents`; without it these messages are
+            dead-lettered as `content-not-fetched`.
         options: The fields of `Options`, such as `sessions=64`.
 
     Raises:
@@ -61,10 +64,11 @@ class Receiver:
         topic: str | None = None,
         subscription: str | None = None,
         queue: str | None = None,
+        contents: Contents | None = None,
         **options: Any,
     ) -> None:
         check_retries(client)
-        self._handler = handler
+        self._handler = on_whole(handler, contents)
         self._entity = Entity.of(client, topic, subscription, queue)
         self._options = Options(**options)
         self._stopping = asyncio.Event()

@@ -11,6 +11,7 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import inbox
 from samples.contacts.consumer.directory import Directory
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _subscription() -> dict[str, str]:
+def _subscription() -> dict[str, Any]:
     return {
         "topic": os.environ.get("SERVICEBUS_TOPIC") or "domain-events",
         "subscription": os.environ.get("SERVICEBUS_SUBSCRIPTION") or "all",

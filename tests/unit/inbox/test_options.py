@@ -45,7 +45,7 @@ def test_the_pauses_double_up_to_the_longest() -> None:
     [{}, {"topic": "t"}, {"subscription": "s"}, {"queue": "q", "topic": "t", "subscription": "s"}],
     ids=lambda places: " ".join(places) or "nothing",
 )
-def test_it_must_be_clear_what_to_receive_from(places: dict[str, str]) -> None:
+def test_it_must_be_clear_what_to_receive_from(places: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a topic and a subscription, or a queue"):
         inbox.Receiver(inbox.connect(CONNECTION), print, **places)
 
