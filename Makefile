@@ -35,7 +35,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -124,8 +124,13 @@ languages: ## Install the npm packages that the tests of other languages use, if
 		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
 
+blobs: ## Install Azurite, the Blob Storage of the local stack and of the tests, if npm is installed
+	@command -v npm >/dev/null || { echo "npm is not installed: large events are off on the local stack" >&2; exit 0; }; \
+		cd local/azurite && npm ci --ignore-scripts --no-audit --no-fund --omit=optional --silent || \
+		echo "npm ci failed: large events are off on the local stack" >&2
+
 docs: .venv/.installed-docs ## Build the documentation as a site, and serve it: DOCS=--build
 	@$(PY) -m docs.site $(DOCS)
 
 clean: ## Remove everything that make has created
-	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules local/azurite/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

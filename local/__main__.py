@@ -37,6 +37,7 @@ _COMMANDS = {
     "soak": ("local.soak.command", "relay many events: all arrive once, and memory does not grow"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
     "postgresql": ("local.database.command", "start only PostgreSQL, for an SQL outbox"),
+    "azurite": ("local.azurite.command", "start only Blob Storage, for large events"),
     "contacts": ("local.demo.service", "start only the contact service's API, against running services"),
 }
 

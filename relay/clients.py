@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
     from azure.servicebus.aio import ServiceBusClient
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
+    from azure.storage.blob.aio import ContainerClient
 
 # Parts of the connection strings, spelt as the SDKs require them: the endpoint first, the key last.
 COSMOS_PARTS = ("AccountEndpoint", "AccountKey")
 SERVICEBUS_PARTS = ("Endpoint", "SharedAccessKeyName", "SharedAccessKey")
+# Of a storage account, whose name is in its address. Another address is in BlobEndpoint.
+BLOB_PARTS = ("AccountName", "AccountKey")
+_ENDPOINTS = ("AccountEndpoint", "Endpoint", "BlobEndpoint")
 
 # Read by `check` and `smoke` alone. In Azure it is not needed: a namespace has one address for everything.
 ADMIN_VARIABLE = "SERVICEBUS_ADMIN"
@@ -70,10 +74,10 @@ class ConnectionString:
         """Why the SDKs cannot use it, or would show a part of it; None if they can. It has no value in it.
 
         Args:
-            required: `COSMOS_PARTS` or `SERVICEBUS_PARTS`.
+            required: `COSMOS_PARTS`, `SERVICEBUS_PARTS` or `BLOB_PARTS`.
             base64: Whether the key has to be Base64, as that of Cosmos DB.
         """
-        endpoint, *_, key = required
+        *_, key = required
         present = self.parts
         missing = [name for name in required if name not in present]
         if missing:
@@ -82,8 +86,9 @@ class ConnectionString:
             "=" in part for part in self.text.rstrip(";").split(";")
         ):
             return "it has a space, a character that is not ASCII, or a part without ="
-        if not is_address(present[endpoint]):
-            return f"its {endpoint} is no address, or has more in it than scheme, host and port"
+        for endpoint in _ENDPOINTS:
+            if endpoint in present and not is_address(present[endpoint]):
+                return f"its {endpoint} is no address, or has more in it than scheme, host and port"
         if base64 and not _is_base64(present[key]):
             return f"its {key} is no Base64"
         if "sharedaccesssignature" in map(str.lower, present):
@@ -174,6 +179,22 @@ def cosmos_client(connection: Connection | None) -> CosmosClient:
         return CosmosClient.from_connection_string(connection.connection_string, **timeouts)
     address, credential = connection.by_identity()
     return CosmosClient(address, credential=credential, **timeouts)
+
+
+def blob_container_client(connection: Connection, container: str) -> ContainerClient:
+    """A client for a container of a storage account. Nothing is connected yet."""
+    from azure.storage.blob.aio import ContainerClient, LinearRetry
+
+    options: dict[str, Any] = {
+        "connection_timeout": _CONNECT_TIMEOUT_S,
+        "read_timeout": _READ_TIMEOUT_S,
+        # By default the SDK would pause for 15 seconds and more.
+        "retry_policy": LinearRetry(backoff=1, retry_total=2, random_jitter_range=1),
+    }
+    if connection.connection_string is not None:
+        return ContainerClient.from_connection_string(connection.connection_string, container, **options)
+    address, credential = connection.by_identity()
+    return ContainerClient(address, container, credential, **options)
 
 
 def servicebus_client(connection: Connection, *, retry_total: int = 2) -> ServiceBusClient:

@@ -5,7 +5,8 @@ RelayError
 ├── SourceError     ── ChangesError, LeaseError, FeedError
 ├── OperationError  ── UsageError, ServiceError
 └── SendError       ── RetryableError, StaleClearanceError, LostOwnershipError, ConfigurationError, NotTriedError,
-                       DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError, PoisonError
+                       DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError, ContentError,
+                       PoisonError
 
 Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
 one. Every other error blocks the partition key and is retried: an event that waits is late, but an event that is
@@ -127,6 +128,10 @@ class DoubtfulRefusalError(SendError):
 
 class BlockedError(SendError):
     """A poisoned event holds up its partition key, as `RELAY_ON_POISON=block` asks for."""
+
+
+class ContentError(SendError):
+    """The content of a large event cannot be written to Blob Storage; retried until it can be."""
 
 
 class PoisonError(SendError):

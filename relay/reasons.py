@@ -60,8 +60,8 @@ QUARANTINE: Mapping[Reason, Row] = {
     Reason.MESSAGE_TOO_LARGE: Row(
         "the message exceeds what the topic takes",
         False,
-        "If the topic takes it now, as after an upgrade to Premium, `python -m relay quarantine release --reason "
-        f"message-too-large`. {_OTHERWISE}",
+        "If it can be sent now, as after an upgrade to Premium or with `RELAY_LARGE=claim-check`, "
+        f"`python -m relay quarantine release --reason message-too-large`. {_OTHERWISE}",
     ),
     Reason.MESSAGE_REFUSED: Row(
         "the service refused the message because of its content",
@@ -144,6 +144,11 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
         "a poisoned event holds up its partition key (`RELAY_ON_POISON=block`)",
         False,
         f"To let the key go on without the event, {_ADD}.",
+    ),
+    errors.ContentError: Row(
+        "the content of a large event cannot be written to Blob Storage (`RELAY_LARGE=claim-check`)",
+        False,
+        f"Do what the message asks for. {_SERVICE} The key goes on by itself.",
     ),
     errors.PoisonError: Row(
         "the content of one event can never be accepted: it is quarantined",

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from relay.clients import (
     ADDRESS,
+    BLOB_PARTS,
     COSMOS_PARTS,
     SERVICEBUS_PARTS,
     Connection,
@@ -88,6 +89,21 @@ class SqlFeed:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
 
 
+class Large(StrEnum):
+    """The treatment of an event whose message is larger than the topic takes (RELAY_LARGE)."""
+
+    QUARANTINE = "quarantine"
+    CLAIM_CHECK = "claim-check"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """Where the contents of large events are stored: a container of Blob Storage."""
+
+    connection: Connection
+    container: str
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one stream. `docs/settings.md` lists their names in the environment.
@@ -103,6 +119,7 @@ class Settings:
         lease_prefix: The beginning of the ids of the stream's leases.
         routed: The events of the stream by relay.toml; None if `event_type` alone decides.
         several: Whether the app has other streams too.
+        claim_check: Where the contents of large events are stored; None if large events are quarantined.
     """
 
     cosmos: Connection | None
@@ -130,6 +147,7 @@ class Settings:
     lease_prefix: str = ""
     routed: Selection | None = None
     several: bool = False
+    claim_check: ClaimCheck | None = None
 
     @property
     def label(self) -> str | None:
@@ -176,7 +194,7 @@ class Settings:
             "COSMOS",
             address="accountEndpoint",
             parts=COSMOS_PARTS,
-            scheme=True,
+            example="https://<account>.documents.azure.com:443/",
             required=sql is None,
         )
         settings = cls(
@@ -199,6 +217,7 @@ class Settings:
             duplicate_window_s=reader.seconds("RELAY_DUPLICATE_WINDOW_S", 600.0, at_least=20, at_most=604_800),
             on_poison=reader.on_poison(),
             cloudevents_source=reader.cloudevents_source(),
+            claim_check=reader.claim_check(),
         )
         reader.text(FILE_VARIABLE, "")
         reader.distinct_containers(settings)
@@ -311,12 +330,42 @@ class _Reader:
     def namespace(self, name: str) -> Connection:
         # Operators' commands read it (clients.administration_address).
         self._known.add(f"{name}_ADMIN")
-        found = self.connection(name, address="fullyQualifiedNamespace", parts=SERVICEBUS_PARTS, scheme=False)
+        found = self.connection(name, address="fullyQualifiedNamespace", parts=SERVICEBUS_PARTS)
         return found or Connection()
 
+    def claim_check(self) -> ClaimCheck | None:
+        """Where large events go; None if they are quarantined."""
+        chosen = self._get("RELAY_LARGE") or Large.QUARANTINE
+        if chosen not in list(Large):
+            self.problems.append(
+                f"RELAY_LARGE is {chosen!r}: set {' or '.join(repr(str(each)) for each in Large)}"
+            )
+        container = self.text("RELAY_BLOB_CONTAINER", "large-events")
+        if not _CONTAINER.fullmatch(container):
+            self.problems.append(
+                f"RELAY_BLOB_CONTAINER is {container!r}: set 3 to 63 small letters, digits and single hyphens"
+            )
+        connection = self.connection(
+            "BLOBS",
+            address="serviceUri",
+            parts=BLOB_PARTS,
+            example="https://<account>.blob.core.windows.net",
+            required=chosen == Large.CLAIM_CHECK,
+        )
+        if chosen != Large.CLAIM_CHECK or connection is None:
+            return None
+        return ClaimCheck(connection, container)
+
     def connection(
-        self, name: str, *, address: str, parts: tuple[str, ...], scheme: bool, required: bool = True
+        self,
+        name: str,
+        *,
+        address: str,
+        parts: tuple[str, ...],
+        example: str | None = None,
+        required: bool = True,
     ) -> Connection | None:
+        """How to reach a service; `example` is a URL of its accounts, None for a namespace of Service Bus."""
         whole = self._get(name)
         address_name, credential_name, client_name = (
             f"{name}__{suffix}" for suffix in (address, "credential", "clientId")
@@ -326,18 +375,21 @@ class _Reader:
         if whole and host:
             self.problems.append(f"{name} and {address_name} are both set: keep one of them")
         elif whole:
-            problem = ConnectionString(whole).problem(parts, base64=scheme)
+            problem = ConnectionString(whole).problem(parts, base64=example is not None)
             if problem is not None:
                 self.problems.append(f"{name} is no connection string: {problem}")
             return Connection(connection_string=whole)
         elif host:
-            self._check_address(address_name, host, scheme=scheme)
+            self._check_address(address_name, host, example)
             return Connection(address=host, identity=self._identity(credential_name, credential, client_id))
         elif required:
-            outbox = "; or SQL, for an outbox in SQL" if name == "COSMOS" else ""
+            otherwise = {
+                "COSMOS": "; or SQL, for an outbox in SQL",
+                "BLOBS": "; or leave RELAY_LARGE out",
+            }
             self.problems.append(
                 f"{name} is not set: set {name} to a connection string, or {address_name} to use an identity"
-                + outbox
+                + otherwise.get(name, "")
             )
         return None
 
@@ -346,12 +398,12 @@ class _Reader:
             self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
         return Identity(managed=credential is not None, client_id=client_id)
 
-    def _check_address(self, name: str, value: str, *, scheme: bool) -> None:
+    def _check_address(self, name: str, value: str, example: str | None) -> None:
         # A value with other characters than an address is not shown: it may be a connection string with its key.
         shown = f" is {value!r}" if ADDRESS.fullmatch(value) else " is no address"
-        if scheme and not (is_address(value) and value.startswith(("https://", "http://"))):
-            self.problems.append(f"{name}{shown}: set it as https://<account>.documents.azure.com:443/")
-        if not scheme and not ("/" not in value and "." in value and ADDRESS.fullmatch(value)):
+        if example is not None and not (is_address(value) and value.startswith(("https://", "http://"))):
+            self.problems.append(f"{name}{shown}: set it as {example}")
+        if example is None and not ("/" not in value and "." in value and ADDRESS.fullmatch(value)):
             self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
@@ -395,7 +447,7 @@ class _Reader:
 
     def misspelt(self) -> None:
         """A name that is nearly a setting's would be ignored in silence: say so instead."""
-        prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_", "SQL_")
+        prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_", "SQL_", "BLOBS_")
         for name in sorted(set(self._environment) - self._known):
             if name.startswith(prefixes):
                 import difflib  # Two milliseconds, which no start needs whose settings are right.
@@ -404,6 +456,9 @@ class _Reader:
                 if near:
                     self.problems.append(f"{name} is not a setting: did you mean {near[0]}?")
 
+
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 # As libpq takes a URL apart: the user ends at the first @, unless a / comes before it.
 _URL = re.compile(

@@ -1,4 +1,4 @@
-"""For all tests: a node id of their own, which names its group where pytest-xdist runs it, and a PostgreSQL.
+"""For all tests: a node id of their own, which names its group where pytest-xdist runs it; PostgreSQL and Azurite.
 
 Of what was skipped, each reason is shown once.
 """
@@ -13,10 +13,13 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
+from tests.support.azurite import azurite, blobs
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 from tests.support.skips import pytest_terminal_summary
 
 __all__ = [
+    "azurite",
+    "blobs",
     "changefeed_database",
     "outbox_database",
     "postgres_database",

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from relay.deadline import Deadline
-from relay.errors import DefectError, NotTriedError, SendError, first_line
+from relay.errors import ContentError, DefectError, NotTriedError, SendError, first_line
 from relay.events import Event, Rejected
 from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import ALWAYS, Clearance
@@ -22,6 +22,7 @@ from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge
 
 if TYPE_CHECKING:
+    from relay.large.claims import Claims
     from relay.servicebus.senders import Senders
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class ServiceBusPublisher:
         attempt_timeout_s: float,
         duplicate_window_s: float = 0.0,
         pauses_s: Sequence[float] = PAUSES_S,
+        claims: Claims | None = None,
     ) -> None:
         """Makes no connection.
 
@@ -54,10 +56,12 @@ class ServiceBusPublisher:
             attempt_timeout_s: One call of `publish` that is given no deadline, in seconds.
             duplicate_window_s: The topic's duplicate detection window, in seconds; 0 if nothing may be repeated.
             pauses_s: Seconds before each further try of a transfer, ten times as long if the service is busy.
+            claims: What stores the contents of large events; None if these are set aside.
         """
         self._senders = senders
+        self._claims = claims
         evidence = Evidence(duplicate_window_s)
-        self._shared = Shared(message_of, ledger, evidence, Probe(evidence, message_of), BoundedActions())
+        self._shared = Shared(message_of, ledger, evidence, Probe(evidence, message_of), BoundedActions(), claims)
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -75,6 +79,7 @@ class ServiceBusPublisher:
             send_timeout_s=settings.send_timeout_s,
             attempt_timeout_s=settings.attempt_timeout_s,
             duplicate_window_s=settings.duplicate_window_s,
+            claims=_claims(settings, message_of),
         )
 
     async def publish(
@@ -131,6 +136,8 @@ class ServiceBusPublisher:
 
     async def close(self) -> None:
         await self._senders.close()
+        if self._claims is not None:
+            await self._claims.close()
 
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
@@ -142,7 +149,8 @@ class ServiceBusPublisher:
             raise
         if outcome.error is not None:
             outcome.unsent = len(events) - _done(outcome)
-            outage.failed(outcome.error)
+            if not isinstance(outcome.error, ContentError):
+                outage.failed(outcome.error)
             return
         if outcome.rejected:
             outcome.held_back = events[_done(outcome) :]
@@ -174,6 +182,15 @@ class ServiceBusPublisher:
             outcome.blocked_by = left[0].id if len(left) == 1 else None
 
 
+def _claims(settings: Settings, message_of: Contract) -> Claims | None:
+    if settings.claim_check is None:
+        return None
+    from relay.large.blobs import Blobs
+    from relay.large.claims import Claims
+
+    return Claims(Blobs(settings.claim_check), message_of)
+
+
 def _done(outcome: KeyOutcome) -> int:
     return outcome.published + len(outcome.rejected)
 
@@ -189,7 +206,7 @@ class _Outage:
 
     Partial failure is normal, and the other partition keys are tried. But once too many have failed in a row for
     chance, trying thousands more, each up to its timeout, would outlast the attempt. A key whose
-    events are set aside is no failure: that is settled.
+    events are set aside is no failure: that is settled. A content that cannot be stored says nothing of the topic.
     """
 
     def __init__(self, threshold: int) -> None:

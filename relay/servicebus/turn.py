@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from relay.deadline import Deadline
 from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
@@ -20,6 +21,9 @@ from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, chec
 from relay.telemetry import instruments
 from relay.telemetry.instruments import BoundedActions
 from relay.verdict import Judge, Ruling, error_of, rejected
+
+if TYPE_CHECKING:
+    from relay.large.claims import Claims
 
 # Enough for a dropped connection or a detached link. What lasts longer is for the trigger's retry policy.
 PAUSES_S = (0.2, 0.8)
@@ -115,13 +119,18 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The state that a publisher's turns share: the message contract, and facts about the topic."""
+    """The state that a publisher's turns share: the message contract, and facts about the topic.
+
+    Attributes:
+        claims: What stores the contents of large events; None if these are set aside.
+    """
 
     message_of: Contract
     ledger: AcceptedLedger
     evidence: Evidence
     probe: Probe
     actions: BoundedActions
+    claims: Claims | None
 
 
 class Turn:
@@ -149,7 +158,11 @@ class Turn:
         return bool(self._outcome.rejected) and self._rules.judge.stops_behind
 
     async def _limits(self) -> LinkLimits:
-        return await self._sender.limits(self._rules.deadline.left_s(at_most=self._rules.send_timeout_s))
+        return await self._sender.limits(self._left_s())
+
+    def _left_s(self) -> float:
+        """Seconds for one step. Raises RetryableError at the end of the attempt."""
+        return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
 
     async def _send_batch(self, batch: Transfer) -> None:
         try:
@@ -178,12 +191,7 @@ class Turn:
     async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
         (event,) = transfer.events
         try:
-            check_size(transfer, limits.message)
-            if self._shared.evidence.wants_repeat(event):
-                await self._shared.probe.repeat(
-                    self._sender, event, self._rules.deadline.left_s(self._rules.send_timeout_s)
-                )
-            duration_s = await self._send(transfer)
+            transfer, duration_s = await self._send_or_claim(event, transfer, limits)
         except PoisonError as error:
             self._judge(event, error)
         except RetryableError as error:
@@ -192,6 +200,21 @@ class Turn:
             raise
         else:
             self._accept(transfer, duration_s)
+
+    async def _send_or_claim(self, event: Event, transfer: Transfer, limits: LinkLimits) -> tuple[Transfer, float]:
+        """Send one message, or the one that names its content if it is too large; returns what was accepted."""
+        claims = self._shared.claims
+        try:
+            check_size(transfer, limits.message)
+            if self._shared.evidence.wants_repeat(event):
+                await self._shared.probe.repeat(self._sender, event, self._left_s())
+            return transfer, await self._send(transfer)
+        except PoisonError as error:
+            if claims is None or not error.too_large:
+                raise
+        claim = await claims.claim(event, self._left_s())
+        transfer = alone(event, lambda _: claim)
+        return transfer, await self._send(transfer)
 
     def _judge(self, event: Event, refusal: PoisonError) -> None:
         """Set the event aside, or stop here. Raises the error of a verdict to wait."""
@@ -240,7 +263,9 @@ class Turn:
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
-        can_be_kept = len(transfer.payload) <= _WITNESS_BYTES * len(events)
+        # A repeat has its body again, which a claim takes the place of.
+        is_whole = transfer.message_of is self._shared.message_of
+        can_be_kept = is_whole and len(transfer.payload) <= _WITNESS_BYTES * len(events)
         self._note_accepted(events, events[-1] if can_be_kept else None)
         self._outcome.published += len(events)
         self._outcome.sends += 1

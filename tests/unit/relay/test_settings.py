@@ -9,7 +9,7 @@ import pytest
 
 from relay.clients import Connection, Identity
 from relay.errors import SettingsError
-from relay.settings import ATTEMPT_MARGIN_S, OnPoison, Settings, SqlFeed, function_timeout_s
+from relay.settings import ATTEMPT_MARGIN_S, ClaimCheck, OnPoison, Settings, SqlFeed, function_timeout_s
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -443,3 +443,57 @@ def test_the_projects_own_leaves_room_for_an_attempt() -> None:
     assert timeout_s == 600
     settings = Settings.from_environment(connections, function_timeout_s=timeout_s)
     assert settings.attempt_timeout_s + ATTEMPT_MARGIN_S < timeout_s
+
+
+BLOBS = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0a2V5;EndpointSuffix=core.windows.net"
+CLAIM_CHECK = LEAST | {"RELAY_LARGE": "claim-check"}
+
+
+def test_large_events_are_quarantined_by_default_whatever_the_account() -> None:
+    assert Settings.from_environment(LEAST).claim_check is None
+    assert Settings.from_environment(LEAST | {"BLOBS": BLOBS, "RELAY_LARGE": "quarantine"}).claim_check is None
+
+
+def test_large_events_go_to_a_container_by_a_connection_string_or_an_identity() -> None:
+    whole = Settings.from_environment(CLAIM_CHECK | {"BLOBS": BLOBS}).claim_check
+    identity = Settings.from_environment(
+        CLAIM_CHECK
+        | {
+            "BLOBS__serviceUri": "https://a.blob.core.windows.net",
+            "BLOBS__credential": "managedidentity",
+            "BLOBS__clientId": "0000-1111",
+            "RELAY_BLOB_CONTAINER": "large",
+        }
+    ).claim_check
+
+    assert whole == ClaimCheck(Connection(connection_string=BLOBS), "large-events")
+    assert identity == ClaimCheck(
+        Connection(address="https://a.blob.core.windows.net", identity=Identity(True, "0000-1111")), "large"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({}, "BLOBS is not set: set BLOBS to a connection string, or BLOBS__serviceUri to use an identity; or "),
+        ({"RELAY_LARGE": "blobs"}, "RELAY_LARGE is 'blobs': set 'quarantine' or 'claim-check'"),
+        ({"BLOBS": "AccountName=a"}, "BLOBS is no connection string: it lacks AccountKey"),
+        ({"BLOBS": f"{BLOBS};BlobEndpoint=nonsense"}, "its BlobEndpoint is no address"),
+        (
+            {"BLOBS__serviceUri": "a.blob.core"},
+            "BLOBS__serviceUri is 'a.blob.core': set it as https://<account>.blob",
+        ),
+        ({"BLOBS": BLOBS, "RELAY_BLOB_CONTAINER": "Large"}, "RELAY_BLOB_CONTAINER is 'Large': set 3 to 63 small"),
+        ({"BLOBS": BLOBS, "RELAY_BLOB_CONTAINER": "la"}, "RELAY_BLOB_CONTAINER is 'la'"),
+        ({"BLOBS": BLOBS, "RELAY_BLOB_CONTAINER": "a--b"}, "RELAY_BLOB_CONTAINER is 'a--b'"),
+        (
+            {"BLOBS_URI": "x", "BLOBS__serviceUrl": "x", "BLOBS": BLOBS},
+            "BLOBS__serviceUrl is not a setting: did you",
+        ),
+    ],
+)
+def test_what_is_wrong_with_large_events_is_named_with_its_remedy(settings: dict[str, str], problem: str) -> None:
+    [found] = problems_of(CLAIM_CHECK | settings)
+
+    assert problem in found
+    assert "c2VjcmV0" not in found

@@ -1,0 +1,138 @@
+"""Large events with RELAY_LARGE=claim-check, through the real SDKs: Service Bus's emulator, and Azurite."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+import pytest
+from azure.cosmos.aio import ContainerProxy
+from azure.servicebus import ServiceBusReceivedMessage
+
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.errors import PublishError
+from tests.integration.conftest import BOTH_SENDERS, RelayMaker
+from tests.support.azurite import Container
+from tests.support.broker import refuse, stop_refusing, topic_counts
+from tests.support.contract import check_message
+from tests.support.outbox import event
+from tests.support.quarantine import quarantined
+from tests.support.subscriber import body, properties, received
+
+pytestmark = pytest.mark.xdist_group("azurite")
+
+# The topic takes 256 KB.
+LARGE = "鍵" * 100_000
+
+
+def documents(key: str = "k") -> list[dict[str, Any]]:
+    """Five events of a key; the third is large."""
+    return [event(f"{key}-{n}", key, n=n, text=LARGE if n == 2 else "small") for n in range(5)]
+
+
+async def content_of(message: ServiceBusReceivedMessage, blobs: Container) -> bytes:
+    """The content that a claim names; it is what the claim says."""
+    said = properties(message)
+    [found] = [each for name, each in (await blobs.stored()).items() if said["dataRef"].endswith(name)]
+    assert said["dataLength"] == len(found.body)
+    assert said["dataSha256"] == hashlib.sha256(found.body).hexdigest()
+    assert said["dataContentType"] == found.content_type == "application/json"
+    return found.body
+
+
+async def check_arrived(servicebus: ServiceBusServer, blobs: Container, key: str = "k") -> None:
+    """Every event has arrived once, in order, and as it was written, and the content was stored once."""
+    subscriber = await received(servicebus.connection_string, 5)
+    await subscriber.receive_rest(wait_s=0.1)
+    messages = subscriber.messages[key]
+    assert [message.message_id for message in messages] == [f"{key}-{n}" for n in range(5)]
+    for message, document in zip(messages, documents(key), strict=True):
+        if message.message_id == f"{key}-2":
+            check_message(message, "largeEvent")
+            assert body(message) == b""
+            assert await content_of(message, blobs) == orjson.dumps(document["data"])
+        else:
+            assert body(message) == orjson.dumps(document["data"])
+    assert len(await blobs.stored()) == 1
+
+
+@BOTH_SENDERS
+async def test_a_large_event_arrives_in_its_place_and_its_content_is_in_the_container(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, blobs: Container, quarantine: ContainerProxy
+) -> None:
+    outcome = await make_relay(**blobs.settings).handle(documents(), "i1")
+
+    assert (outcome.published, outcome.sends) == (5, 3)
+    assert await quarantined(quarantine) == []
+    await check_arrived(servicebus, blobs)
+
+
+async def test_a_large_cloudevent_names_its_data_by_reference(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, blobs: Container
+) -> None:
+    relay = make_relay(**blobs.settings, RELAY_MESSAGE_FORMAT="cloudevents", RELAY_CLOUDEVENTS_SOURCE="/contacts")
+
+    await relay.handle([documents()[2]], "i1")
+
+    [message] = (await received(servicebus.connection_string, 1)).messages["k"]
+    check_message(message, "largeCloudEvent")
+    assert properties(message)["cloudEvents:dataref"] == properties(message)["dataRef"]
+
+
+@pytest.mark.parametrize("fault", [403, "cut", "hang"])
+async def test_while_a_content_cannot_be_written_its_key_waits_and_no_other(
+    make_relay: RelayMaker,
+    servicebus: ServiceBusServer,
+    blobs: Container,
+    quarantine: ContainerProxy,
+    fault: int | str,
+) -> None:
+    blobs.faults = [fault]
+    relay = make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S="0.5")
+    said = "Storage Blob Data Contributor" if fault == 403 else "check BLOBS and the network"
+
+    # A temporary error is traced to one event from the fourth attempt.
+    for attempt in (0, 3):
+        with pytest.raises(PublishError, match="The content of the event 'k-2'") as raised:
+            await relay.handle([*documents(), event(f"other-{attempt}", "other")], "i1", attempt)
+
+    assert said in str(raised.value)
+    assert "quarantine add" not in str(raised.value)
+    assert await quarantined(quarantine) == []
+    assert (await topic_counts(servicebus.admin_port))["accepted"] == 2 + 2
+
+    blobs.faults = []
+    assert (await relay.handle(documents(), "i1", 4)).published == 3
+    subscriber = await received(servicebus.connection_string, 7)
+    assert subscriber.ids()["k"] == [f"k-{n}" for n in range(5)]
+    assert len(await blobs.stored()) == 1
+
+
+@pytest.mark.parametrize("fault", ["lost", 503])
+async def test_a_content_whose_answer_is_lost_is_written_again_and_published_once(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, blobs: Container, fault: int | str
+) -> None:
+    blobs.faults = [fault, "pass"]
+
+    await make_relay(**blobs.settings).handle(documents(), "i1")
+
+    assert blobs.writes == 2
+    await check_arrived(servicebus, blobs)
+
+
+async def test_a_process_that_ends_between_content_and_message_leaves_what_the_next_one_writes_again(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, blobs: Container
+) -> None:
+    await refuse(servicebus.admin_port, "k-2", "amqp:internal-error")
+    with pytest.raises(PublishError):
+        await make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S="0.2").handle(documents(), "i1")
+    before = await blobs.stored()
+
+    await stop_refusing(servicebus.admin_port)
+    await make_relay(**blobs.settings).handle(documents(), "i1", 1)
+
+    assert len(before) == 1
+    assert await blobs.stored() == before
+    assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 2
+    await check_arrived(servicebus, blobs)

@@ -1,0 +1,191 @@
+"""Large events with RELAY_LARGE=claim-check, on a topic and a store in memory: their order, and failures."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Any
+
+import pytest
+
+from outbox_emulators.servicebus.message import Message as Accepted
+from relay.errors import ContentError
+from relay.events import Event
+from relay.large.claims import Claims
+from relay.large.content import Content
+from relay.results import KeyOutcome
+from relay.servicebus import messages
+from relay.servicebus.publisher import ServiceBusPublisher
+from relay.settings import OnPoison
+from relay.verdict import Judge
+from tests.support import virtual_time
+from tests.support.in_memory_contents import InMemoryContents
+from tests.unit.relay.topics import FakeTopic, event
+
+LIMIT = 5_000
+LARGE = 6_000
+
+
+class World:
+    """A topic that takes messages of LIMIT bytes, and a publisher to it that stores the contents of others."""
+
+    def __init__(self, **options: Any) -> None:
+        self.topic = FakeTopic(limit=LIMIT)
+        self.contents = InMemoryContents()
+        self.publisher: ServiceBusPublisher = self.topic.publisher(
+            claims=Claims(self.contents, messages.plain), **options
+        )
+
+    async def publish(self, *events: Event, **options: Any) -> KeyOutcome:
+        (outcome,) = await self.publisher.publish({"k": list(events)}, **options)
+        return outcome
+
+    def accepted(self, identifier: str) -> Accepted:
+        [message] = [each for each in self.topic.accepted["k"] if each.message_id == identifier]
+        return message
+
+
+async def test_a_claim_takes_the_place_of_a_large_event_among_its_neighbours() -> None:
+    world = World()
+    large = event("large", size=LARGE)
+
+    outcome = await world.publish(event("a"), event("b"), large, event("c"), event("d"))
+
+    assert world.topic.transfers == [["a", "b"], ["large"], ["c", "d"]]
+    assert (outcome.published, outcome.rejected, outcome.error) == (5, [], None)
+    content = Content.of(messages.plain(large))
+    assert world.contents.stored == {content.name: content.body}
+    assert max(world.topic.sizes) <= LIMIT
+
+
+async def test_a_claim_says_where_the_content_is_and_what_it_is() -> None:
+    large = event("large", size=LARGE, traceparent="00-1", sequence=7)
+    whole = messages.plain(large)
+
+    claim = await Claims(InMemoryContents(), messages.plain).claim(large, 1.0)
+
+    sha256 = hashlib.sha256(whole.body).hexdigest()
+    assert claim == whole._replace(body=b"", application_properties=claim.application_properties)
+    assert claim.application_properties == {
+        **whole.application_properties,
+        "dataRef": f"memory://contents/{Content.of(whole).name}",
+        "dataSha256": sha256,
+        "dataLength": len(whole.body),
+        "dataContentType": "application/json",
+    }
+
+
+async def test_a_claim_of_a_cloudevent_has_its_data_by_reference() -> None:
+    claim = await Claims(InMemoryContents(), messages.cloudevents("/contacts")).claim(event("a"), 1.0)
+
+    properties = claim.application_properties
+    assert properties["cloudEvents:dataref"] == properties["dataRef"]
+
+
+async def test_the_name_of_a_content_shows_nothing_of_the_event() -> None:
+    name = Content.of(messages.plain(event("jane@contoso.com", "jane"))).name
+
+    assert "jane" not in name
+    assert len(name) == 129
+
+
+@pytest.mark.parametrize("policy", list(OnPoison))
+async def test_an_event_whose_content_cannot_be_stored_holds_up_its_key_and_is_no_poison(policy: OnPoison) -> None:
+    world = World()
+    world.contents.broken = True
+    events = [event("a"), event("large", size=LARGE), event("b")]
+
+    outcome = await world.publish(*events, judge=Judge(policy))
+
+    assert isinstance(outcome.error, ContentError)
+    assert "'large'" in str(outcome.error)
+    assert "Create the container" in str(outcome.error)
+    assert (outcome.published, outcome.unsent, outcome.rejected, outcome.blocked_by) == (1, 2, [], None)
+    assert world.topic.ids() == ["a"]
+
+    world.contents.broken = False
+    outcome = await world.publish(*events[1:], judge=Judge(policy))
+
+    assert (outcome.published, world.topic.ids()) == (2, ["a", "large", "b"])
+
+
+async def test_a_content_that_is_stored_and_whose_message_is_not_accepted_is_stored_once_in_the_end() -> None:
+    world = World(pauses_s=())
+    world.topic.answers = [OSError("cut")]
+    large = event("large", size=LARGE)
+
+    failed = await world.publish(large)
+    stored = dict(world.contents.stored)
+    again = await world.publish(large)
+
+    assert (failed.unsent, again.published) == (1, 1)
+    assert world.contents.stored == stored
+    assert len(stored) == 1
+
+
+def test_a_store_that_does_not_answer_holds_up_its_keys_for_a_bounded_time() -> None:
+    contents = InMemoryContents()
+    contents.hangs = True
+    large = {f"key-{number}": [event("large", f"key-{number}", size=LARGE)] for number in range(40)}
+
+    async def publish() -> tuple[list[KeyOutcome], float]:
+        publisher = FakeTopic(limit=LIMIT).publisher(
+            claims=Claims(contents, messages.plain), senders=50, send_timeout_s=30.0
+        )
+        return await publisher.publish({**large, "k": [event("a")]}), time.monotonic()
+
+    outcomes, took_s = virtual_time.run(publish())
+
+    assert 30 <= took_s <= 31
+    assert all("did not answer within 30 s" in str(outcome.error) for outcome in outcomes[:-1])
+    assert outcomes[-1].published == 1
+
+
+async def test_keys_whose_contents_cannot_be_stored_are_no_outage_of_the_topic() -> None:
+    world = World()
+    world.contents.broken = True
+    large = {f"key-{number}": [event("large", f"key-{number}", size=LARGE)] for number in range(10)}
+
+    outcomes = await world.publisher.publish({**large, "k": [event("a")]})
+
+    assert [type(outcome.error) for outcome in outcomes[:-1]] == [ContentError] * 10
+    assert outcomes[-1].published == 1
+
+
+async def test_a_size_that_only_the_service_refuses_is_a_claim_too() -> None:
+    world = World()
+    refusing = FakeTopic(by_id={"large": "amqp:link:message-size-exceeded"})
+    sent = 0
+
+    def transfer(payload: bytes, *, batch: bool) -> None:
+        nonlocal sent
+        sent += 1
+        if len(payload) <= LIMIT:
+            refusing.by_id.clear()
+        FakeTopic.transfer(refusing, payload, batch=batch)
+
+    refusing.transfer = transfer  # type: ignore[method-assign]
+    publisher = refusing.publisher(claims=Claims(world.contents, messages.plain))
+
+    (outcome,) = await publisher.publish({"k": [event("large", size=LARGE)]})
+
+    assert (outcome.published, outcome.rejected, sent) == (1, [], 2)
+    assert len(world.contents.stored) == 1
+
+
+async def test_a_claim_is_not_repeated_to_see_whether_the_topic_accepts_anything() -> None:
+    # A repeat would have the event's body, which the topic does not take.
+    world = World(duplicate_window_s=600)
+    await world.publish(event("large", size=LARGE))
+    world.topic.by_id["doubted"] = "amqp:not-allowed"
+
+    for _ in range(2):
+        await world.publish(event("doubted"))
+
+    assert world.topic.transfers == [["large"], ["doubted"], ["doubted"]]
+
+
+async def test_without_a_store_a_large_event_is_set_aside() -> None:
+    (outcome,) = await FakeTopic(limit=LIMIT).publisher().publish({"k": [event("large", size=LARGE)]})
+
+    assert [each.reason for each in outcome.rejected] == ["message-too-large"]
