@@ -38,9 +38,7 @@ def read_streams(
     """
     name = environment.get(FILE_VARIABLE, "").strip()
     path = app / (name or file.FILE)
-    if name and not path.exists():
-        raise SettingsError([f"{FILE_VARIABLE} is {name!r}: there is no such file in {app}"])
-    found = file.read(path)
+    found = file.read(path, named_by=FILE_VARIABLE if name else None)
     pairs = list(_pairs(found))
     used = dict.fromkeys(found.destinations[each].connection for _, each in pairs)
     settings = Settings.from_environment(
@@ -64,11 +62,62 @@ def read_streams(
             problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
         if source.container and settings.cosmos is None:
             problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
-    if not streams:
-        problems.append(f"{path.name}: no route leads to a destination: add [[routes]] with `to`")
+    if len(streams) > 1 or found.routes:
+        problems += [f"{path.name}: {each}" for each in (*_shared(streams), *_without_type(streams))]
     if problems:
         raise SettingsError(list(dict.fromkeys(problems)))
-    return streams
+    return _sharing_memory(streams)
+
+
+def _sharing_memory(streams: list[Settings]) -> list[Settings]:
+    """The streams of a process hold SQL_MAX_BYTES together."""
+    readers = sum(each.sql is not None for each in streams)
+    return [
+        each
+        if each.sql is None or readers == 1
+        else replace(each, sql=replace(each.sql, max_bytes=each.sql.max_bytes // readers))
+        for each in streams
+    ]
+
+
+def _shared(streams: list[Settings]) -> Iterator[str]:
+    """Places that two streams must not have in common, or that one stream must not use for two things."""
+    uses: dict[tuple[str, ...], dict[str, None]] = {}
+
+    def use(what: str, *place: str) -> None:
+        uses.setdefault(place, {})[what] = None
+
+    for each in streams:
+        entity = f"{each.destination} of {each.servicebus_setting}"
+        use(f"the destination of the stream {each.stream}", entity, f"for the outbox {each.outbox}")
+        if each.cosmos is not None:
+            database = f"in the database {each.cosmos_database!r}"
+            use(f"the outbox {each.outbox}", f"the container {each.cosmos_container!r}", database)
+            use("the leases", f"the container {each.cosmos_lease_container!r}", database)
+            quarantine = f"the container {each.cosmos_quarantine_container!r}"
+            use(f"the quarantine of the stream {each.stream}", quarantine, database)
+        if each.sql is not None:
+            use(f"the outbox {each.outbox}", f"the feed {each.sql.feed!r}")
+    for place, found in uses.items():
+        if len(found) > 1:
+            yield f"{' '.join(place)} would be {' and '.join(found)}: give each its own"
+
+
+def _without_type(streams: list[Settings]) -> Iterator[str]:
+    """Rules for a type that no event of their outbox has."""
+    for each in streams:
+        for route in each.selection.routes:
+            for condition in route.when:
+                types = each.selection.types
+                if (
+                    condition.name == "type"
+                    and types
+                    and not any(condition.holds({"type": one}) for one in each.selection.types)
+                ):
+                    yield (
+                        f"the rule `{route}` of the outbox {each.outbox} never counts: its events are of the type "
+                        f"{each.selection.types_text}. Add the type to `types`, or name the `action`"
+                    )
 
 
 def stream_of(streams: list[Settings], name: str | None) -> Settings:

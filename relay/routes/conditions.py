@@ -43,7 +43,17 @@ class Condition:
 
     def holds(self, document: Document) -> bool:
         """Whether the document's value is one of `values`, or begins with `prefix`."""
-        value = self._find(document)
+        return self._fits(self._find(document))
+
+    def implies(self, other: Condition) -> bool:
+        """Whether the other one holds wherever this one does, as far as the two say it."""
+        if self.name != other.name:
+            return False
+        if self.prefix is not None:
+            return other.prefix is not None and self.prefix.startswith(other.prefix)
+        return all(map(other._fits, self.values))
+
+    def _fits(self, value: Any) -> bool:
         if self.prefix is not None:
             return isinstance(value, str) and value.startswith(self.prefix)
         # In JSON, true is not 1.

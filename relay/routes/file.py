@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,15 @@ from relay.routes.selection import DEFAULT, Route
 
 FILE = "relay.toml"
 
-# A name stands in lease ids, names of tables and containers, and `outbox-destination` has to be unique.
-_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
+# A name is in lease ids and in names of containers, tables and indexes, and `outbox-destination` has to be unique.
+# With two of this length, an index has the 63 bytes that PostgreSQL keeps of a name.
+_NAME = re.compile(r"[a-z][a-z0-9]{0,23}")
 _SETTING = re.compile(r"[A-Z][A-Z0-9_]*")
+_TABLE = re.compile(r"[^.]+\..+")
+# A text has a character that can be seen.
+_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
+
+_SHOWN_CHARACTERS = 80
 
 UNROUTED = ("quarantine", "ignore")
 
@@ -91,8 +98,8 @@ class RelayFile:
         return tuple(found)
 
 
-def read(path: Path) -> RelayFile:
-    """The content of the file; that of none if it does not exist.
+def read(path: Path, *, named_by: str | None = None) -> RelayFile:
+    """The content of the file; that of none if it does not exist and no setting names it (`named_by`).
 
     Raises:
         SettingsError: Naming everything that is wrong with it, each by its path, such as `routes[2].when.type`.
@@ -100,7 +107,9 @@ def read(path: Path) -> RelayFile:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return RelayFile()
+        if named_by is None:
+            return RelayFile()
+        raise SettingsError([f"{named_by} names {path.name!r}: there is no such file in {path.parent}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError([f"{path.name} cannot be read: {error}"]) from error
     # Most apps have no such file.
@@ -108,7 +117,10 @@ def read(path: Path) -> RelayFile:
 
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise SettingsError([f"{path.name} has tables or lists within one another without end"]) from error
+    # Of a number with too many digits, int says so.
+    except ValueError as error:
         raise SettingsError([f"{path.name} is no TOML: {error}"]) from error
     return parse(content, path.name)
 
@@ -127,19 +139,51 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
     destinations.setdefault(DEFAULT, Destination(DEFAULT))
     for each in sorted(sources.keys() & destinations.keys() - {DEFAULT}):
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
-    routes = [_route(each, sources, destinations) for each in top.tables("routes")]
+    routes = tuple(_route(each, sources, destinations) for each in top.tables("routes"))
     top.no_more()
     found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0])
     # A condition that is wrong is left out, and its route would seem to take everything.
     if not problems:
-        reached = [route for source in sources for route in found.routes_of(source)]
-        for number, (_, route) in enumerate(routes):
-            if not any(route is each for each in reached):
-                what = "never counts: a route before it takes every event. Move that one to the end"
-                top.wrong(f"routes[{number}]", what)
+        _check_reach(found, top)
     if problems:
         raise SettingsError([f"{name}: {problem}" for problem in dict.fromkeys(problems)])
     return found
+
+
+def _check_reach(found: RelayFile, top: Table) -> None:
+    """Each route takes some event of some outbox, and each outbox has a route."""
+    for number, (outbox, route) in enumerate(found.routes):
+        before = [
+            next(
+                (place for place, each in enumerate(found.routes[:number]) if _precedes(each, source, route)), None
+            )
+            for source in ([outbox] if outbox is not None else found.sources)
+        ]
+        ahead = [place for place in before if place is not None]
+        if len(ahead) == len(before):
+            what = f"never counts: routes[{max(ahead)}] takes every event of it. Move it ahead, or remove it"
+            top.wrong(f"routes[{number}]", what)
+    for source in found.sources:
+        if found.routes and not found.routes_of(source):
+            top.wrong(f"outboxes.{source}", "has no route: add one to [[routes]], or remove the outbox")
+
+
+def _precedes(earlier: tuple[str | None, Route], source: str, route: Route) -> bool:
+    """Whether a route of a source takes every event of it that a later route would."""
+    outbox, first = earlier
+    return outbox in (None, source) and first.covers(route)
+
+
+def _shown(value: Any) -> str:
+    """A value as an error shows it: cut, and not at all if it may be a connection string with its key."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        # An integer may have more digits than Python writes.
+        return f"a value of the type {type(value).__name__}"
+    if "=" in text:
+        return "a value that is not shown, as it may hold a key"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 class Table:
@@ -169,17 +213,17 @@ class Table:
         return list(self._content)
 
     def text(
-        self, name: str, choices: Sequence[str] = (), *, pattern: re.Pattern[str] | None = None
+        self, name: str, choices: Sequence[str] = (), *, pattern: re.Pattern[str] | None = None, example: str = ""
     ) -> str | None:
         value = self.take(name)
         if value is None:
             return None
         if choices and value not in choices:
-            self.wrong(name, f"is {value!r}: write {' or '.join(map(repr, choices))}")
-        elif not isinstance(value, str) or not value.strip():
-            self.wrong(name, f"is {value!r}: write a text")
+            self.wrong(name, f"is {_shown(value)}: write {' or '.join(map(repr, choices))}")
+        elif not isinstance(value, str) or not _VISIBLE.search(value):
+            self.wrong(name, f"is {_shown(value)}: write a text")
         elif pattern is not None and not pattern.fullmatch(value):
-            self.wrong(name, f"is {value!r}: it does not match {pattern.pattern}")
+            self.wrong(name, f"is {_shown(value)}: write {example}")
         else:
             return value
         return None
@@ -189,7 +233,7 @@ class Table:
         if value is None:
             return None
         if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
-            self.wrong(name, f'is {value!r}: write a list of texts, such as ["domainEvent"]')
+            self.wrong(name, f'is {_shown(value)}: write a list of texts, such as ["domainEvent"]')
             return None
         return tuple(value)
 
@@ -198,7 +242,7 @@ class Table:
         if value is None:
             return None
         if type(value) is not int or not at_least <= value <= at_most:
-            self.wrong(name, f"is {value!r}: write a whole number from {at_least} to {at_most}")
+            self.wrong(name, f"is {_shown(value)}: write a whole number from {at_least} to {at_most}")
             return None
         return value
 
@@ -206,7 +250,7 @@ class Table:
         """A table within this one; an empty one if it is not there."""
         value = self.take(name)
         if value is not None and not isinstance(value, dict):
-            self.wrong(name, f"is {value!r}: write a table")
+            self.wrong(name, f"is {_shown(value)}: write a table")
             value = None
         return Table(value or {}, self.at(name), self._problems)
 
@@ -216,7 +260,7 @@ class Table:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            self.wrong(name, f"is {value!r}: write tables, each under [[{name}]]")
+            self.wrong(name, f"is {_shown(value)}: write tables, each under [[{name}]]")
             return []
         return [Table(each, f"{self.at(name)}[{number}]", self._problems) for number, each in enumerate(value)]
 
@@ -231,34 +275,37 @@ def _named(top: Table, name: str, make: Any) -> dict[str, Any]:
     found = {}
     for each in tables.names():
         if not _NAME.fullmatch(each):
-            tables.wrong(each, "is no name: write a small letter, then small letters and digits, 32 at most")
+            tables.wrong(each, "is no name: write a small letter, then small letters and digits, 24 at most")
         found[each] = make(each, tables.table(each))
     return found
 
 
 def _destination(name: str, table: Table) -> Destination:
+    given = table.names()
     topic, queue = table.text("topic"), table.text("queue")
-    connection = table.text("connection", pattern=_SETTING) or "SERVICEBUS"
+    connection = table.text("connection", pattern=_SETTING, example="a setting's name") or "SERVICEBUS"
     window_s = table.number("duplicate_window_s", at_least=20, at_most=604_800)
-    if topic and queue:
+    if "topic" in given and "queue" in given:
         table.wrong("queue", "is set beside a topic: keep one of them")
-    if not topic and not queue and name != DEFAULT:
+    if "topic" not in given and "queue" not in given and name != DEFAULT:
         table.wrong("topic", "is not set: write the name of a topic, or of a queue as `queue`")
     table.no_more()
     return Destination(name, topic or queue, queue is not None, connection, window_s)
 
 
 def _source(name: str, table: Table, types: tuple[str, ...] | None) -> Source:
+    given = table.names()
     cosmos = {
         each: table.text(each) for each in ("container", "database", "lease_container", "quarantine_container")
     }
-    feed, shards = table.text("feed"), table.number("shards", at_least=1, at_most=1024)
+    feed = table.text("feed", pattern=_TABLE, example="the event table as schema.Table")
+    shards = table.number("shards", at_least=1, at_most=1024)
     own = table.texts("types")
-    if feed and any(cosmos.values()):
+    if "feed" in given and any(each in given for each in cosmos):
         table.wrong("feed", "is set beside a container: an outbox is in Cosmos DB or in SQL")
-    if name != DEFAULT and not feed and not cosmos["container"]:
+    if name != DEFAULT and "feed" not in given and "container" not in given:
         table.wrong("container", "is not set: write the container of Cosmos DB, or the event table as `feed`")
-    if shards and not feed and name != DEFAULT:
+    if "shards" in given and "feed" not in given and (name != DEFAULT or "container" in given):
         table.wrong("shards", "is set without a feed: an outbox in Cosmos DB has none")
     table.no_more()
     return Source(name, feed=feed, shards=shards, types=own or types, **cosmos)
@@ -269,12 +316,12 @@ def _route(
 ) -> tuple[str | None, Route]:
     outbox = table.text("outbox", sorted(sources))
     when = _conditions(table.table("when"))
+    if "to" not in table.names():
+        table.wrong("to", "is not set: write a list of destinations")
     to = table.texts("to") or ()
     for each in to:
         if each not in destinations:
-            table.wrong("to", f"has {each!r}: there are {', '.join(sorted(destinations))}")
-    if not to and "to" not in table.names():
-        table.wrong("to", "is not set: write a list of destinations")
+            table.wrong("to", f"has {_shown(each)}: there are {', '.join(sorted(destinations))}")
     table.no_more()
     return outbox, Route(when, tuple(dict.fromkeys(to)))
 
@@ -286,7 +333,7 @@ def _conditions(table: Table) -> tuple[Condition, ...]:
         prefix = value.get("prefix") if isinstance(value, dict) and set(value) == {"prefix"} else None
         values = _scalars(value)
         if not values and not (isinstance(prefix, str) and prefix):
-            table.wrong(name, f'is {value!r}: write a value, a list of values, or {{ prefix = "…" }}')
+            table.wrong(name, f'is {_shown(value)}: write a value, a list of values, or {{ prefix = "…" }}')
             continue
         try:
             found.append(Condition(name, values, prefix))
@@ -297,5 +344,10 @@ def _conditions(table: Table) -> tuple[Condition, ...]:
 
 def _scalars(value: Any) -> tuple[Scalar, ...]:
     values: Iterable[Any] = value if isinstance(value, list) else [value]
-    found = tuple(each for each in values if isinstance(each, str | int | float))
+    found = tuple(each for each in values if isinstance(each, str | int | float) and _is_json(each))
     return found if len(found) == len(list(values)) else ()
+
+
+def _is_json(value: Scalar) -> bool:
+    """Whether a document can have the value."""
+    return not isinstance(value, float) or math.isfinite(value)

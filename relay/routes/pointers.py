@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from relay.events import Document
+
+_ESCAPED = re.compile(r"(?:[^~]|~[01])*")
 
 
 class _Missing:
@@ -36,9 +39,8 @@ class Pointer:
         if text and not text.startswith("/"):
             raise ValueError(f"is {text!r}: write a JSON Pointer, such as /data/createdAt")
         names = text.split("/")[1:]
-        for name in names:
-            if "~" in name.replace("~0", "").replace("~1", ""):
-                raise ValueError(f"is {text!r}: in a JSON Pointer, write ~ as ~0 and / within a name as ~1")
+        if not all(_ESCAPED.fullmatch(name) for name in names):
+            raise ValueError(f"is {text!r}: in a JSON Pointer, write ~ as ~0 and / within a name as ~1")
         return cls(text, tuple(name.replace("~1", "/").replace("~0", "~") for name in names))
 
     def find(self, document: Document) -> Any:

@@ -31,6 +31,10 @@ class Route:
     def holds(self, document: Document) -> bool:
         return all(condition.holds(document) for condition in self.when)
 
+    def covers(self, other: Route) -> bool:
+        """Whether it takes every event that the other one takes, as far as their conditions say it."""
+        return all(any(each.implies(condition) for each in other.when) for condition in self.when)
+
     @property
     def events(self) -> str:
         """The conditions, in a sentence."""

@@ -83,7 +83,7 @@ FILE = """
 [outboxes.default]
 
 [outboxes.orders]
-container = "orders"
+container = "sales"
 lease_container = "order-leases"
 
 [outboxes.old]
@@ -117,8 +117,8 @@ def test_each_stream_of_a_file_has_a_trigger_with_leases_of_its_own(
     } == {
         "relay": ("orders", "orders-leases", None),
         "relay_audit": ("orders", "orders-leases", "audit."),
-        "relay_orders": ("orders", "order-leases", "orders."),
-        "relay_orders_audit": ("orders", "order-leases", "orders-audit."),
+        "relay_orders": ("sales", "order-leases", "orders."),
+        "relay_orders_audit": ("sales", "order-leases", "orders-audit."),
     }
     assert sorted(found.keys() - read.keys()) == [
         *("relay_age", "relay_age_audit", "relay_age_orders", "relay_age_orders_audit"),

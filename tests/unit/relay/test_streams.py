@@ -1,0 +1,260 @@
+"""The streams that relay.toml and the settings make, and which documents are each one's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cosmos.source import event_of
+from relay.errors import SettingsError, UsageError
+from relay.events import Reason, Rejected
+from relay.routes.conditions import Condition
+from relay.routes.selection import Route, Selection
+from relay.settings import Settings
+from relay.streams import read_streams, stream_of
+from tests.unit.relay.commands import ENVIRONMENT
+
+SQL = {"SQL": "postgresql://h/d"}
+BUS = {"ORDERS_BUS__fullyQualifiedNamespace": "orders.servicebus.windows.net"}
+
+FILE = """
+[outboxes.default]
+[outboxes.orders]
+container = "orders"
+database = "shop"
+lease_container = "order-leases"
+types = ["order", "offer"]
+[outboxes.stock]
+feed = "stock.Event"
+shards = 4
+types = ["stock"]
+
+[destinations.audit]
+queue = "audit-in"
+connection = "ORDERS_BUS"
+duplicate_window_s = 3600
+
+[[routes]]
+outbox = "stock"
+to = ["audit"]
+[[routes]]
+when = { action = "Secret" }
+to = ["audit"]
+[[routes]]
+when = { "/data/a" = 1 }
+to = ["audit", "default"]
+"""
+
+
+def streams_of(text: str, tmp_path: Path, **environment: str) -> list[Settings]:
+    (tmp_path / "relay.toml").write_text(text)
+    return read_streams(ENVIRONMENT | environment, app=tmp_path)
+
+
+def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:
+    with pytest.raises(SettingsError) as raised:
+        streams_of(text, tmp_path, **environment)
+    return list(raised.value.problems)
+
+
+@pytest.mark.parametrize("text", [None, "", "[outboxes.default]", "[destinations.unused]\ntopic = 't'"])
+def test_without_routes_everything_is_as_the_environment_says(text: str | None, tmp_path: Path) -> None:
+    environment = ENVIRONMENT | SQL | {"RELAY_EVENT_TYPE": "x"}
+    if text is not None:
+        (tmp_path / "relay.toml").write_text(text)
+
+    [stream] = read_streams(environment, app=tmp_path)
+
+    assert replace(stream, routed=None) == Settings.from_environment(environment)
+    assert stream.selection == Settings.from_environment(environment).selection
+    assert stream.label is None
+
+
+def test_each_stream_has_names_places_and_a_destination_of_its_own(tmp_path: Path) -> None:
+    streams = streams_of(FILE, tmp_path, **SQL, **BUS, SQL_MAX_BYTES="5000000")
+
+    assert [each.stream for each in streams] == ["default", "audit", "orders", "orders-audit", "stock-audit"]
+    assert [each.outbox for each in streams] == ["default", "default", "orders", "orders", "stock"]
+    assert [each.lease_prefix for each in streams] == ["", "audit.", "orders.", "orders-audit.", "stock-audit."]
+    default, audit, orders, _, stock = streams
+    assert default.label == "default"
+    assert (default.cosmos is None, default.sql is None) == (False, False)
+    assert (default.servicebus_topic, default.servicebus_is_queue) == ("domain-events", False)
+    assert (audit.servicebus_topic, audit.servicebus_is_queue) == ("audit-in", True)
+    assert (default.duplicate_window_s, audit.duplicate_window_s) == (600, 3600)
+    assert (default.servicebus.address, audit.servicebus.address) == (None, "orders.servicebus.windows.net")
+    assert audit.servicebus_setting == "ORDERS_BUS"
+    assert (orders.sql, orders.cosmos_database, orders.cosmos_container) == (None, "shop", "orders")
+    assert (orders.cosmos_lease_container, orders.cosmos_quarantine_container) == (
+        "order-leases",
+        "quarantine-orders",
+    )
+    assert orders.selection.types == ("order", "offer")
+    assert orders.event_type == "order"
+    assert stock.cosmos is None
+    feeds = [each.feed for each in streams if each.feed is not None]
+    assert [(each.feed, each.shards, each.consumer, each.quarantine_table) for each in feeds] == [
+        ("outbox.domain_event", 1, "relay", "relay.item"),
+        ("outbox.domain_event", 1, "relay-audit", "relay.item_audit"),
+        ("stock.Event", 4, "relay-stock-audit", "relay.item_stock_audit"),
+    ]
+    # They hold together what one process may hold.
+    assert {each.max_bytes for each in feeds} == {5_000_000 // 3}
+    assert [each.label for each in feeds] == ["default", "audit", "stock-audit"]
+
+
+def test_the_first_stream_of_an_outbox_has_what_no_rule_takes(tmp_path: Path) -> None:
+    for unrouted, keeps in (("quarantine", [True, False, True, False, True]), ("ignore", [False] * 5)):
+        streams = streams_of(f"unrouted = '{unrouted}'\n{FILE}", tmp_path, **SQL, **BUS)
+
+        assert [each.selection.is_first for each in streams] == [True, False, True, False, True]
+        assert [each.selection.keeps_unrouted for each in streams] == keeps
+
+
+def test_a_stream_is_chosen_by_its_name_and_the_only_one_without(tmp_path: Path) -> None:
+    streams = streams_of(FILE, tmp_path, **SQL, **BUS)
+
+    assert stream_of(streams, "stock-audit") is streams[4]
+    assert stream_of(streams[1:2], None) is streams[1]
+    with pytest.raises(UsageError, match="add --stream with one of default, audit, orders"):
+        stream_of(streams, None)
+    with pytest.raises(UsageError, match="--stream other: there is no such stream; there are default, audit"):
+        stream_of(streams, "other")
+
+
+TO = "to = ['default']"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"[outboxes.a]\nfeed = 'a.b'\n[[routes]]\n{TO}", "outboxes.a has a feed, and SQL is not set"),
+        (
+            "[destinations.a]\ntopic = 'domain-events'\n[[routes]]\nto = ['a', 'default']",
+            "the topic 'domain-events' of SERVICEBUS for the outbox default would be the destination of the "
+            "stream default and the destination of the stream a: give each its own",
+        ),
+        (
+            f"[outboxes.a]\ncontainer = 'data'\n[outboxes.default]\n[[routes]]\n{TO}",
+            "the container 'data' in the database 'outbox' would be the outbox a and the outbox default: give "
+            "each its own",
+        ),
+        (
+            f"[outboxes.a]\ncontainer = 'leases'\n[[routes]]\n{TO}",
+            "the container 'leases' in the database 'outbox' would be the outbox a and the leases: give each "
+            "its own",
+        ),
+        (
+            "[outboxes.default]\n[outboxes.a]\ncontainer = 'a'\n"
+            f"[outboxes.b]\ncontainer = 'quarantine-a'\n[[routes]]\n{TO}",
+            "the container 'quarantine-a' in the database 'outbox' would be the quarantine of the stream a and "
+            "the outbox b: give each its own",
+        ),
+        (
+            f"[[routes]]\nwhen.type = 'ContactRenamed'\n{TO}",
+            "the rule `type is 'ContactRenamed' → default` of the outbox default never counts: its events are of "
+            "the type 'domainEvent'. Add the type to `types`, or name the `action`",
+        ),
+    ],
+)
+def test_places_that_streams_must_not_share_and_rules_that_never_count_are_refused(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    assert problems_of(text, tmp_path) == [f"relay.toml: {problem}"]
+
+
+def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) -> None:
+    text = "[destinations.a]\ntopic = 't'\nconnection = 'A_BUS'\n"
+
+    assert len(streams_of(text, tmp_path)) == 1
+    assert problems_of(f"{text}[[routes]]\nto = ['a']", tmp_path) == [
+        "A_BUS is not set: set A_BUS to a connection string, or A_BUS__fullyQualifiedNamespace to use an identity"
+    ]
+    # Then SERVICEBUS is not needed.
+    environment = {"COSMOS": ENVIRONMENT["COSMOS"], "A_BUS": ENVIRONMENT["SERVICEBUS"], "A_BUS_ADMIN": "x"}
+    assert [each.stream for each in read_streams(environment, app=tmp_path)] == ["a"]
+
+
+def test_the_file_may_have_another_name_and_has_to_exist_then(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("[destinations.a]\nqueue = 'q'\n[[routes]]\nto = ['a']")
+
+    [stream] = read_streams(ENVIRONMENT | {"RELAY_FILE": "other.toml"}, app=tmp_path)
+
+    assert (stream.stream, stream.label, stream.several) == ("a", "a", False)
+    for name in ("none.toml", "x" * 300):
+        with pytest.raises(SettingsError, match=r"RELAY_FILE|cannot be read"):
+            read_streams(ENVIRONMENT | {"RELAY_FILE": name}, app=tmp_path)
+
+
+# selection
+
+
+VALUES = st.sampled_from(["a", "ab", "b", 1, True, 1.0])
+NAMED = st.sampled_from(["action", "key", "type", "/data/x", "/data/y/0"])
+CONDITION = st.one_of(
+    st.builds(Condition, NAMED, st.lists(VALUES, min_size=1, max_size=2).map(tuple)),
+    st.builds(lambda name, prefix: Condition(name, prefix=prefix), NAMED, st.sampled_from(["a", "ab"])),
+)
+DESTINATIONS = ("default", "b", "c")
+ROUTE = st.builds(
+    Route,
+    st.lists(CONDITION, max_size=2).map(tuple),
+    st.lists(st.sampled_from(DESTINATIONS), min_size=1, max_size=3, unique=True).map(tuple),
+)
+DOCUMENT = st.fixed_dictionaries(
+    {
+        "id": st.just("i"),
+        "partitionKey": st.sampled_from(["a", "ab", "b"]),
+        "type": st.sampled_from(["a", "ab", "contact", None]),
+        "data": st.fixed_dictionaries(
+            {"action": VALUES}, optional={"x": VALUES, "y": st.lists(VALUES, max_size=1)}
+        ),
+    }
+)
+
+
+@given(
+    routes=st.lists(ROUTE, min_size=1, max_size=4).map(tuple),
+    documents=st.lists(DOCUMENT, max_size=8),
+    keeps=st.booleans(),
+)
+def test_each_event_is_taken_by_exactly_the_streams_of_its_first_route(
+    routes: tuple[Route, ...], documents: list[dict[str, Any]], keeps: bool
+) -> None:
+    named = list(dict.fromkeys(each for route in routes for each in route.to))
+    streams = [
+        Selection(("a", "ab"), (), routes, each, is_first=number == 0, keeps_unrouted=keeps and number == 0)
+        for number, each in enumerate(named)
+    ]
+    for document in documents:
+        takers = {each.destination for each in streams if each.takes(document)}
+        route = next((each for each in routes if each.holds(document)), None)
+
+        if document["type"] not in ("a", "ab"):
+            assert takers == set()
+        elif route is not None:
+            assert takers == set(route.to)
+            assert [each.judged(event_of(document)) for each in streams if each.takes(document)] == [
+                event_of(document)
+            ] * len(takers)
+        else:
+            assert takers == ({named[0]} if keeps else set())
+            aside = [each.judged(event_of(document)) for each in streams if each.takes(document)]
+            assert all(isinstance(each, Rejected) for each in aside)
+            whole = isinstance(document["data"]["action"], str)
+            assert [each.reason for each in aside if isinstance(each, Rejected)] == (
+                [Reason.NO_ROUTE if whole else Reason.ACTION_NOT_STRING] if keeps else []
+            )
+
+
+@given(ROUTE, ROUTE, st.lists(DOCUMENT, max_size=10))
+def test_a_route_that_covers_another_one_takes_each_of_its_events(
+    first: Route, second: Route, documents: list[dict[str, Any]]
+) -> None:
+    if first.covers(second):
+        assert [each for each in documents if second.holds(each) and not first.holds(each)] == []
