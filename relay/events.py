@@ -14,7 +14,7 @@ member too (`ORIGINAL`), and what this shape has within `data`, or not at all, i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -38,8 +38,11 @@ ORIGINAL = "_original"
 """The member of a mapped document that has the document as the outbox has it."""
 
 MAPPED = "_mapped"
-"""The member of a mapped document that has what was mapped and has no place in the shape above:
-`action` and `createdAt`, which need not be in `data`."""
+"""The member of a mapped document that has what was mapped and has no place in the shape above: `action` and
+`createdAt`, which need not be in `data`; `properties` and `message`, by name; and `PROBLEM`."""
+
+PROBLEM = "problem"
+"""The member of `MAPPED` that says, without any value, which rule of relay.toml does not fit the document."""
 
 EventName = tuple[str, str]
 """The partition key and the id of an event."""
@@ -65,6 +68,7 @@ class Reason(StrEnum):
     KEY_PARKED = "key-parked"
     SET_ASIDE = "set-aside"
     NO_ROUTE = "no-route"
+    NOT_MAPPED = "not-mapped"
 
 
 class Event(NamedTuple):
@@ -184,8 +188,11 @@ def read_event(
         expires_at: When its source deletes it, in seconds since 1970, if ever.
 
     Returns:
-        The event, or its rejection with the first reason found, in the order of `Reason`.
+        The event, or its rejection with the first reason found, in the order of `Reason`; that it cannot be
+        mapped is found before all others.
     """
+    if MAPPED in document:
+        return _read_mapped(document, position, committed_at, expires_at)
     try:
         identifier = _checked_key(document, "id", _ID_REASONS)
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
@@ -195,8 +202,9 @@ def read_event(
         # Nearly always all of them are short and ASCII, and one look at them together takes a tenth of the checks.
         together = f"{identifier}{partition_key}{action}{created_at}{traceparent}"
         if not together.isascii() or len(together) > MAX_PROPERTIES_BYTES:
-            _check_unicode(identifier, partition_key, action, created_at, traceparent)
-            _check_properties(action, created_at, traceparent)
+            texts = {"data.action": action, "data.createdAt": created_at, "traceparent": traceparent}
+            _check_unicode({"id": identifier, "partitionKey": partition_key, **texts})
+            _check_properties(texts)
     except _Invalid as invalid:
         return Rejected(
             document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
@@ -216,6 +224,35 @@ def read_event(
         traceparent if isinstance(traceparent, str) else None,
         text.encode() if isinstance(text, str) else None,
     )
+
+
+def _read_mapped(
+    document: Document, position: int, committed_at: int | None, expires_at: int | None
+) -> Event | Rejected:
+    """As `read_event`, of a document whose action and time are beside its data."""
+    mapped, data = document[MAPPED], document.get("data")
+    plain = {name: value for name, value in document.items() if name not in (MAPPED, ORIGINAL)}
+    # If data is no object, or missing, that is found as in any other document.
+    if PROBLEM not in mapped and isinstance(data, Mapping):
+        plain["data"] = {name: mapped[name] for name in ("action", "createdAt") if name in mapped}
+    try:
+        if PROBLEM in mapped:
+            raise _Invalid(Reason.NOT_MAPPED, mapped[PROBLEM])
+        event = read_event(plain, position, committed_at=committed_at, expires_at=expires_at)
+        if isinstance(event, Rejected):
+            return replace(event, document=document)
+        _check_mapped(event, mapped)
+    except _Invalid as invalid:
+        return Rejected(
+            document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
+        )
+    return event._replace(data=document["data"], document=document)
+
+
+def created_at_of(document: Document) -> Any:
+    """When its writer made it, likewise."""
+    holder = document.get(MAPPED, document.get("data"))
+    return holder.get("createdAt") if isinstance(holder, Mapping) else None
 
 
 def action_of(document: Document) -> Any:
@@ -261,7 +298,7 @@ def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
         raise _Invalid(not_string, f"{name} is {_json_kind(document, name)}, not a string")
     if not value:
         raise _Invalid(empty, f"{name} is the empty string")
-    if (units := _utf16_units(value)) > MAX_KEY_LENGTH:
+    if (units := utf16_units(value)) > MAX_KEY_LENGTH:
         raise _Invalid(
             too_long, f"{name} has {units} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most"
         )
@@ -279,18 +316,9 @@ def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
     return data, action
 
 
-def _check_unicode(
-    identifier: str, partition_key: str, action: str, created_at: object, traceparent: object
-) -> None:
+def _check_unicode(names: Mapping[str, object]) -> None:
     """Refuse a lone surrogate, which JSON can escape and a property, which is UTF-8, cannot hold."""
-    named = (
-        ("id", identifier),
-        ("partitionKey", partition_key),
-        ("data.action", action),
-        ("data.createdAt", created_at),
-        ("traceparent", traceparent),
-    )
-    for name, text in named:
+    for name, text in names.items():
         if isinstance(text, str) and not _is_unicode(text):
             raise _Invalid(
                 Reason.PROPERTY_NOT_UNICODE,
@@ -298,9 +326,10 @@ def _check_unicode(
             )
 
 
-def _check_properties(action: str, created_at: object, traceparent: object) -> None:
-    named = (("data.action", action), ("data.createdAt", created_at), ("traceparent", traceparent))
-    sizes = {name: len(text.encode(errors="surrogatepass")) for name, text in named if isinstance(text, str)}
+def _check_properties(names: Mapping[str, object]) -> None:
+    sizes = {
+        name: len(text.encode(errors="surrogatepass")) for name, text in names.items() if isinstance(text, str)
+    }
     if sum(sizes.values()) > MAX_PROPERTIES_BYTES:
         found = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise _Invalid(
@@ -308,6 +337,21 @@ def _check_properties(action: str, created_at: object, traceparent: object) -> N
             f"what becomes properties of the message has {sum(sizes.values())} bytes ({found}); "
             f"{MAX_PROPERTIES_BYTES} at most can be sent",
         )
+
+
+def _check_mapped(event: Event, mapped: Document) -> None:
+    """As the two above, of all that relay.toml makes properties of."""
+    texts = {"type": event.type, "action": event.action, "time": mapped.get("createdAt")}
+    properties = mapped.get("properties", {})
+    # A name has its bytes too, and a number eight of its own.
+    texts |= {
+        f"properties.{name}": name + (value if isinstance(value, str) else " " * 8)
+        for name, value in properties.items()
+    }
+    texts |= {f"message.{name}": value for name, value in mapped.get("message", {}).items()}
+    texts["traceparent"] = event.traceparent
+    _check_unicode(texts)
+    _check_properties(texts)
 
 
 def _usable_key(document: Document) -> str | None:
@@ -328,7 +372,8 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _utf16_units(text: str) -> int:
+def utf16_units(text: str) -> int:
+    """The length of a text as Service Bus counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
 
 

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
+
+from relay.events import DATA_TEXT
+
+# Maximum depth of a value that is kept as one. The standard library takes 1000 levels or so, fewer if it is called
+# from deep within, and the number differs between versions of Python.
+_MAX_DEPTH = 512
+_TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see {DATA_TEXT})"
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+# Maximum number of digits of an integer; int() refuses more than 4300.
+_MAX_DIGITS = 400
 
 
 def encode(value: Any, *, sort_keys: bool = False) -> bytes:
@@ -58,3 +73,63 @@ class _Text(str):
     """A part of the text, which a value of type str is not."""
 
     __slots__ = ()
+
+
+def escaped(text: str) -> str:
+    """JSON text without half of a surrogate pair as it is; JSON can have it as an escape."""
+    return text if text.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def read_object(text: str) -> tuple[dict[str, Any], str] | None:
+    """The object that JSON text is, without what is nested too deeply, and the text; None if it is none."""
+    text = escaped(text)
+    found = parsed(text)
+    if not isinstance(found, dict):
+        return None
+    return shallow(found) if is_deep(found, text) else found, text
+
+
+def parsed(text: str) -> Any:
+    """The value of the text; None if it cannot be parsed. Numbers may lose digits, or be text."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        # It is no JSON, or has a number, half of a surrogate pair or a depth that orjson refuses.
+        try:
+            return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _whole(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
+
+
+def _finite(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def is_deep(value: Any, text: str) -> bool:
+    """Whether a value is nested too deeply to be handled as one; `text` is its text."""
+    if text.count("[") + text.count("{") <= _MAX_DEPTH:
+        return False
+    try:
+        # It nests 254 levels at most, and counts them far faster than the loop below.
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        depth = deepest = 0
+        for token in _NESTING.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            deepest = max(deepest, depth)
+        return deepest > _MAX_DEPTH
+    return False
+
+
+def shallow(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without its nested values; the document has its text."""
+    return {name: _TOO_DEEP if isinstance(value, dict | list) else value for name, value in data.items()}

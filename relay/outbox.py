@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relay.events import Document, Event, Received, Rejected
+from relay.events import Document, Event, Received, Rejected, action_of, created_at_of
 from relay.findings import Finding
 from relay.place import Place, PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
@@ -64,14 +64,13 @@ class Committed:
         A document that can never become a message is an event here too: it is on its way to quarantine, whose
         record has the same key.
         """
-        key, data = document.get("partitionKey"), document.get("data")
-        members = data if isinstance(data, dict) else {}
+        key = document.get("partitionKey")
         return cls(
             id=id_name(str(document.get("id"))),
             partition_key=key_name(key) if isinstance(key, str) else NO_PARTITION_KEY,
-            action=_text(members.get("action"), _ACTION),
+            action=_text(action_of(document), _ACTION),
             committed_at=committed_at,
-            created_at=_text(members.get("createdAt"), _SHORT),
+            created_at=_text(created_at_of(document), _SHORT),
             sequence=_number(document.get("sequence")),
             traceparent=_text(document.get("traceparent"), _SHORT),
             partition=partition,
@@ -135,10 +134,9 @@ class Range:
 
     def holds(self, document: Document) -> bool:
         """Whether a document has the key, the action and an id of the range."""
-        data = document.get("data")
         return (
             (self.partition_key is None or document.get("partitionKey") == self.partition_key)
-            and (self.action is None or (isinstance(data, dict) and data.get("action") == self.action))
+            and (self.action is None or action_of(document) == self.action)
             and (not self.ids or document.get("id") in self.ids)
         )
 

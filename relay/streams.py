@@ -156,7 +156,7 @@ def _stream(
     """The settings of one stream, which may be the `first` one of its outbox."""
     name = stream_name(source.name, destination.name)
     suffix = "" if name == DEFAULT else f"-{name}"
-    types = source.types or (settings.event_type,)
+    types = (settings.event_type,) if source.types is None else source.types
     routes = found.routes_of(source.name)
     keeps = bool(routes) and first and found.keeps_unrouted
     cosmos, sql = settings.cosmos, settings.sql
@@ -177,10 +177,10 @@ def _stream(
         servicebus_topic=destination.entity or settings.servicebus_topic,
         servicebus_is_queue=destination.is_queue,
         duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
-        event_type=types[0],
+        event_type=types[0] if types else settings.event_type,
         # The point ends it, so that no other prefix begins with it.
         lease_prefix="" if name == DEFAULT else f"{name}.",
-        routed=Selection(types, (), routes, destination.name, first, keeps),
+        routed=Selection(types, source.events, routes, destination.name, first, keeps, source.fields),
     )
 
 

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any
 from relay.cosmos.containers import explaining, parameters
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.source import in_commit_order
-from relay.events import Document
+from relay.events import MAPPED, Document
 from relay.outbox import Committed, Gone, Range, cut_text
+from relay.routes.conditions import NAMED
+from relay.routes.mapping import Fields
+from relay.routes.pointers import Pointer
 from relay.routes.selection import Selection
 
 if TYPE_CHECKING:
@@ -113,7 +116,8 @@ class Feed:
             options = {"continuation": reader.continuation}
         pages: Any = self._container.query_items_change_feed(max_item_count=limit, **options).by_page()
         async for page in pages:
-            documents = [document async for document in page if self._selection.takes(document)]
+            document_of = self._selection.document_of
+            documents = [each async for stored in page if (each := document_of(stored)) is not None]
             events, last = [], reader.last
             for document, place in numbered(documents, last):
                 last = place
@@ -144,11 +148,12 @@ def numbered(
 
 def brief(document: Document) -> Document:
     """What `numbered` and `committed_of` need of a document, which may have 2 MB."""
-    data = document.get("data")
-    members = {name: data[name] for name in _OF_DATA & data.keys()} if isinstance(data, dict) else {}
+    holder = MAPPED if MAPPED in document else "data"
+    found = document.get(holder)
+    members = {name: found[name] for name in _OF_DATA & found.keys()} if isinstance(found, dict) else {}
     return {
         **{name: _cut(document[name]) for name in _OF_DOCUMENT & document.keys()},
-        "data": {name: _cut(value) for name, value in members.items()},
+        holder: {name: _cut(value) for name, value in members.items()},
     }
 
 
@@ -234,11 +239,36 @@ def feed_start(since: int) -> datetime:
 
 def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
     """The condition of a query for documents that may be events, and its parameters."""
-    if not selection.types:
-        return "true", {}
+    where, found = expression(selection.fields.of_document("type")[0]), "true"
+    values: dict[str, Any] = {}
     if len(selection.types) == 1:
-        return "c.type = @type", {"type": selection.type}
-    return "ARRAY_CONTAINS(@types, c.type)", {"types": list(selection.types)}
+        found, values["type"] = f"{where} = @type", selection.type
+    elif selection.types:
+        found, values["types"] = f"ARRAY_CONTAINS(@types, {where})", list(selection.types)
+    for number, condition in enumerate(selection.events):
+        pointers = _places(condition.name, selection.fields)
+        if len(pointers) == 1 and is_queried(pointers[0]) and condition.prefix is None:
+            values[f"event{number}"] = list(condition.values)
+            found += f" AND ARRAY_CONTAINS(@event{number}, {expression(pointers[0])})"
+    return found, values
+
+
+def _places(name: str, fields: Fields) -> tuple[Pointer, ...]:
+    return fields.of_document(name) if name in NAMED else (Pointer.parse(name),)
+
+
+def is_queried(pointer: Pointer) -> bool:
+    """Whether a query can have the value: it would have to know arrays from objects."""
+    return not any(name.isdecimal() for name in pointer.names)
+
+
+def expression(pointer: Pointer) -> str:
+    """A place in a document, in a query of `c`."""
+    return "c" + "".join(f".{each}" if each in _OWN else f"[{json.dumps(each)}]" for each in pointer.names)
+
+
+# Names of the shape of relay/events.py, none of which is a word of the language. Any other is quoted.
+_OWN = frozenset({"id", "partitionKey", "type", "data", "action", "createdAt"})
 
 
 class CosmosReading:
@@ -298,7 +328,7 @@ class CosmosReading:
                 feed_range=feed_range, start_time=feed_start(self._range.since), max_item_count=_PAGE_ITEMS
             ).by_page()
             async for page in pages:
-                documents = commit + [document async for document in page if self._holds(document)]
+                documents = commit + [each async for stored in page if (each := self._held(stored)) is not None]
                 found += len(documents) - len(commit)
                 whole, commit = _split_last_commit(documents)
                 if settled and found >= (count or 0):
@@ -310,23 +340,23 @@ class CosmosReading:
         if whole or commit:
             yield list(in_commit_order(whole + commit))
 
-    def _holds(self, document: Document) -> bool:
-        return (
-            self._selection.takes(document)
-            and self._range.since <= document["_ts"] < self._range.until
-            and self._range.holds(document)
-        )
+    def _held(self, stored: Document) -> Document | None:
+        """The document of a stored one; None if it is not in the range."""
+        document = self._selection.document_of(stored)
+        if document is None or not self._range.since <= document["_ts"] < self._range.until:
+            return None
+        return document if self._range.holds(document) else None
 
     async def _count(self, feed_range: dict[str, Any]) -> int:
-        chosen = self._range
+        chosen, fields = self._range, self._selection.fields
         where, values = of_type(self._selection)
         conditions = [where, "c._ts >= @since", "c._ts < @until"]
         values |= {"since": chosen.since, "until": chosen.until}
         if chosen.partition_key is not None:
-            conditions.append("c.partitionKey = @partitionKey")
+            conditions.append(f"{expression(fields.of_document('key')[0])} = @partitionKey")
             values["partitionKey"] = chosen.partition_key
         if chosen.action is not None:
-            conditions.append("c.data.action = @action")
+            conditions.append(f"{expression(fields.of_document('action')[0])} = @action")
             values["action"] = chosen.action
         with explaining(self._container.id):
             counts = self._container.query_items(

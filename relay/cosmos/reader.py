@@ -20,6 +20,7 @@ from relay.cosmos.feed import (
     behind,
     brief,
     committed_of,
+    expression,
     feed_start,
     integers_of_any_length,
     numbered,
@@ -28,12 +29,13 @@ from relay.cosmos.feed import (
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.locks import stale_locks
 from relay.cosmos.scan import undeliverable
-from relay.cosmos.source import event_of, select
+from relay.cosmos.source import event_of, mapped_again, select
 from relay.errors import ServiceError
-from relay.events import Document, Event, Rejected
+from relay.events import DATA_TEXT, Document, Event, Rejected
 from relay.findings import Finding
 from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
+from relay.routes.pointers import Pointer
 from relay.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class CosmosOutbox:
                 async for page in behind(container, lease, limit).by_page():
                     documents = [document async for document in page if not lease.has_passed(document)]
                     break
-                stopping = undeliverable(documents, lease, container.id)
+                stopping = undeliverable(documents, lease, container.id, self._settings.selection.fields)
                 found.append(NextPage(lease.token, select(documents, self._settings.selection), stopping))
         return found
 
@@ -110,27 +112,26 @@ class CosmosOutbox:
         `limit` events, those of five seconds before, and other documents of the key that were changed since.
         """
         partition = await self.partition_of(partition_key) or ""
-        selection = self._settings.selection
-        where, values = of_type(selection)
+        document_of = self._settings.selection.document_of
+        where, values = of_type(self._settings.selection)
         latest = f"SELECT TOP @count c._ts FROM c WHERE {where} ORDER BY c._ts DESC"
         times = [row["_ts"] for row in await self._query(partition_key, latest, count=limit + 1, **values)]
         if not times:
             return [], False
         feed = self._feed_of_key(partition_key, times[:limit][-1])
-        documents = [brief(document) async for document in feed if selection.takes(document)]
+        documents = [brief(each) async for stored in feed if (each := document_of(stored)) is not None]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
         return events[-limit:], len(times) > limit or len(events) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
         """A query of one partition for each hundred of them; numbers as Python reads them."""
         wanted = list(ids)
-        # By a query: an id may have characters with which no document can be addressed.
-        query = "SELECT c.id, c.data FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
         found: dict[str, str] = {}
         for start in range(0, len(wanted), _IDS):
-            for row in await self._query(partition_key, query, ids=wanted[start : start + _IDS]):
-                if "data" in row:
-                    found[row["id"]] = jsontext.encode(row["data"]).decode()
+            for document in await self._of_ids(partition_key, wanted[start : start + _IDS], ("data",)):
+                if "data" in document:
+                    text = document.get(DATA_TEXT)
+                    found[document["id"]] = text or jsontext.encode(document["data"]).decode()
         return found
 
     async def identity(self) -> str:
@@ -143,18 +144,21 @@ class CosmosOutbox:
         return CosmosReading(await self._container(), self._settings.selection, chosen)
 
     def event_of(self, document: Document, /) -> Event | Rejected:
-        return self._settings.selection.judged(event_of(document))
+        selection = self._settings.selection
+        return selection.judged(event_of(mapped_again(document, selection)))
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """The id may have `/`, `?` or `#`."""
-        stored = await self._query(partition_key, "SELECT * FROM c WHERE c.id = @id", id=identifier)
+        """The id may have `/`, `?` or `#`. One that is joined from several is looked for among all of the key."""
+        fields = self._settings.selection.fields
+        stored = await self._of_ids(partition_key, [identifier])
         if not stored:
             return None
         taken = self._settings.selection.takes(stored[0])
         # Only the change feed has the _lsn.
         async with aclosing(self._feed_of_key(partition_key, stored[0]["_ts"])) as feed:
-            async for document in feed:
-                if document["id"] == identifier:
+            async for each in feed:
+                document = fields.document(each)
+                if document.get("id") == identifier:
                     passed = await self._passed(partition_key, document.get("_lsn"))
                     return Found(document.get("type"), taken, passed, [Place.of(document)])
         return Found(stored[0].get("type"), taken, None)
@@ -179,9 +183,10 @@ class CosmosOutbox:
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
         """The events of a key that the relay has passed, or may have passed if no lease tells."""
         found = []
-        async for document in self._feed_of_key(partition_key, since):
-            place = Place.of(document).in_feed
-            if not self._settings.selection.takes(document) or document["_ts"] < since or place is None:
+        async for stored in self._feed_of_key(partition_key, since):
+            document = self._settings.selection.document_of(stored)
+            place = None if document is None else Place.of(document).in_feed
+            if document is None or document["_ts"] < since or place is None:
                 continue
             if await self._passed(partition_key, document["_lsn"]) is not False:
                 found.append((place, str(document["id"])))
@@ -194,6 +199,23 @@ class CosmosOutbox:
         if self._checkpoints is None:
             self._checkpoints = await self._read_positions(own_only=False)
         return await self._checkpoints.passed(partition_key, lsn)
+
+    async def _of_ids(
+        self, partition_key: str, ids: Collection[str], names: Sequence[str] | None = None
+    ) -> list[Document]:
+        """The documents of a key with these ids; with no more than `_ts` and the named fields, if they are named."""
+        fields = self._settings.selection.fields
+        id_places = fields.of_document("id")
+        columns = "*"
+        if names is not None:
+            needed = dict.fromkeys(each.names[:1] for name in ("id", *names) for each in fields.of_document(name))
+            columns = ", ".join([*(expression(Pointer("", each)) for each in needed), "c._ts"])
+        # By a query: an id may have characters with which no document can be addressed.
+        where, values = of_type(self._settings.selection)
+        if len(id_places) == 1:
+            where, values = f"ARRAY_CONTAINS(@ids, {expression(id_places[0])})", {"ids": list(ids)}
+        rows = await self._query(partition_key, f"SELECT {columns} FROM c WHERE {where}", **values)
+        return [document for row in rows if (document := fields.document(row)).get("id") in ids]
 
     async def _query(self, partition_key: str, query: str, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query of one partition."""

@@ -22,6 +22,7 @@ from relay.cosmos.source import event_of
 from relay.errors import OperationError
 from relay.events import Document, Rejected
 from relay.findings import Finding
+from relay.routes.mapping import Fields
 from relay.scans import Refused, Scan, refused_findings
 from relay.settings import Settings
 
@@ -72,11 +73,13 @@ async def scan(settings: Settings) -> Scan:
 
 def _examine(document: Document, lease: LeasePosition, settings: Settings, found: _Found) -> None:
     found.documents += 1
-    obstacles = list(_obstacles(document, lease))
+    selection = settings.selection
+    obstacles = list(_obstacles(document, lease, selection.fields))
     found.obstacles += obstacles
     # What is not delivered is not validated either.
-    if not obstacles and settings.selection.takes(document):
-        event = settings.selection.judged(event_of(document))
+    read = None if obstacles else selection.document_of(document)
+    if read is not None:
+        event = selection.judged(event_of(read))
         found.refused += [Refused(lease.id, event)] if isinstance(event, Rejected) else []
 
 
@@ -103,14 +106,16 @@ def _not_scanned(said: str, settings: Settings) -> Finding:
     )
 
 
-def _obstacles(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[dict[str, Any]]:
-    """The document as `--json` has it, if the host cannot deliver it: `lease` stops there."""
+def _obstacles(document: Document, lease: LeasePosition, fields: Fields) -> Iterator[dict[str, Any]]:
+    """The document as `--json` has it, under the id that it is stored with, if the host cannot deliver it: `lease`
+    stops there."""
     depth, characters = measure(document)
     if depth > MAX_DEPTH or characters > MAX_INTEGER_CHARACTERS:
+        read = fields.document(document)
         yield {
             "id": document["id"],
-            "partitionKey": document.get("partitionKey"),
-            "type": document.get("type"),
+            "partitionKey": read.get("partitionKey"),
+            "type": read.get("type"),
             "lsn": document.get("_lsn"),
             "lease": lease.id,
             "depth": depth,
@@ -118,9 +123,11 @@ def _obstacles(document: Mapping[str, Any], lease: LeasePosition) -> Iterator[di
         }
 
 
-def undeliverable(documents: Iterable[Document], lease: LeasePosition, container: str) -> list[Finding]:
+def undeliverable(
+    documents: Iterable[Document], lease: LeasePosition, container: str, fields: Fields
+) -> list[Finding]:
     """The findings about documents behind a lease that the host cannot deliver."""
-    return [_finding(obstacle, container) for each in documents for obstacle in _obstacles(each, lease)]
+    return [_finding(obstacle, container) for each in documents for obstacle in _obstacles(each, lease, fields)]
 
 
 def _finding(obstacle: Mapping[str, Any], container: str) -> Finding:

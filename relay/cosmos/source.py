@@ -23,7 +23,7 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from relay.cosmos.containers import Containers
 from relay.errors import ChangesError
-from relay.events import Document, Event, Received, Rejected, read_event
+from relay.events import ORIGINAL, Document, Event, Received, Rejected, read_event
 from relay.routes.selection import Selection
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
@@ -143,9 +143,12 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     received = Received()
     chosen: list[Document] = []
     takes, keeps_unrouted = selection.takes, selection.keeps_unrouted
+    mapped = selection.mapped if selection.fields.is_mapped else None
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
         document: Document | None = getattr(wrapped, "data", wrapped)
+        if mapped is not None and document is not None:
+            document = mapped(document)
         if document is None or not takes(document):
             received.ignored += 1
         else:
@@ -159,6 +162,11 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
         else:
             received.rejected.append(event)
     return received
+
+
+def mapped_again(document: Document, selection: Selection) -> Document:
+    """A document that quarantine has, as relay.toml maps it now."""
+    return selection.fields.document(document.get(ORIGINAL, document))
 
 
 def event_of(document: Document, position: int = 0) -> Event | Rejected:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from relay.errors import SettingsError
 from relay.routes.conditions import Condition, Scalar
+from relay.routes.mapping import LAYOUTS, MESSAGE, NAMES, OWN_PROPERTIES, PLAIN, TYPES, Fields, Property
+from relay.routes.pointers import Pointer
 from relay.routes.selection import DEFAULT, Route
 
 FILE = "relay.toml"
@@ -58,7 +60,9 @@ class Source:
         name: Its name in the file.
         container, database, lease_container, quarantine_container: Of Cosmos DB; None for the environment's.
         feed, shards: Of SQL; likewise.
-        types: The types of the documents that are events; None for RELAY_EVENT_TYPE.
+        types: The types of the documents that are events, none if all are; None for RELAY_EVENT_TYPE.
+        events: Further conditions for a document to be an event.
+        fields: Where the fields of an event are.
     """
 
     name: str
@@ -69,6 +73,8 @@ class Source:
     feed: str | None = None
     shards: int | None = None
     types: tuple[str, ...] | None = None
+    events: tuple[Condition, ...] = ()
+    fields: Fields = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +135,13 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
     """As `read`, of a file that was parsed; `name` stands in the errors."""
     problems: list[str] = []
     top = Table(content, "", problems)
-    types = top.texts("types")
-    sources = _named(top, "outboxes", lambda each, table: _source(each, table, types))
+    mapping = _mapping(top)
+    sources = _named(top, "outboxes", lambda each, table: _source(each, table, mapping))
     destinations = _named(top, "destinations", _destination)
     unrouted = top.text("unrouted", UNROUTED) or UNROUTED[0]
     if content.get("outboxes") == {}:
         top.wrong("outboxes", "has no outbox: add one, or leave it out")
-    sources = sources or {DEFAULT: Source(DEFAULT, types=types)}
+    sources = sources or {DEFAULT: mapping.source(DEFAULT)}
     destinations.setdefault(DEFAULT, Destination(DEFAULT))
     for each in sorted(sources.keys() & destinations.keys() - {DEFAULT}):
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
@@ -193,7 +199,7 @@ class Table:
         self._content = dict(content)
         self._known: list[str] = []
         self._path = path
-        self._problems = problems
+        self.problems = problems
 
     def at(self, name: str) -> str:
         """The path of a member."""
@@ -201,7 +207,7 @@ class Table:
 
     def wrong(self, name: str, what: str) -> None:
         """Add a problem: of the member, `what` is said, with the remedy."""
-        self._problems.append(f"{self.at(name)} {what}")
+        self.problems.append(f"{self.at(name)} {what}")
 
     def take(self, name: str) -> Any:
         """A value of any type; None if it is not there."""
@@ -228,10 +234,10 @@ class Table:
             return value
         return None
 
-    def texts(self, name: str) -> tuple[str, ...] | None:
+    def texts(self, name: str, *, may_be_empty: bool = False) -> tuple[str, ...] | None:
         value = self.take(name)
-        if value is None:
-            return None
+        if value is None or (value == [] and may_be_empty):
+            return None if value is None else ()
         if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
             self.wrong(name, f'is {_shown(value)}: write a list of texts, such as ["domainEvent"]')
             return None
@@ -252,7 +258,7 @@ class Table:
         if value is not None and not isinstance(value, dict):
             self.wrong(name, f"is {_shown(value)}: write a table")
             value = None
-        return Table(value or {}, self.at(name), self._problems)
+        return Table(value or {}, self.at(name), self.problems)
 
     def tables(self, name: str) -> list[Table]:
         """A list of tables."""
@@ -262,7 +268,7 @@ class Table:
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             self.wrong(name, f"is {_shown(value)}: write tables, each under [[{name}]]")
             return []
-        return [Table(each, f"{self.at(name)}[{number}]", self._problems) for number, each in enumerate(value)]
+        return [Table(each, f"{self.at(name)}[{number}]", self.problems) for number, each in enumerate(value)]
 
     def no_more(self) -> None:
         """What was not taken is unknown."""
@@ -293,14 +299,14 @@ def _destination(name: str, table: Table) -> Destination:
     return Destination(name, topic or queue, queue is not None, connection, window_s)
 
 
-def _source(name: str, table: Table, types: tuple[str, ...] | None) -> Source:
+def _source(name: str, table: Table, top: _Mapping) -> Source:
     given = table.names()
     cosmos = {
         each: table.text(each) for each in ("container", "database", "lease_container", "quarantine_container")
     }
     feed = table.text("feed", pattern=_TABLE, example="the event table as schema.Table")
     shards = table.number("shards", at_least=1, at_most=1024)
-    own = table.texts("types")
+    own = _mapping(table)
     if "feed" in given and any(each in given for each in cosmos):
         table.wrong("feed", "is set beside a container: an outbox is in Cosmos DB or in SQL")
     if name != DEFAULT and "feed" not in given and "container" not in given:
@@ -308,7 +314,118 @@ def _source(name: str, table: Table, types: tuple[str, ...] | None) -> Source:
     if "shards" in given and "feed" not in given and (name != DEFAULT or "container" in given):
         table.wrong("shards", "is set without a feed: an outbox in Cosmos DB has none")
     table.no_more()
-    return Source(name, feed=feed, shards=shards, types=own or types, **cosmos)
+    return own.over(top).source(name, feed=feed, shards=shards, **cosmos)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    """What a file says about the documents of all outboxes, or of one; all but `types` by name."""
+
+    layout: str | None = None
+    types: tuple[str, ...] | None = None
+    events: Mapping[str, Condition] = field(default_factory=dict)
+    fields: Mapping[str, tuple[Pointer, ...]] = field(default_factory=dict)
+    properties: Mapping[str, Property] = field(default_factory=dict)
+    message: Mapping[str, Pointer] = field(default_factory=dict)
+
+    def over(self, other: _Mapping) -> _Mapping:
+        """This one, with what the other one says in addition; with a layout of its own, it is complete."""
+        if self.layout is not None:
+            return self
+        return _Mapping(
+            other.layout,
+            other.types if self.types is None else self.types,
+            {**other.events, **self.events},
+            {**other.fields, **self.fields},
+            {**other.properties, **self.properties},
+            {**other.message, **self.message},
+        )
+
+    def source(self, name: str, **places: Any) -> Source:
+        """The outbox of this name whose documents these are."""
+        fields = Fields(tuple(self.fields.items()), tuple(self.properties.values()), tuple(self.message.items()))
+        # Of a document that need not have a type, it is not certain that it has one.
+        is_plain = fields == Fields() and self.types != ()
+        return Source(
+            name,
+            types=self.types,
+            events=tuple(self.events.values()),
+            fields=PLAIN if is_plain else fields,
+            **places,
+        )
+
+
+def _mapping(table: Table) -> _Mapping:
+    layout = table.text("layout", tuple(LAYOUTS))
+    own = _Mapping(
+        None,
+        table.texts("types", may_be_empty=True),
+        {each.name: each for each in _conditions(table.table("events"))},
+        _fields(table.table("fields")),
+        _properties(table.table("properties")),
+        _message(table.table("message")),
+    )
+    if layout is None:
+        return own
+    return replace(own.over(_mapping(Table(LAYOUTS[layout], "", []))), layout=layout)
+
+
+def _fields(table: Table) -> dict[str, tuple[Pointer, ...]]:
+    found = {}
+    for name in NAMES:
+        value = table.take(name)
+        texts = value if name == "id" and isinstance(value, list) and value else [value]
+        pointers = () if value is None else tuple(_pointer(table, name, each) for each in texts)
+        if name in _QUERIED and any(part.isdecimal() for each in pointers if each for part in each.names):
+            table.wrong(name, f"is {value!r}: no query can look into an array. Choose a field that is in none")
+        elif value is not None and all(pointers):
+            found[name] = tuple(each for each in pointers if each)
+    table.no_more()
+    return found
+
+
+# The fields by which commands look for events.
+_QUERIED = ("id", "key", "type", "action")
+
+
+def _properties(table: Table) -> dict[str, Property]:
+    found = {}
+    for name in table.names():
+        value = table.take(name)
+        if name in OWN_PROPERTIES:
+            table.wrong(name, "is the relay's own property: choose another name")
+        if len(name) > _MAX_PROPERTY_NAME:
+            table.wrong(name, f"has a name of {len(name)} characters: write {_MAX_PROPERTY_NAME} at most")
+        if isinstance(value, dict):
+            rule = Table(value, table.at(name), table.problems)
+            pointer, kind = _pointer(rule, "from", rule.take("from")), rule.text("as", tuple(TYPES))
+            rule.no_more()
+        else:
+            pointer, kind = _pointer(table, name, value), None
+        if pointer is not None:
+            found[name] = Property(name, pointer, kind)
+    return found
+
+
+_MAX_PROPERTY_NAME = 128
+
+
+def _message(table: Table) -> dict[str, Pointer]:
+    values = {name: table.take(name) for name in MESSAGE}
+    pointers = {name: _pointer(table, name, value) for name, value in values.items() if value is not None}
+    table.no_more()
+    return {name: each for name, each in pointers.items() if each is not None}
+
+
+def _pointer(table: Table, name: str, value: Any) -> Pointer | None:
+    """The pointer that a member has; None if it has none, which is a problem."""
+    try:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"is {value!r}: write a JSON Pointer, such as /data/createdAt")
+        return Pointer.parse(value)
+    except ValueError as error:
+        table.wrong(name, str(error))
+        return None
 
 
 def _route(

@@ -1,20 +1,367 @@
-"""Which fields of an outbox are the id, the key and so on: the part `[fields]` of relay.toml."""
+"""Which fields of an outbox are the id, the key and so on: the parts `[fields]`, `[properties]` and `[message]`.
+
+What is stored becomes a document of the shape of relay/events.py where it is read. What cannot be mapped does not
+fail there: the document says why (`PROBLEM`), and is set aside like any other that can never become a message.
+docs/mapping.md describes the parts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from relay.events import Document
+from relay import jsontext
+from relay.events import DATA_TEXT, MAPPED, MAX_KEY_LENGTH, ORIGINAL, PROBLEM, Document, utf16_units
+from relay.routes.pointers import MISSING, Pointer
+from relay.times import parse_duration
+
+DOCUMENT_FIELDS: Mapping[str, str] = {
+    "id": "/id",
+    "key": "/partitionKey",
+    "type": "/type",
+    "data": "/data",
+    "trace": "/traceparent",
+    "order": "/order",
+    "sequence": "/sequence",
+}
+"""The fields of a document that is not mapped. `action` and `time` are within `data`: `action` and `createdAt`."""
+
+ROW_FIELDS: Mapping[str, str] = {
+    "id": "/id",
+    "key": "/partition_key",
+    "type": "/type",
+    "action": "/action",
+    "data": "/data",
+    "time": "/created_at",
+    "trace": "/traceparent",
+    "sequence": "/sequence",
+}
+"""The columns of an event table that is not mapped."""
+
+NAMES = (*DOCUMENT_FIELDS, "action", "time")
+"""The names of `[fields]`."""
+
+# The fields that need not be in `data`, with their names there.
+_BESIDE = {"action": "action", "time": "createdAt"}
+# The member of a document that has a field.
+_MEMBERS = {"key": "partitionKey", "trace": "traceparent"}
+# What sources and the core know of a document beside its fields; relay/events.py describes the last one.
+_SYSTEM = ("_ts", "_lsn", "_etag", "_rid", "ttl", "_shard", "_ulid", DATA_TEXT)
+
+LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+    "article": {},
+    # https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md, and its extensions Partitioning,
+    # Distributed Tracing and Sequence: an id is unique within its source.
+    "cloudevents": {
+        "types": [],
+        "events": {"/specversion": "1.0"},
+        "fields": {
+            "id": ["/source", "/id"],
+            "key": "/partitionkey",
+            "action": "/type",
+            "time": "/time",
+        },
+    },
+    # https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html
+    "debezium": {
+        "types": [],
+        "fields": {"key": "/aggregateid", "action": "/type", "data": "/payload"},
+    },
+}
+"""By name, what `layout` stands for: parts of relay.toml."""
+
+# What is above this in AMQP's unsigned 32 bits of milliseconds cannot be a message's time to live.
+_MAX_TTL_MS = 2**32 - 1
+
+
+class Long(int):
+    """An integer that a message has as one of 64 bits, whatever its value."""
+
+
+class Moment(int):
+    """A time, in milliseconds since 1970."""
+
+
+Value = str | int | float | bool
+"""The value of a property: text, Long, double, boolean or Moment."""
+
+
+class Unmappable(Exception):
+    """What a value is that cannot be mapped, in a part of a sentence without the value."""
+
+
+def _as_is(value: Any) -> Value:
+    if isinstance(value, bool | str | float):
+        return value
+    if isinstance(value, int):
+        return _long(value)
+    raise Unmappable(f"is {_kind(value)}, which no property can have")
+
+
+def _string(value: Any) -> Value:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return jsontext.encode(value).decode()
+    raise Unmappable(f"is {_kind(value)}, not a string")
+
+
+def _long(value: Any) -> Value:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unmappable(f"is {_kind(value)}, not a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise Unmappable("is a number of more than 64 bits")
+    return Long(value)
+
+
+def _double(value: Any) -> Value:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise Unmappable(f"is {_kind(value)}, not a number")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise Unmappable(f"is {_kind(value)}, not a number that a double can have")
+    return number
+
+
+def _boolean(value: Any) -> Value:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise Unmappable(f"is {_kind(value)}, not a boolean")
+
+
+def _date(value: Any) -> Value:
+    moment = _time(value)
+    # Rounded down, as azure-servicebus does.
+    return Moment((moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
+
+
+def _time(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise Unmappable(f"is {_kind(value)}, not a time in RFC 3339, such as 2026-02-09T11:37:00Z")
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = datetime.min
+    if moment.tzinfo is None or value[10:11] not in ("T", "t", " "):
+        raise Unmappable("is no time in RFC 3339 with its zone, such as 2026-02-09T11:37:00Z")
+    return moment
+
+
+def _ttl(value: Any) -> Value:
+    """Milliseconds."""
+    wrong = f"is {_kind(value)}, not a duration, such as PT10M, or 600 in seconds"
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise Unmappable(wrong)
+    try:
+        lasts = parse_duration(value) if isinstance(value, str) else timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        raise Unmappable(wrong) from None
+    found = lasts // timedelta(milliseconds=1)
+    if not 0 < found <= _MAX_TTL_MS:
+        raise Unmappable("is no duration from 1 ms to 49 days, which is what a message can have")
+    return found
+
+
+TYPES: Mapping[str, Callable[[Any], Value]] = {
+    "string": _string,
+    "long": _long,
+    "double": _double,
+    "boolean": _boolean,
+    "date": _date,
+}
+"""The types that `as` names, with what makes a value one."""
+
+MESSAGE: Mapping[str, Callable[[Any], Value]] = {
+    "subject": _string,
+    "correlation_id": _string,
+    "reply_to": _string,
+    "time_to_live": _ttl,
+    "scheduled_enqueue_time": _date,
+}
+"""The names of `[message]`, likewise."""
+
+OWN_PROPERTIES = ("type", "cosmosTimestamp", "createdAt", "traceparent", "sequence", "originalId")
+"""The properties that the relay itself gives a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the message from a field.
+
+    Attributes:
+        name: Its name.
+        pointer: Where its value is.
+        type: A name of `TYPES`; None to take the value's own type.
+    """
+
+    name: str
+    pointer: Pointer
+    type: str | None = None
+
+    def convert(self, value: Any) -> Value:
+        """Its value from what is there. Raises Unmappable."""
+        return (_as_is if self.type is None else TYPES[self.type])(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The places of an event's fields in the documents of an outbox."""
+    """The places of an event's fields in what an outbox stores.
+
+    Attributes:
+        given: Those that relay.toml names, by a name of `NAMES`; an id may have several, which are joined.
+        properties: Properties of the message.
+        message: What else the message has, by a name of `MESSAGE`.
+        is_mapped: Whether anything is mapped at all.
+    """
+
+    given: tuple[tuple[str, tuple[Pointer, ...]], ...] = ()
+    properties: tuple[Property, ...] = ()
+    message: tuple[tuple[str, Pointer], ...] = ()
+    is_mapped: bool = True
+    _documents: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
+    _rows: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        given = dict(self.given)
+        data = given["data"][0].text if "data" in given else None
+        object.__setattr__(self, "_documents", _places(DOCUMENT_FIELDS, data) | given)
+        object.__setattr__(self, "_rows", _places(ROW_FIELDS, data) | given)
+
+    @property
+    def names_fields(self) -> bool:
+        """Whether relay.toml names fields: a row of an SQL outbox is then mapped by its columns."""
+        return bool(self.given)
+
+    def type_of(self, stored: Document) -> Any:
+        """The type of a stored document; None if it has none."""
+        found = _found("type", self._documents["type"], stored)
+        return None if found is MISSING else found
 
     def document(self, stored: Document) -> Document:
-        """The document in the shape of relay/events.py."""
-        return stored
+        """A stored document, or what relay/sql/rows.py makes of a row, in the shape of relay/events.py."""
+        return self._mapped(stored, self._documents, {}) if self.is_mapped else stored
+
+    def of_row(self, row: Document, known: Document) -> dict[str, Any]:
+        """A row of an SQL outbox, by its columns, in that shape.
+
+        Args:
+            row: By column, values that JSON has; JSON text as what it says.
+            known: Members of the document that the row need not have.
+        """
+        return self._mapped(row, self._rows, known)
+
+    def of_document(self, name: str) -> tuple[Pointer, ...]:
+        """Where a field of a stored document is: the first of these that is there; an id is all of them."""
+        return self._documents[name]
+
+    def of_columns(self, name: str) -> tuple[Pointer, ...]:
+        """Likewise, in a row of an SQL outbox."""
+        return self._rows[name]
+
+    def _mapped(
+        self, stored: Document, places: Mapping[str, tuple[Pointer, ...]], known: Document
+    ) -> dict[str, Any]:
+        document: dict[str, Any] = {name: stored[name] for name in _SYSTEM if name in stored}
+        document |= known
+        mapped: dict[str, Any] = {}
+        problems: list[str] = []
+        for name, pointers in places.items():
+            value, member = _found(name, pointers, stored), _MEMBERS.get(name, name)
+            if name in _BESIDE:
+                mapped |= {} if value is MISSING else {_BESIDE[name]: value}
+            elif value is not MISSING:
+                document[member] = value
+            if value is MISSING and name in _REQUIRED and member not in known:
+                where = (" and " if name == "id" else " or ").join(map(str, pointers))
+                wanted = "no text" if len(pointers) > 1 and name == "id" else "nothing"
+                problems.append(f"fields.{name}: there is {wanted} at {where}")
+        for name, value in (("type", document.get("type", "")), ("action", mapped.get("action", ""))):
+            if not isinstance(value, str):
+                where = " or ".join(map(str, places[name]))
+                problems.append(f"fields.{name}: {where} is {_kind(value)}, not a string")
+        _read_data(document)
+        problems += self._add_rest(stored, mapped)
+        if problems:
+            mapped[PROBLEM] = problems[0]
+        return document | {ORIGINAL: stored, MAPPED: mapped}
+
+    def _add_rest(self, stored: Document, mapped: dict[str, Any]) -> Iterator[str]:
+        """Add properties and the like to what was mapped; gives the problems."""
+        if mapped.get("createdAt") is not None and "time" in dict(self.given):
+            try:
+                _time(mapped["createdAt"])
+            except Unmappable as error:
+                yield f"fields.time: {dict(self.given)['time'][0]} {error}"
+        rules: list[tuple[str, str, Pointer, Callable[[Any], Value]]]
+        rules = [("properties", each.name, each.pointer, each.convert) for each in self.properties]
+        rules += [("message", name, pointer, MESSAGE[name]) for name, pointer in self.message]
+        for part, name, pointer, convert in rules:
+            found = pointer.find(stored)
+            if found is None or found is MISSING:
+                continue
+            try:
+                mapped.setdefault(part, {})[name] = convert(found)
+            except Unmappable as error:
+                yield f"{part}.{name}: {pointer} {error}"
 
 
-PLAIN = Fields()
-"""The fields of an outbox whose documents have that shape."""
+_REQUIRED = ("id", "key", "type", "action", "data")
+
+
+def _places(fields: Mapping[str, str], data: str | None) -> dict[str, tuple[Pointer, ...]]:
+    """Where fields are that relay.toml does not name; action and time may be within `data`."""
+    found: dict[str, tuple[Pointer, ...]] = {name: (Pointer.parse(text),) for name, text in fields.items()}
+    for name, member in _BESIDE.items():
+        found[name] = (*found.get(name, ()), Pointer.parse(f"{data or fields['data']}/{member}"))
+    return found
+
+
+def _found(name: str, pointers: tuple[Pointer, ...], stored: Document) -> Any:
+    if name == "id" and len(pointers) > 1:
+        return _joined(pointers, stored)
+    return next((value for each in pointers if (value := each.find(stored)) is not MISSING), MISSING)
+
+
+def _joined(pointers: tuple[Pointer, ...], stored: Document) -> Any:
+    """An id of several texts: with a space between them, or a digest of that if it is too long."""
+    parts = [pointer.find(stored) for pointer in pointers]
+    if not all(isinstance(each, str) and each for each in parts):
+        return MISSING
+    text = " ".join(parts)
+    if utf16_units(text) <= MAX_KEY_LENGTH:
+        return text
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _read_data(document: dict[str, Any]) -> None:
+    """Data that is stored as JSON text is the object that the text has; the message's body is the text."""
+    data = document.get("data")
+    if isinstance(data, str) and data.lstrip()[:1] == "{":
+        found = jsontext.read_object(data)
+        if found is not None:
+            document["data"], document[DATA_TEXT] = found
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = ((bool, "a boolean"), (str, "a string"), (int | float, "a number"), (list, "an array"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "an object")
+
+
+PLAIN = Fields(is_mapped=False)
+"""The fields of an outbox whose documents have the shape of relay/events.py."""

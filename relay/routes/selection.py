@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from relay.events import Document, Event, Reason, Rejected
 from relay.routes.conditions import Condition
+from relay.routes.mapping import PLAIN, Fields
 
 DEFAULT = "default"
 """The name of the outbox, and of the destination, that the environment alone describes."""
@@ -55,6 +56,8 @@ class Selection:
         destination: The stream's destination.
         is_first: Whether it is the first stream of its outbox, which has what belongs to no other one.
         keeps_unrouted: Whether it sets aside the events that no route takes, as the first stream may.
+        fields: Where the fields of an event are in what the outbox stores. All methods but `document_of` and
+            `mapped` take documents of the shape of relay/events.py.
         takes: Whether a document is the stream's, to publish or to set aside. Every document is asked about.
     """
 
@@ -64,11 +67,21 @@ class Selection:
     destination: str = DEFAULT
     is_first: bool = True
     keeps_unrouted: bool = False
+    fields: Fields = PLAIN
     takes: Callable[[Document], bool] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_one_type = self.is_by_type and len(self.types) == 1
         object.__setattr__(self, "takes", _of_type(self.type) if by_one_type else self._takes)
+
+    def document_of(self, stored: Document) -> Document | None:
+        """The document that a stored one is here; None if it is none of the stream's."""
+        document = self.mapped(stored) if self.fields.is_mapped else stored
+        return document if document is not None and self.takes(document) else None
+
+    def mapped(self, stored: Document) -> Document | None:
+        """The document that a stored one is in an outbox with other fields; None if its type is none of these."""
+        return self.fields.document(stored) if self.has_type(self.fields.type_of(stored)) else None
 
     @property
     def type(self) -> str:
@@ -96,6 +109,8 @@ class Selection:
             return True
         if not all(condition.holds(document) for condition in self.events):
             return False
+        if not self.routes:
+            return True
         route = self.route_of(document)
         return self.keeps_unrouted if route is None else self.destination in route.to
 

@@ -14,17 +14,13 @@ text, so that every document can be stored in quarantine.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
-
-import orjson
 
 from changefeed.statements import Entry
 from changefeed.ulid import milliseconds, to_text
@@ -37,15 +33,7 @@ OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
 _UUID_BYTES = 16
 
-# Maximum depth of a value that is kept as one. The standard library takes 1000 levels or so, fewer if it is called
-# from deep within, and the number differs between versions of Python.
-_MAX_DEPTH = 512
-_TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see {DATA_TEXT})"
-_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-
-_LONE = re.compile("[\ud800-\udfff]")
-
-# Maximum number of digits of an integer; int() refuses more than 4300.
+# Maximum number of digits of an integer that is kept as one.
 _MAX_DIGITS = 400
 
 
@@ -132,66 +120,20 @@ def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
     data = row.get("data")
     if not isinstance(data, str):
         return (data | _added(row, data), None) if isinstance(data, dict) else (_plain(data), None)
-    # SQL Server's text can have half of a surrogate pair as it is; JSON can have it as an escape.
-    data = data if data.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", data)
-    parsed = _parsed(data)
+    # SQL Server's text can have half of a surrogate pair as it is.
+    data = jsontext.escaped(data)
+    parsed = jsontext.parsed(data)
     if not isinstance(parsed, dict):
         # It is quarantined unchanged.
-        return (data if parsed is None or _is_deep(parsed, data) else parsed), None
+        return (data if parsed is None or jsontext.is_deep(parsed, data) else parsed), None
     added = _added(row, parsed)
-    kept = _shallow(parsed) if _is_deep(parsed, data) else parsed
+    kept = jsontext.shallow(parsed) if jsontext.is_deep(parsed, data) else parsed
     if not added:
         return kept, data
     # Put before the text's own members, none of which is rewritten.
     members = data.lstrip()[1:]
     comma = "" if not parsed else ","
     return {**added, **kept}, jsontext.encode(added).decode()[:-1] + comma + members
-
-
-def _parsed(text: str) -> Any:
-    """The value of the text; None if it cannot be parsed. Numbers may lose digits, or be text."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        # It is no JSON, or has a number, half of a surrogate pair or a depth that orjson refuses.
-        try:
-            return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            return None
-
-
-def _whole(digits: str) -> int | str:
-    return int(digits) if len(digits) <= _MAX_DIGITS else digits
-
-
-def _finite(digits: str) -> float | str:
-    number = float(digits)
-    return number if math.isfinite(number) else digits
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _is_deep(value: Any, text: str) -> bool:
-    """Whether a value is nested too deeply to be handled as one; `text` is its text."""
-    if text.count("[") + text.count("{") <= _MAX_DEPTH:
-        return False
-    try:
-        # It nests 254 levels at most, and counts them far faster than the loop below.
-        orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        depth = deepest = 0
-        for token in _NESTING.finditer(text):
-            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-            deepest = max(deepest, depth)
-        return deepest > _MAX_DEPTH
-    return False
-
-
-def _shallow(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without its nested values; the document has its text."""
-    return {name: _TOO_DEEP if isinstance(value, dict | list) else value for name, value in data.items()}
 
 
 def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from relay.cli.replay_run import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
+from relay.events import Document
 from relay.outbox import Range
 from relay.routes.selection import BY_DEFAULT
 from tests.integration.conftest import RelayMaker
@@ -390,13 +391,13 @@ async def test_reading_ends_when_everything_counted_has_come(
         await commit(data, new(f"e{number}", "k"))
     reading = CosmosReading(data, BY_DEFAULT, Range(START + 40, START + 70, "k"))
     seen: list[str] = []
-    holds = CosmosReading._holds
+    held = CosmosReading._held
 
-    def watched(self: CosmosReading, document: dict[str, Any]) -> bool:
+    def watched(self: CosmosReading, document: Document) -> Document | None:
         seen.append(document["id"])
-        return holds(self, document)
+        return held(self, document)
 
-    monkeypatch.setattr(CosmosReading, "_holds", watched)
+    monkeypatch.setattr(CosmosReading, "_held", watched)
     await reading.count()
 
     pages = [page async for page in reading.pages()]

@@ -1,0 +1,248 @@
+"""`[fields]`, `[properties]` and `[message]` of relay.toml, for documents of another shape."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cosmos.source import event_of, mapped_again, select
+from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected
+from relay.quarantine.record import record_of
+from relay.routes import file
+from relay.routes.mapping import PLAIN, Fields, Long, Moment
+from relay.routes.selection import DEFAULT, Selection
+from tests.fuzz.budget import trying
+
+STORED = {
+    "id": "1",
+    "specversion": "1.0",
+    "source": "/shop",
+    "type": "com.shop.placed",
+    "partitionkey": "order-7",
+    "time": "2026-02-09T11:37:00Z",
+    "data": {"amount": 12.5, "count": 3, "paid": True, "tenant": "a", "due": "2026-02-10T00:00:00+01:00"},
+    "_ts": 1_700_000_000,
+    "_lsn": 9,
+}
+
+
+def source(text: str) -> file.Source:
+    """The only outbox of a relay.toml."""
+    return file.parse(tomllib.loads(text)).sources[DEFAULT]
+
+
+def fields(text: str) -> Fields:
+    return source(text).fields
+
+
+def cloudevent(text: str = "", **changes: Any) -> Event | Rejected:
+    return event_of(fields(f'layout = "cloudevents"\n{text}').document({**STORED, **changes}))
+
+
+def accepted(found: Event | Rejected) -> Event:
+    assert isinstance(found, Event), found
+    return found
+
+
+_NAMES = st.text(min_size=1, max_size=4).filter(lambda name: not name.isdecimal() and name[0] != "_")
+
+
+@trying(200)
+@given(paths=st.lists(st.lists(_NAMES, min_size=2, max_size=4), min_size=7, max_size=7), data=st.data())
+def test_an_event_is_the_same_wherever_its_fields_are_stored(paths: list[list[str]], data: st.DataObject) -> None:
+    # A first name of its own for each, so that none is within another.
+    texts = ("id", "key", "type", "action", "trace")
+    at = {name: [name, *path] for name, path in zip((*texts, "data", "time"), paths, strict=True)}
+    values: dict[str, Any] = {name: data.draw(st.text("abcé😀", min_size=1, max_size=9)) for name in texts}
+    values |= {"data": {"total": 7}, "time": "2026-02-09T11:37:00Z"}
+    stored: dict[str, Any] = {"_ts": 1_700_000_000, "_lsn": 3, "ttl": 60}
+    for name, path in at.items():
+        holder = stored
+        for each in path[:-1]:
+            holder = holder.setdefault(each, {})
+        holder[path[-1]] = values[name]
+    escaped = {each: each.replace("~", "~0").replace("/", "~1") for path in at.values() for each in path}
+    pointers = {name: "".join(f"/{escaped[each]}" for each in path) for name, path in at.items()}
+    found = file.parse({"fields": pointers}).sources[DEFAULT].fields
+
+    event = accepted(event_of(found.document(stored)))
+
+    assert (event.id, event.partition_key, event.type) == (values["id"], values["key"], values["type"])
+    assert (event.action, event.data, event.traceparent) == (values["action"], {"total": 7}, values["trace"])
+    assert (event.committed_at, event.expires_at) == (1_700_000_000, 1_700_000_060)
+    assert found.type_of(stored) == values["type"]
+
+
+def test_what_is_not_configured_is_the_document_itself() -> None:
+    assert source("") == file.Source(DEFAULT)
+    assert fields('layout = "article"') is PLAIN
+    assert fields('types = ["a"]') is PLAIN
+    assert PLAIN.document(STORED) is STORED
+
+
+def test_an_id_that_is_unique_within_a_source_is_joined_with_it() -> None:
+    assert accepted(cloudevent()).id == "/shop 1"
+    assert accepted(cloudevent(id="x" * 122)).id == "/shop " + "x" * 122
+
+
+@pytest.mark.parametrize("identifier", ["x" * 123, "😀" * 62])
+def test_a_joined_id_is_hashed_where_service_bus_would_refuse_it(identifier: str) -> None:
+    digest = hashlib.sha256(f"/shop {identifier}".encode()).hexdigest()
+
+    assert accepted(cloudevent(id=identifier)).id == digest
+
+
+def test_a_cloudevent_is_recognised_by_its_version_and_not_by_a_type() -> None:
+    found = source('layout = "cloudevents"')
+    selection = Selection(found.types or (), found.events, fields=found.fields)
+
+    received = select([STORED, {**STORED, "specversion": 1}, {"id": "contact", "type": "contact"}], selection)
+
+    assert [event.action for event in received.events] == ["com.shop.placed"]
+    assert (received.rejected, received.ignored) == ([], 2)
+
+
+def test_an_outbox_has_the_rules_of_the_top_and_its_own_unless_it_has_another_layout() -> None:
+    text = """
+        types = ["order"]
+        [fields]
+        key = "/customer"
+        [properties]
+        tenant = "/tenant"
+        [outboxes.shop]
+        container = "shop"
+        types = []
+        fields.action = "/what"
+        [outboxes.billing]
+        container = "billing"
+        layout = "debezium"
+    """
+    found = file.parse(tomllib.loads(text)).sources
+
+    shop, billing = found["shop"], found["billing"]
+    assert (shop.types, [each.text for each in shop.fields.of_document("key")]) == ((), ["/customer"])
+    assert [each.text for each in shop.fields.of_document("action")] == ["/what"]
+    assert [each.name for each in shop.fields.properties] == ["tenant"]
+    assert [each.text for each in billing.fields.of_columns("key")] == ["/aggregateid"]
+    assert billing.fields.properties == ()
+
+
+def test_properties_have_the_types_that_relay_toml_names() -> None:
+    event = accepted(
+        cloudevent(
+            """
+            [properties]
+            tenant = "/data/tenant"
+            paid = "/data/paid"
+            amount = "/data/amount"
+            count = "/data/count"
+            price = { from = "/data/count", as = "double" }
+            text = { from = "/data/amount", as = "string" }
+            due = { from = "/data/due", as = "date" }
+            nothing = "/data/nothing"
+            """
+        )
+    )
+
+    found = event.document["_mapped"]["properties"]
+    assert found == {
+        "tenant": "a", "paid": True, "amount": 12.5, "count": 3, "price": 3.0, "text": "12.5",
+        "due": 1_770_678_000_000,
+    }  # fmt: skip
+    assert [type(found[name]) for name in ("paid", "count", "price", "due")] == [bool, Long, float, Moment]
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "detail"),
+    [
+        ("", {"source": 7}, "fields.id: there is no text at /source and /id"),
+        ("fields.key = '/secret/key'", {}, "fields.key: there is nothing at /secret/key"),
+        ("fields.type = '/time'", {"time": 7}, "fields.type: /time is a number, not a string"),
+        ("", {"type": ["secret"]}, "fields.type: /type is an array, not a string"),
+        ("fields.action = '/data'", {}, "fields.action: /data is an object, not a string"),
+        ("", {"time": "secret"}, "fields.time: /time is no time in RFC 3339 with its zone"),
+        ("properties.p = '/data'", {}, "properties.p: /data is an object, which no property can have"),
+        ("properties.p = '/n'", {"n": 2**63}, "properties.p: /n is a number of more than 64 bits"),
+        (
+            "properties.p = {from = '/n', as = 'long'}",
+            {"n": "secret"},
+            "properties.p: /n is a string, not a",
+        ),
+        (
+            "properties.p = {from = '/n', as = 'long'}",
+            {"n": 1.5},
+            "properties.p: /n is a number, not a whole",
+        ),
+        (
+            "properties.p = {from = '/n', as = 'double'}",
+            {"n": "nan"},
+            "properties.p: /n is a string, not a",
+        ),
+        (
+            "properties.p = {from = '/n', as = 'double'}",
+            {"n": 10**400},
+            "properties.p: /n is a number, not a n",
+        ),
+        ("properties.p = {from = '/n', as = 'boolean'}", {"n": 1}, "properties.p: /n is a number, not a boolean"),
+        (
+            "properties.p = {from = '/n', as = 'date'}",
+            {"n": "2026-02-09"},
+            "properties.p: /n is no time in RFC",
+        ),
+        ("message.time_to_live = '/n'", {"n": "P1M"}, "message.time_to_live: /n is a string, not a duration"),
+        ("message.time_to_live = '/n'", {"n": 0}, "message.time_to_live: /n is no duration from 1 ms to 49 days"),
+        ("message.time_to_live = '/n'", {"n": "P50D"}, "message.time_to_live: /n is no duration from 1 ms to 49"),
+        ("message.subject = '/n'", {"n": {}}, "message.subject: /n is an object, not a string"),
+    ],
+)
+def test_what_cannot_be_mapped_is_rejected_with_field_and_rule_and_without_its_value(
+    rule: str, changes: dict[str, Any], detail: str
+) -> None:
+    found = cloudevent(rule, **changes)
+
+    assert isinstance(found, Rejected)
+    assert found.reason is Reason.NOT_MAPPED
+    assert found.detail.startswith(detail)
+    assert "secret" not in found.detail.replace("/secret/key", "")
+
+
+def test_new_properties_count_and_have_no_half_of_a_pair() -> None:
+    rule = "properties.note = '/note'\nmessage.subject = '/subject'"
+    half = MAX_PROPERTIES_BYTES // 2
+
+    assert isinstance(cloudevent(rule, note="x" * half), Event)
+    large = cloudevent(rule, note="x" * half, subject="y" * half)
+    lone = cloudevent(rule, note="\ud800")
+
+    assert isinstance(large, Rejected)
+    assert large.reason is Reason.PROPERTIES_TOO_LARGE
+    assert "properties.note 7504, message.subject 7500" in large.detail
+    assert isinstance(lone, Rejected)
+    assert (lone.reason, lone.detail[:15]) == (Reason.PROPERTY_NOT_UNICODE, "properties.note")
+
+
+def test_data_that_is_json_text_is_sent_as_that_text() -> None:
+    text = ' {"total": 1.000000000000000000001}'
+
+    event = accepted(cloudevent(data=text))
+
+    assert (event.data, event.body) == ({"total": 1.0}, text.encode())
+
+
+def test_a_document_in_quarantine_is_mapped_again_as_relay_toml_says_now() -> None:
+    wrong = cloudevent("properties.p = '/data'")
+    assert isinstance(wrong, Rejected)
+    stored = json.loads(json.dumps(record_of(wrong, "i")))["document"]
+
+    right = Selection((), fields=fields('layout = "cloudevents"\nproperties.p = "/data/tenant"'))
+
+    event = accepted(event_of(mapped_again(stored, right)))
+    assert (event.id, event.document["_mapped"]["properties"]) == ("/shop 1", {"p": "a"})
+    # And as it was, once nothing is mapped any more.
+    assert mapped_again(stored, Selection(())) == STORED
