@@ -88,7 +88,9 @@ def assemble_watch(settings: Settings) -> LeaseWatch:
 def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[BatchT]:
     return Relay(
         source,
-        ServiceBusPublisher.from_settings(settings, messages.contract(settings.cloudevents_source)),
+        ServiceBusPublisher.from_settings(
+            settings, messages.contract(settings.cloudevents_source, settings.selection.fields)
+        ),
         StoredQuarantine(store),
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,

@@ -127,7 +127,7 @@ def _never_accepted(_: Event) -> bool:
 
 def _too_large(events: Sequence[Event], settings: Settings, largest: int | None) -> Iterator[Rejected]:
     """The first event of a key that the topic does not take, if there is one."""
-    message_of = messages.contract(settings.cloudevents_source)
+    message_of = messages.contract(settings.cloudevents_source, settings.selection.fields)
     if largest is None:
         return
     for event in events:

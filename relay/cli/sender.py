@@ -139,7 +139,7 @@ class OrderedSender:
 @asynccontextmanager
 async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
     """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
-    message_of: Contract = messages.contract(settings.cloudevents_source)
+    message_of: Contract = messages.contract(settings.cloudevents_source, settings.selection.fields)
     publisher = ServiceBusPublisher.from_settings(
         settings, messages.with_original_id(message_of) if with_original_id else message_of
     )

@@ -13,7 +13,8 @@
 |                        | `traceparent` where the document has them as strings, `sequence`  |
 |                        | if it has one as an integer of 64 bits                            |
 
-With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode.
+With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode. What
+relay.toml takes from other fields of an event (relay/routes/mapping.py) comes in addition, or instead.
 """
 
 from __future__ import annotations
@@ -23,19 +24,36 @@ from datetime import datetime
 from typing import NamedTuple
 
 from relay import jsontext
-from relay.events import Event
+from relay.events import MAPPED, Event
+from relay.routes.mapping import PLAIN, Fields, Value
 
 CONTENT_TYPE = "application/json"
 
 
+class Further(NamedTuple):
+    """What a message has beside the contract.
+
+    Attributes:
+        correlation_id, reply_to: None for none.
+        time_to_live_ms: None for that of the topic.
+        scheduled_ms: When it becomes available, in milliseconds since 1970; None for at once.
+    """
+
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    time_to_live_ms: int | None = None
+    scheduled_ms: int | None = None
+
+
 class Message(NamedTuple):
-    """A Service Bus message by the contract above. Application properties are strings, and integers of 64 bits."""
+    """A Service Bus message by the contract above. Its own integers have 32 bits, or 64 if they need them."""
 
     id: str
     partition_key: str
     subject: str
     body: bytes
-    application_properties: dict[str, str | int]
+    application_properties: dict[str, Value]
+    further: Further | None = None
 
 
 Contract = Callable[[Event], Message]
@@ -74,9 +92,34 @@ def cloudevents(source: str) -> Contract:
     return message
 
 
-def contract(cloudevents_source: str | None) -> Contract:
-    """The contract for the settings: CloudEvents if a source is given, else the plain one."""
-    return plain if cloudevents_source is None else cloudevents(cloudevents_source)
+def contract(cloudevents_source: str | None, fields: Fields = PLAIN) -> Contract:
+    """The contract for the settings: CloudEvents if a source is given, else the plain one.
+
+    `fields` are those of the outbox, whose documents may be mapped ones.
+    """
+    message_of = plain if cloudevents_source is None else cloudevents(cloudevents_source)
+    return _of_mapped(message_of) if fields.is_mapped else message_of
+
+
+def _of_mapped(message_of: Contract) -> Contract:
+    """A contract for events with the time of their writer, properties and the like beside their data."""
+
+    def message(event: Event) -> Message:
+        mapped = event.document.get(MAPPED)
+        if mapped is None:
+            return message_of(event)
+        body = jsontext.encode(event.data) if event.body is None else event.body
+        made = message_of(event._replace(data=mapped, body=body))
+        named = mapped.get("message", {})
+        names = ("correlation_id", "reply_to", "time_to_live", "scheduled_enqueue_time")
+        further = Further(*(named.get(name) for name in names))
+        return made._replace(
+            subject=named.get("subject", made.subject),
+            application_properties={**made.application_properties, **mapped.get("properties", {})},
+            further=None if further == Further() else further,
+        )
+
+    return message
 
 
 def with_original_id(message_of: Contract) -> Contract:
@@ -91,14 +134,14 @@ def with_original_id(message_of: Contract) -> Contract:
     return message
 
 
-def _message(event: Event, properties: dict[str, str | int]) -> Message:
+def _message(event: Event, properties: dict[str, Value]) -> Message:
     # The lengths are not checked here: Event has.
     body = jsontext.encode(event.data) if event.body is None else event.body
     return Message(event.id, event.partition_key, event.action, body, properties)
 
 
-def _properties(event: Event) -> dict[str, str | int]:
-    properties: dict[str, str | int] = {"type": event.type}
+def _properties(event: Event) -> dict[str, Value]:
+    properties: dict[str, Value] = {"type": event.type}
     # Only Cosmos DB gives a document its own time.
     if event.committed_at is not None and "_ts" in event.document:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
@@ -112,7 +155,7 @@ def _properties(event: Event) -> dict[str, str | int]:
     return properties
 
 
-def _put_integer(value: int, name: str, properties: dict[str, str | int]) -> None:
+def _put_integer(value: int, name: str, properties: dict[str, Value]) -> None:
     """Integers beyond 64 bits, which AMQP does not have, are left out."""
     if -(2**63) <= value < 2**63:
         properties[name] = value

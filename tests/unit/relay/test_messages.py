@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._transport import _pyamqp_transport
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay.cosmos.source import event_of
 from relay.events import Event, read_event
+from relay.routes.mapping import Long, Moment
 from relay.servicebus import encoding, messages
-from relay.servicebus.messages import Message
+from relay.servicebus.messages import Further, Message
 from relay.servicebus.pool import annotated
 from relay.servicebus.transfers import Transfer, alone, in_batches
 from tests.fuzz.service import encoded
@@ -157,9 +160,24 @@ _TEXTS = st.one_of(st.text(_CHARACTERS, max_size=40), _NEAR_A_BORDER)
 _NAMES = st.text(_CHARACTERS, min_size=1, max_size=128)
 _BORDERS = [border + near for border in (0, -(2**7), 2**7, 2**8, -(2**31), 2**31, 2**32) for near in (-1, 0, 1)]
 _INTEGERS = st.one_of(st.sampled_from([*_BORDERS, -(2**63), 2**63 - 1]), st.integers(-(2**63), 2**63 - 1))
-_PROPERTIES = st.dictionaries(_TEXTS, st.one_of(_TEXTS, _INTEGERS), min_size=1, max_size=6)
+_MOMENTS = st.integers(-(2**62), 2**62)
+_TYPED = st.one_of(_INTEGERS.map(Long), _MOMENTS.map(Moment), st.booleans(), st.floats(allow_nan=False))
+_PROPERTIES = st.dictionaries(_TEXTS, st.one_of(_TEXTS, _INTEGERS, _TYPED), min_size=1, max_size=6)
+_LIFETIMES = st.one_of(st.sampled_from([1, 255, 256, 2**32 - 1]), st.integers(1, 2**32 - 1))
+_FURTHER = st.builds(
+    Further, *(st.one_of(st.none(), values) for values in (_TEXTS, _TEXTS, _LIFETIMES, st.integers(0, 2**62)))
+)
 _BODIES = st.one_of(st.binary(max_size=40), _LENGTHS.map(bytes))
-_MESSAGES = st.builds(Message, _NAMES, _NAMES, _TEXTS, _BODIES, _PROPERTIES)
+_MESSAGES = st.builds(Message, _NAMES, _NAMES, _TEXTS, _BODIES, _PROPERTIES, st.one_of(st.none(), _FURTHER))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _still_clock() -> Iterator[None]:
+    """A time to live comes with the time of the message."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "_now_ms", lambda: 1_770_637_020_000)
+        patch.setattr(_pyamqp_transport.time, "mktime", lambda _: 1_770_637_020)
+        yield
 
 
 def _filled(character: str, size: int) -> str:
