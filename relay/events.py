@@ -67,8 +67,8 @@ class Reason(StrEnum):
     MESSAGE_REFUSED = "message-refused"
     KEY_PARKED = "key-parked"
     SET_ASIDE = "set-aside"
-    NO_ROUTE = "no-route"
     NOT_MAPPED = "not-mapped"
+    NO_ROUTE = "no-route"
 
 
 class Event(NamedTuple):
@@ -188,11 +188,8 @@ def read_event(
         expires_at: When its source deletes it, in seconds since 1970, if ever.
 
     Returns:
-        The event, or its rejection with the first reason found, in the order of `Reason`; that it cannot be
-        mapped is found before all others.
+        The event, or its rejection with the first reason found, in the order of `Reason`.
     """
-    if MAPPED in document:
-        return _read_mapped(document, position, committed_at, expires_at)
     try:
         identifier = _checked_key(document, "id", _ID_REASONS)
         partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
@@ -226,10 +223,10 @@ def read_event(
     )
 
 
-def _read_mapped(
-    document: Document, position: int, committed_at: int | None, expires_at: int | None
+def read_mapped(
+    document: Document, position: int = 0, *, committed_at: int | None = None, expires_at: int | None = None
 ) -> Event | Rejected:
-    """As `read_event`, of a document whose action and time are beside its data."""
+    """As `read_event`, of a mapped document: that it cannot be mapped is found before all others."""
     mapped, data = document[MAPPED], document.get("data")
     plain = {name: value for name, value in document.items() if name not in (MAPPED, ORIGINAL)}
     # If data is no object, or missing, that is found as in any other document.

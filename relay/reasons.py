@@ -75,6 +75,12 @@ QUARANTINE: Mapping[Reason, Row] = {
         False,
         "When its cause is gone, `python -m relay quarantine release ID`. If the event is not needed, discard it.",
     ),
+    Reason.NOT_MAPPED: Row(
+        "a rule of relay.toml does not fit the event: the detail names field and rule",
+        False,
+        "Correct the rule and deploy; then `python -m relay quarantine release --reason not-mapped`. "
+        f"{_OTHERWISE}",
+    ),
     Reason.NO_ROUTE: Row(
         "no rule of `relay.toml` takes the event",
         False,

@@ -29,7 +29,7 @@ from relay.cosmos.feed import (
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.locks import stale_locks
 from relay.cosmos.scan import undeliverable
-from relay.cosmos.source import event_of, mapped_again, select
+from relay.cosmos.source import mapped_again, mapped_event_of, select
 from relay.errors import ServiceError
 from relay.events import DATA_TEXT, Document, Event, Rejected
 from relay.findings import Finding
@@ -145,7 +145,7 @@ class CosmosOutbox:
 
     def event_of(self, document: Document, /) -> Event | Rejected:
         selection = self._settings.selection
-        return selection.judged(event_of(mapped_again(document, selection)))
+        return selection.judged(mapped_event_of(mapped_again(document, selection)))
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """The id may have `/`, `?` or `#`. One that is joined from several is looked for among all of the key."""
@@ -203,7 +203,7 @@ class CosmosOutbox:
     async def _of_ids(
         self, partition_key: str, ids: Collection[str], names: Sequence[str] | None = None
     ) -> list[Document]:
-        """The documents of a key with these ids; with no more than `_ts` and the named fields, if they are named."""
+        """The documents of a key with these ids; only `_ts` and the named fields if some are named."""
         fields = self._settings.selection.fields
         id_places = fields.of_document("id")
         columns = "*"

@@ -18,7 +18,7 @@ from typing import Any
 from relay.cosmos.containers import Containers, explaining
 from relay.cosmos.feed import behind, integers_of_any_length
 from relay.cosmos.leases import LeasePosition, read_positions
-from relay.cosmos.source import event_of
+from relay.cosmos.source import mapped_event_of
 from relay.errors import OperationError
 from relay.events import Document, Rejected
 from relay.findings import Finding
@@ -79,7 +79,7 @@ def _examine(document: Document, lease: LeasePosition, settings: Settings, found
     # What is not delivered is not validated either.
     read = None if obstacles else selection.document_of(document)
     if read is not None:
-        event = selection.judged(event_of(read))
+        event = selection.judged(mapped_event_of(read))
         found.refused += [Refused(lease.id, event)] if isinstance(event, Rejected) else []
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
@@ -23,7 +23,7 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from relay.cosmos.containers import Containers
 from relay.errors import ChangesError
-from relay.events import ORIGINAL, Document, Event, Received, Rejected, read_event
+from relay.events import MAPPED, ORIGINAL, Document, Event, Received, Rejected, read_event, read_mapped
 from relay.routes.selection import Selection
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
@@ -143,18 +143,18 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     received = Received()
     chosen: list[Document] = []
     takes, keeps_unrouted = selection.takes, selection.keeps_unrouted
-    mapped = selection.mapped if selection.fields.is_mapped else None
+    make: Callable[[Document, int], Event | Rejected] = event_of
+    if selection.fields.is_mapped:
+        documents, make = _mapped(documents, selection), mapped_event_of
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
         document: Document | None = getattr(wrapped, "data", wrapped)
-        if mapped is not None and document is not None:
-            document = mapped(document)
         if document is None or not takes(document):
             received.ignored += 1
         else:
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
-        event = event_of(document, position)
+        event = make(document, position)
         if keeps_unrouted:
             event = selection.judged(event)
         if isinstance(event, Event):
@@ -164,21 +164,33 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     return received
 
 
+def _mapped(documents: Iterable[Document | None], selection: Selection) -> Iterator[Document | None]:
+    for wrapped in documents:
+        yield None if wrapped is None else selection.mapped(getattr(wrapped, "data", wrapped))
+
+
 def mapped_again(document: Document, selection: Selection) -> Document:
     """A document that quarantine has, as relay.toml maps it now."""
     return selection.fields.document(document.get(ORIGINAL, document))
 
 
-def event_of(document: Document, position: int = 0) -> Event | Rejected:
+def mapped_event_of(document: Document, position: int = 0) -> Event | Rejected:
+    """As `event_of`, of a document that may be a mapped one."""
+    return event_of(document, position, read_mapped if MAPPED in document else read_event)
+
+
+def event_of(
+    document: Document, position: int = 0, read: Callable[..., Event | Rejected] = read_event
+) -> Event | Rejected:
     """The event of a document that is to be one; `position` is its place among those it came with."""
     committed_at = document.get("_ts")
     if type(committed_at) is not int:
-        return read_event(document, position)
+        return read(document, position)
     ttl = document.get("ttl")
     # Without a `ttl` of its own, or with -1, a document stays, as the container is provisioned.
     # https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
-    return read_event(document, position, committed_at=committed_at, expires_at=expires_at)
+    return read(document, position, committed_at=committed_at, expires_at=expires_at)
 
 
 def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from relay.routes.mapping import Value
 from relay.servicebus.messages import CONTENT_TYPE, Message
 
 ADDRESS = "dataRef"
@@ -43,7 +44,7 @@ class Content:
 
     def claim(self, message: Message, address: str) -> Message:
         """The message with an empty body that takes the place of `message`, and says where its body is."""
-        properties: dict[str, str | int] = {
+        properties: dict[str, Value] = {
             **message.application_properties,
             ADDRESS: address,
             SHA256: self.sha256,

@@ -119,16 +119,15 @@ def encode(message: Message) -> bytes:
     pairs: list[bytes] = []
     for name, value in properties.items():
         pairs += (_known_string(name), _VALUES[type(value)](value))
-    if further is None:
-        head, after_id = _annotations(key), _subject(subject)
+    if further is not None:
+        head, named = _before_properties(key, further), _with_addresses(subject, further)
     else:
-        head, after_id = _before_properties(key, further), _with_addresses(subject, further)
-    named = b"".join((_string(identifier), after_id, _known_string(key), b"@@"))
+        head, named = _annotations(key), _subject(subject)
     return b"".join(
         (
             head,
             _PROPERTIES,
-            _list(named, 13),
+            _list(b"".join((_string(identifier), named, _known_string(key), b"@@")), 13),
             _APPLICATION_PROPERTIES,
             _map(b"".join(pairs), len(pairs)),
             _data_header(len(body)),

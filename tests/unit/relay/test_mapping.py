@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.source import event_of, mapped_again, select
+from relay.cosmos.source import mapped_again, mapped_event_of, select
 from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected
 from relay.quarantine.record import record_of
 from relay.routes import file
@@ -42,7 +42,7 @@ def fields(text: str) -> Fields:
 
 
 def cloudevent(text: str = "", **changes: Any) -> Event | Rejected:
-    return event_of(fields(f'layout = "cloudevents"\n{text}').document({**STORED, **changes}))
+    return mapped_event_of(fields(f'layout = "cloudevents"\n{text}').document({**STORED, **changes}))
 
 
 def accepted(found: Event | Rejected) -> Event:
@@ -71,7 +71,7 @@ def test_an_event_is_the_same_wherever_its_fields_are_stored(paths: list[list[st
     pointers = {name: "".join(f"/{escaped[each]}" for each in path) for name, path in at.items()}
     found = file.parse({"fields": pointers}).sources[DEFAULT].fields
 
-    event = accepted(event_of(found.document(stored)))
+    event = accepted(mapped_event_of(found.document(stored)))
 
     assert (event.id, event.partition_key, event.type) == (values["id"], values["key"], values["type"])
     assert (event.action, event.data, event.traceparent) == (values["action"], {"total": 7}, values["trace"])
@@ -242,7 +242,7 @@ def test_a_document_in_quarantine_is_mapped_again_as_relay_toml_says_now() -> No
 
     right = Selection((), fields=fields('layout = "cloudevents"\nproperties.p = "/data/tenant"'))
 
-    event = accepted(event_of(mapped_again(stored, right)))
+    event = accepted(mapped_event_of(mapped_again(stored, right)))
     assert (event.id, event.document["_mapped"]["properties"]) == ("/shop 1", {"p": "a"})
     # And as it was, once nothing is mapped any more.
     assert mapped_again(stored, Selection(())) == STORED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
-from azure.servicebus._transport import _pyamqp_transport
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -176,7 +176,7 @@ def _still_clock() -> Iterator[None]:
     """A time to live comes with the time of the message."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "_now_ms", lambda: 1_770_637_020_000)
-        patch.setattr(_pyamqp_transport.time, "mktime", lambda _: 1_770_637_020)
+        patch.setattr(time, "mktime", lambda _: 1_770_637_020)
         yield
 
 
