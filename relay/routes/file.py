@@ -376,12 +376,18 @@ def _fields(table: Table) -> dict[str, tuple[Pointer, ...]]:
         value = table.take(name)
         texts = value if name == "id" and isinstance(value, list) and value else [value]
         pointers = () if value is None else tuple(_pointer(table, name, each) for each in texts)
-        if name in _QUERIED and any(part.isdecimal() for each in pointers if each for part in each.names):
-            table.wrong(name, f"is {value!r}: no query can look into an array. Choose a field that is in none")
+        if name in _QUERIED and any(_is_number(part) for each in pointers if each for part in each.names):
+            table.wrong(
+                name, f"is {_shown(value)}: no query can look into an array. Choose a field that is in none"
+            )
         elif value is not None and all(pointers):
             found[name] = tuple(each for each in pointers if each)
     table.no_more()
     return found
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
 
 
 # The fields by which commands look for events.
@@ -394,8 +400,8 @@ def _properties(table: Table) -> dict[str, Property]:
         value = table.take(name)
         if name in OWN_PROPERTIES:
             table.wrong(name, "is the relay's own property: choose another name")
-        if len(name) > _MAX_PROPERTY_NAME:
-            table.wrong(name, f"has a name of {len(name)} characters: write {_MAX_PROPERTY_NAME} at most")
+        if not 0 < len(name) <= _MAX_PROPERTY_NAME:
+            table.wrong(name, f"has a name of {len(name)} characters: write 1 to {_MAX_PROPERTY_NAME}")
         if isinstance(value, dict):
             rule = Table(value, table.at(name), table.problems)
             pointer, kind = _pointer(rule, "from", rule.take("from")), rule.text("as", tuple(TYPES))
@@ -421,7 +427,7 @@ def _pointer(table: Table, name: str, value: Any) -> Pointer | None:
     """The pointer that a member has; None if it has none, which is a problem."""
     try:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"is {value!r}: write a JSON Pointer, such as /data/createdAt")
+            raise ValueError(f"is {_shown(value)}: write a JSON Pointer, such as /data/createdAt")
         return Pointer.parse(value)
     except ValueError as error:
         table.wrong(name, str(error))

@@ -194,8 +194,11 @@ MESSAGE: Mapping[str, Callable[[Any], Value]] = {
 }
 """The names of `[message]`, likewise."""
 
-OWN_PROPERTIES = ("type", "cosmosTimestamp", "createdAt", "traceparent", "sequence", "originalId")
-"""The properties that the relay itself gives a message."""
+OWN_PROPERTIES = (
+    *("type", "cosmosTimestamp", "createdAt", "traceparent", "sequence", "originalId"),
+    *("dataRef", "dataSha256", "dataLength", "dataContentType"),
+)
+"""The properties that the relay itself gives a message, with those of a large event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,11 +196,23 @@ def nearly(members: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict
     return st.one_of(known, known, known, st.builds(lambda found: {**found, "unknown": 1}, known))
 
 
+PLACES = st.one_of(POINTERS, st.sampled_from(["/0", "/a/1", "/01b/c"]))
+PROPERTIES = st.one_of(PLACES, nearly({"from": PLACES, "as": st.sampled_from(["long", "date", "int"])}))
+MAPPING: dict[str, st.SearchStrategy[Any]] = {
+    "layout": st.sampled_from(["cloudevents", "debezium", "article", "other"]),
+    "types": LISTS,
+    "events": st.dictionaries(POINTERS, CONDITIONS, max_size=1),
+    "fields": nearly({"id": st.one_of(PLACES, st.lists(PLACES, max_size=2)), "type": PLACES, "data": PLACES}),
+    "properties": st.dictionaries(
+        st.sampled_from(["a", "", "type", "x" * 128, "x" * 129]), PROPERTIES, max_size=2
+    ),
+    "message": nearly({"subject": PLACES, "time_to_live": PLACES}),
+}
 OUTBOXES = nearly(
     {
+        **MAPPING,
         **dict.fromkeys(("container", "database", "lease_container", "quarantine_container", "feed"), TEXTS),
         "shards": st.integers(-1, 1025),
-        "types": LISTS,
     }
 )
 DESTINATIONS = nearly(
@@ -211,7 +223,7 @@ ROUTES = nearly(
 )
 FILES = nearly(
     {
-        "types": LISTS,
+        **MAPPING,
         "unrouted": st.sampled_from(["quarantine", "ignore", "drop"]),
         "outboxes": st.dictionaries(NAMES, OUTBOXES, max_size=2),
         "destinations": st.dictionaries(NAMES, DESTINATIONS, max_size=2),
