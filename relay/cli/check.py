@@ -111,6 +111,7 @@ async def findings(
         asyncio.gather(*(_read(each, environment, administration) for each in destinations.values())),
         asyncio.gather(*(assembly.check_outbox(one) for _, _, one in outboxes)),
     )
+    large = await _large(streams[0], facts)
     read = dict(zip(destinations, facts, strict=True))
     held = [
         _chosen(await _holdups(one, found, read[_destination(settings)]), source, settings)
@@ -124,6 +125,7 @@ async def findings(
         _senders(streams[0]),
         *_once(zip(of, checked, strict=True), streams),
         *_once(zip([each.stream for each in streams], topics, strict=True), streams),
+        *large,
         *_once(zip(of, held, strict=True), streams),
     ]
 
@@ -140,11 +142,23 @@ async def _read(settings: Settings, environment: Mapping[str, str], administrati
     )
 
 
+async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[Finding]:
+    """Where large events go, which is one container for all streams."""
+    if settings.claim_check is None:
+        return []
+    from relay.large.check import check
+
+    lives = [each.longest_life for each in facts]
+    longest = None if None in lives else max(life for life in lives if life is not None)
+    return await check(settings.claim_check, longest)
+
+
 async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
     """Of one outbox, unless what was `checked` of it says already why they cannot be read."""
     if any(finding.unavailable for finding in checked):
         return []
-    found = await holdups(settings, servicebus.largest_message)
+    # With claim-check, no size is too large.
+    found = await holdups(settings, servicebus.largest_message if settings.claim_check is None else None)
     explained = any(finding.level in (Level.ERROR, Level.UNKNOWN) for finding in checked)
     return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
 

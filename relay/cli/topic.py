@@ -72,6 +72,18 @@ class ServiceBusFacts:
             return None
         return self.sending
 
+    @property
+    def longest_life(self) -> timedelta | None:
+        """For how long a message waits for a consumer, at most, before it expires; None if unknown."""
+        if isinstance(self.topic, Gap) or isinstance(self.subscriptions, Gap):
+            return None
+        whole = _duration(self.topic.default_message_time_to_live)
+        each = [_duration(one.default_message_time_to_live) for one in self.subscriptions]
+        lives = [life for life in each if life is not None]
+        if whole is None or len(lives) < len(each):
+            return None
+        return min(whole, max(lives, default=whole))
+
 
 @dataclass(frozen=True, slots=True)
 class Requirements:

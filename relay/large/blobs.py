@@ -44,7 +44,7 @@ class Blobs:
                 content.body, overwrite=True, content_settings=ContentSettings(content_type=CONTENT_TYPE)
             )
         except (AzureError, OSError) as error:
-            raise ContentError(explained(error, self._settings.container)) from error
+            raise ContentError(" ".join(explained(error, self._settings.container))) from error
         # With a shared access signature the SDK's URL has a query, which is a secret.
         return str(blob.url).partition("?")[0]
 
@@ -54,13 +54,13 @@ class Blobs:
             await client.close()
 
 
-def explained(error: Exception, container: str) -> str:
+def explained(error: Exception, container: str) -> tuple[str, str]:
     """What a failed request to Blob Storage said, and what to do."""
     said = first_line(error)
     code = getattr(error, "error_code", None)
     if code:
         said = f"{said} ({getattr(code, 'value', code)})"
-    return f"{said} {_remedy(error, container)}"
+    return said, _remedy(error, container)
 
 
 def _remedy(error: Exception, container: str) -> str:

@@ -18,6 +18,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.azurite import Container
 from tests.support.broker import set_topic_status, topic_counts
 from tests.support.leases import TriggerLeases
 from tests.support.operators import Run, relay_command, relay_subprocess
@@ -261,3 +262,24 @@ async def test_the_command_runs_as_a_process(environment: dict[str, str]) -> Non
 
     assert (run.code, run.err) == (0, "")
     assert run.out.splitlines()[0] == "ok       the settings are complete and well-formed"
+
+
+async def test_where_large_events_go_is_written_to_without_a_write(
+    environment: dict[str, str], blobs: Container
+) -> None:
+    fine = await relay_command(environment | blobs.settings, "check", *WINDOW, "--json")
+    missing = await relay_command(
+        environment | blobs.settings | {"RELAY_BLOB_CONTAINER": "other"}, "check", *WINDOW, "--json"
+    )
+    blobs.faults = [403]
+    refused = await relay_command(environment | blobs.settings, "check", *WINDOW, "--json")
+
+    container = f"RELAY_BLOB_CONTAINER '{blobs.settings['RELAY_BLOB_CONTAINER']}'"
+    assert (fine.code, levels(fine, "error")) == (0, [])
+    assert f"{container} can be written to" in levels(fine, "ok")
+    assert await blobs.stored() == {}
+    assert (missing.code, refused.code) == (1, 1)
+    assert "ContainerNotFound" in levels(missing, "error")[0]
+    assert f"{container} cannot be written to" in levels(refused, "error")[0]
+    [remedy] = [each["remedy"] for each in refused.json["findings"] if each["level"] == "error"]
+    assert "Storage Blob Data Contributor" in remedy
