@@ -20,8 +20,9 @@ _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 5.0
 _LISTENS = re.compile(rb"successfully listens on http://127\.0\.0\.1:(\d+)")
 
-# The account of every Azurite. https://github.com/Azure/Azurite#default-storage-account
-_ACCOUNT = "devstoreaccount1"
+# https://github.com/Azure/Azurite#default-storage-account
+ACCOUNT = "devstoreaccount1"
+"""The account of every Azurite."""
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
@@ -54,8 +55,8 @@ class Azurite:
     def connection_string(self) -> str:
         """For the setting BLOBS. Its key is the public one of every Azurite."""
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={_ACCOUNT};AccountKey={_KEY};"
-            f"BlobEndpoint=http://127.0.0.1:{self.port}/{_ACCOUNT};"
+            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={_KEY};"
+            f"BlobEndpoint=http://127.0.0.1:{self.port}/{ACCOUNT};"
         )
 
     async def __aenter__(self) -> Self:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from local.azurite import server as azurite
 from local.console.serving import serving_console
 from local.stack import detached, ports
 from local.stack.environment import Source, write_env_file
@@ -99,6 +100,7 @@ def _options(arguments: argparse.Namespace, chosen: Mapping[ports.Port, int]) ->
         entities=arguments.entities,
         app=arguments.app,
         logs=arguments.logs,
+        blobs_port=None if azurite.missing() else chosen[ports.BLOBS],
         hosts=0 if arguments.no_functions else 1,
     )
 
@@ -106,7 +108,8 @@ def _options(arguments: argparse.Namespace, chosen: Mapping[ports.Port, int]) ->
 async def _serve(arguments: argparse.Namespace) -> None:
     with Lock(arguments.env_file) as lock:
         chosen = ports.chosen(arguments)
-        ports.check(chosen, arguments.source, hosts=not arguments.no_functions)
+        blobs = azurite.missing() is None
+        ports.check(chosen, arguments.source, hosts=not arguments.no_functions, blobs=blobs)
         options = _options(arguments, chosen)
         async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE]) as page:
             ready_url = f"{page}ready"
@@ -134,6 +137,7 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
         f"  {outbox:<11} {stack.settings[outbox]}",
         f"  SERVICEBUS  {stack.settings['SERVICEBUS']}",
         f"  Service Bus counts  {admin_url}/admin/entities",
+        f"  Large events        {_large(stack)}",
     ]
     for host in stack.hosts:
         if stack.source is Source.SQL:
@@ -146,6 +150,13 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
     path = str(env_file) if env_file.parent != Path() else f"./{env_file}"
     lines.append(f"  Settings for a shell: source {shlex.quote(path)}")
     return lines
+
+
+def _large(stack: Stack) -> str:
+    """Where large events go, in a line."""
+    if stack.blobs is None:
+        return f"quarantined, as Blob Storage is off: {azurite.missing()}"
+    return f"http://127.0.0.1:{stack.blobs.details['port']}/{azurite.ACCOUNT}/{azurite.CONTAINER}"
 
 
 def _logs(arguments: argparse.Namespace) -> str:

@@ -63,6 +63,11 @@ def servicebus_settings(servicebus: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def blob_settings(azurite: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that send large events to an Azurite with these details."""
+    return {"RELAY_LARGE": "claim-check", "BLOBS": str(azurite["connection_string"])}
+
+
 def write_env_file(path: Path, values: Mapping[str, str]) -> None:
     """Write `export NAME='value'` lines, for a POSIX shell's `source` and for `--env-file` readers."""
     path.parent.mkdir(parents=True, exist_ok=True)

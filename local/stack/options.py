@@ -22,6 +22,7 @@ class StackOptions:
         app: The folder with function_app.py and host.json.
         logs: The folder of the parts' logs.
         settings: Settings of the app in addition to those that point at the stack.
+        blobs_port: The port of Blob Storage, to which large events then go; None if they are quarantined.
         hosts: Number of Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
         records: Whether the emulators record what they do: see `recording`.
@@ -35,6 +36,7 @@ class StackOptions:
     servicebus_port: int = 0
     servicebus_admin_port: int = 0
     functions_port: int = 0
+    blobs_port: int | None = None
     data: Path | None = None
     entities: Path | None = None
     app: Path = ROOT

@@ -38,7 +38,8 @@ POSTGRESQL = Port("--postgresql-port", 5432, "PostgreSQL, with --source sql", So
 SERVICEBUS = Port("--servicebus-port", 5672, "Service Bus, AMQP")
 SERVICEBUS_ADMIN = Port("--servicebus-admin-port", 5300, "Service Bus, HTTP")
 FUNCTIONS = Port("--functions-port", 7071, "the Functions host's status", Source.COSMOS)
-PORTS = (PAGE, COSMOS, POSTGRESQL, SERVICEBUS, SERVICEBUS_ADMIN, FUNCTIONS)
+BLOBS = Port("--blobs-port", 10000, "Blob Storage")
+PORTS = (PAGE, COSMOS, POSTGRESQL, SERVICEBUS, SERVICEBUS_ADMIN, FUNCTIONS, BLOBS)
 
 
 class PortsInUseError(Exception):
@@ -61,18 +62,20 @@ def chosen(arguments: argparse.Namespace) -> Mapping[Port, int]:
     }
 
 
-def check(ports: Mapping[Port, int], source: Source, *, hosts: bool) -> None:
+def check(ports: Mapping[Port, int], source: Source, *, hosts: bool, blobs: bool = True) -> None:
     """Make sure that every port that this stack needs is free.
 
     Args:
         ports: As of `chosen`.
         source: Where the events come from.
         hosts: Whether a Functions host is started.
+        blobs: Whether Blob Storage is.
 
     Raises:
         PortsInUseError: Some are not; the message names them, and what to do.
     """
-    needed = [port for port in ports if port.source in (None, source) and (hosts or port is not FUNCTIONS)]
+    absent = {*(() if hosts else (FUNCTIONS,)), *(() if blobs else (BLOBS,))}
+    needed = [port for port in ports if port.source in (None, source) and port not in absent]
     taken = [port for port in needed if ports[port] and not _is_free(ports[port])]
     if taken:
         raise PortsInUseError(_message((port, ports[port]) for port in taken))

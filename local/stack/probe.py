@@ -19,7 +19,7 @@ _PART_TIMEOUT_S = 2.0
 class Probe:
     """Answers `GET /ready`: 200 when every part can be used, else 503; the body names each.
 
-    An emulator answers its health check, PostgreSQL accepts a connection, and a worker runs.
+    An emulator answers its health check, PostgreSQL and Azurite accept a connection, and a worker runs.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -43,6 +43,7 @@ class Probe:
         checks = {
             stack.outbox.name: self._usable(stack.outbox),
             "servicebus": self._healthy(stack.servicebus.details["admin_port"]),
+            **({} if stack.blobs is None else {stack.blobs.name: self._accepts(stack.blobs)}),
             **{host.name: self._usable(host) for host in stack.hosts},
         }
         answers = await asyncio.gather(*checks.values())
@@ -54,6 +55,10 @@ class Probe:
             return await self._healthy(part.details["port"])
         if part is not self._stack.outbox:
             return not part.ended
+        return await self._accepts(part)
+
+    async def _accepts(self, part: Part) -> bool:
+        """Whether it accepts a connection."""
         try:
             async with asyncio.timeout(_PART_TIMEOUT_S):
                 _, writer = await asyncio.open_connection("127.0.0.1", part.details["port"])

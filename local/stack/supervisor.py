@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from local.stack import outboxes
-from local.stack.environment import Source, servicebus_settings
+from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
 
@@ -22,6 +22,7 @@ class Stack:
         settings: The environment of an app on this stack.
         outbox: Cosmos DB, or PostgreSQL.
         servicebus: Service Bus.
+        blobs: Blob Storage; None if the options ask for none.
         recordings: Where Cosmos DB and Service Bus record what they do, if the options ask for it.
         hosts: The Functions hosts that run, or the workers of the SQL source.
         edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
@@ -35,6 +36,7 @@ class Stack:
         self.hosts: list[Part] = []
         self.outbox: Part
         self.servicebus: Part
+        self.blobs: Part | None = None
         self._services: list[Part] = []
         self._ended_hosts: list[Part] = []
         self._started_hosts = 0
@@ -46,9 +48,11 @@ class Stack:
             async with asyncio.TaskGroup() as starting:
                 starting.create_task(self._start_outbox())
                 starting.create_task(self._start_servicebus())
+                starting.create_task(self._start_blobs())
             self.settings = {
                 **outboxes.settings(self.outbox, self._options),
                 **servicebus_settings(self.servicebus.details),
+                **({} if self.blobs is None else blob_settings(self.blobs.details)),
                 **self._options.settings,
             }
             if self.source is Source.SQL:
@@ -90,6 +94,13 @@ class Stack:
             log=options.logs / "servicebus.log",
         )
         self._services.append(self.servicebus)
+
+    async def _start_blobs(self) -> None:
+        options = self._options
+        if options.blobs_port is not None:
+            arguments = ("azurite", "--exit-with-stdin", "--port", str(options.blobs_port))
+            self.blobs = await Part.start("azurite", "local", *arguments, log=options.logs / "azurite.log")
+            self._services.append(self.blobs)
 
     async def start_host(self, **settings: str) -> Part:
         """Start one more Functions host on the app, or one more worker of the SQL source.

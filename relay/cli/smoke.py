@@ -186,6 +186,10 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         raise UsageError(
             "--oversized: with RELAY_ON_POISON 'block', the event would block the relay, not be quarantined"
         )
+    if arguments.oversized and settings.claim_check is not None:
+        raise UsageError(
+            "--oversized: with RELAY_LARGE 'claim-check', the event would be sent, not be quarantined"
+        )
 
 
 def _taken(document: dict[str, Any], settings: Settings) -> dict[str, Any]:

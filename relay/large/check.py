@@ -64,6 +64,6 @@ def _kept(subject: str, account: str, longest: timedelta | None) -> Finding:
         enough = f"for longer than {format_duration(longest)}"
     return Finding.warning(
         f"{subject}: the lifecycle rules of the account cannot be read with these rights, and {lives}",
-        f"{look}It must keep blobs {enough}, and as long again as dead letters may wait, which is nowhere to be read. "
-        "Without a rule they are kept for ever.",
+        f"{look}It must keep blobs {enough}, and as long again as dead letters may wait, which is nowhere to be "
+        "read. Without a rule they are kept for ever.",
     )

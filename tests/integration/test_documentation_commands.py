@@ -45,6 +45,7 @@ STACK_PORTS = {
     5672: "--servicebus-port",
     5300: "--servicebus-admin-port",
     7071: "--functions-port",
+    10000: "--blobs-port",
 }
 OTHER_PORTS = (8000, 7072)
 # Below the ports that Linux (32768), macOS and Windows (49152) give to connections.

@@ -20,6 +20,7 @@ import pytest
 from dotenv import dotenv_values
 
 from changefeed import connect_async
+from local.azurite.server import missing
 from relay.settings import Settings
 from tests.support.browser import Shown, last_shown
 from tests.support.outbox import events
@@ -30,6 +31,8 @@ from tests.support.subscriber import Subscriber
 ROOT = Path(__file__).resolve().parents[2]
 ANY_PORTS = ("--port", "0")
 SQL = ("--source", "sql")
+# Where it is installed.
+BLOBS = () if missing() else ("azurite",)
 DEMO_EVENTS = 400
 
 
@@ -69,6 +72,8 @@ async def test_the_stack_prints_its_addresses_keeps_its_ports_and_ends_on_a_sign
         values = dotenv_values(tmp_path / "stack.env")
         assert any(str(values["COSMOS"]) in line for line in printed)
         assert any(str(values["SERVICEBUS"]) in line for line in printed)
+        [large] = [line for line in printed if line.startswith("Large events")]
+        assert (values.get("RELAY_LARGE") == "claim-check") == bool(BLOBS) == ("quarantined" not in large)
         assert await sourced(tmp_path / "stack.env", names=values.keys()) == values
         Settings.from_environment({name: value for name, value in values.items() if value is not None})
         await assert_port_in_use(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
@@ -126,7 +131,7 @@ async def assert_ready(printed: list[str], *parts: str) -> None:
     async with aiohttp.ClientSession() as http, http.get(probe) as response:
         answer = await response.json()
 
-    expected = set(parts) or {"cosmos", "servicebus", "functions-1"}
+    expected = set(parts or ("cosmos", "servicebus", "functions-1")) | {*BLOBS}
     assert (response.status, set(answer["parts"])) == (200, expected)
     assert all(answer["parts"].values())
 
@@ -152,10 +157,10 @@ async def assert_port_in_use(folder: Path, port: str) -> None:
 
 
 async def processes_of(pid: int) -> list[psutil.Process]:
-    """The stack's three parts and the worker. For a moment, the SDK runs another process to name the platform."""
+    """The stack's parts, the worker, and Node. For a moment, the SDK runs another process."""
     parts: list[psutil.Process] = []
     async with asyncio.timeout(20):
-        while len(parts) != 4:
+        while len(parts) != 4 + 2 * len(BLOBS):
             await asyncio.sleep(0.05)
             parts = psutil.Process(pid).children(recursive=True)
     return parts

@@ -125,6 +125,7 @@ def test_each_port_has_its_default() -> None:
         "--servicebus-port": 5672,
         "--servicebus-admin-port": 5300,
         "--functions-port": 7071,
+        "--blobs-port": 10000,
     }
 
 

@@ -370,8 +370,10 @@ async def test_no_oversized_event_is_sent_where_the_canary_did_not_arrive(app: A
     assert (data["exitCode"], data["oversized"], app.kinds) == (1, None, ["canary"])
 
 
-async def test_an_oversized_event_that_would_block_is_not_sent(app: App) -> None:
+async def test_an_oversized_event_that_would_block_or_be_sent_is_not_written(app: App) -> None:
     assert (await smoke("--oversized", RELAY_ON_POISON="block")).code == 2
+    account = "AccountName=a;AccountKey=YQ=="
+    assert (await smoke("--oversized", RELAY_LARGE="claim-check", BLOBS=account)).code == 2
     assert app.kinds == []
 
 
