@@ -304,7 +304,7 @@ WasStored(e) == KeepsCarriedOut /\ order[NameOf(e)] = e /\ e \notin record
 Overlaps(p, e) ==
     \/ e \in published \cap over[p]
     \/ e \in published \cap own[p] /\ e > position /\ order[NameOf(e)] # 0
-    \/ e \in gone \cap over[p] /\ (e \in behind[p] \/ order[NameOf(e)] # e)
+    \/ e \in gone \cap over[p] /\ order[NameOf(e)] # e
 
 Answered(p, set, to) ==
     \/ stored' = [stored EXCEPT ![p] = @ \cup set] /\ phase' = [phase EXCEPT ![p] = to] /\ UNCHANGED failed /\ NoFault
@@ -330,7 +330,7 @@ StoreParked(p) ==
     /\ LET e == Min(own[p] \cup behind[p])
            left == (own[p] \cup behind[p]) \ {e}
        IN  IF \/ e \in behind[p] /\ marker = None /\ BatchTouchesMarker
-              \/ e \in own[p] /\ WasStored(e)
+              \/ WasStored(e)
            THEN /\ failed' = [failed EXCEPT ![p] = TRUE] /\ phase' = [phase EXCEPT ![p] = "over"]
                 /\ own' = [own EXCEPT ![p] = {}] /\ behind' = [behind EXCEPT ![p] = {}]
                 /\ UNCHANGED <<record, order, marker, stored, over, same>> /\ NoFault

@@ -3,6 +3,9 @@
 Each batch touches the key's marker and creates records. A release removes the marker only as it has read it, so of
 a batch and a release at the same time one fails: no record can be left behind in a key that is not parked. A
 document that is set aside for a reason of its own has a batch of its own, with the order that holds its event.
+
+What was parked and has been released or discarded since left an order (relay/cli/records.py). So that it does not
+come back, its order is created and deleted in the batch of its record: where there is one, the batch is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from relay.quarantine.items import (
     BATCH_OPERATIONS,
     BatchFailed,
     Create,
+    Delete,
     ItemExists,
     ItemNotFound,
     Items,
@@ -28,13 +32,13 @@ from relay.quarantine.items import (
     Operation,
     Touch,
 )
-from relay.quarantine.record import hold, in_parts
+from relay.quarantine.record import hold, in_parts, is_held
 
 Record = Mapping[str, Any]
 
-# The marker is the batch's first operation.
-_RECORDS = BATCH_OPERATIONS - 1
+# The marker is the batch's first operation. A record takes one, and an order that comes and goes two.
 _MARKER = 0
+_MARKER_OPERATIONS, _RECORD_OPERATIONS, _ORDER_OPERATIONS = 1, 1, 2
 
 
 class NotParked(Exception):
@@ -45,13 +49,15 @@ class NotParked(Exception):
 class ParkedKey:
     """One key's part of the quarantine; `stored` is called with each newly stored record.
 
-    `held` are the documents that have an order of their own, by the ids of their records.
+    By the ids of their records, `held` are the documents that have an order of their own, and `behind` those that
+    are parked behind them.
     """
 
     items: Items
     partition_key: str
     stored: Callable[[Record], None]
     held: Mapping[str, Rejected] = field(default_factory=dict)
+    behind: Mapping[str, Rejected] = field(default_factory=dict)
 
     async def store(self, records: Sequence[Record], *, parks: bool, place: Place | None = None) -> None:
         """Store records in order; those that an earlier attempt has stored stay as they are.
@@ -66,7 +72,7 @@ class ParkedKey:
             StoreError: The store cannot be written.
         """
         marker = holds.marker(self.partition_key, records[0]["id"], place) if parks else None
-        for chunk in _chunks(records, self.held):
+        for chunk in _chunks(records, self.held, self.behind):
             await self._store(chunk, marker)
             marker = None
 
@@ -87,24 +93,44 @@ class ParkedKey:
             await self._store([await in_parts(self.items, records[0])], marker)
 
     async def _batch(
-        self, records: Sequence[Record], marker: Record | None, item: Rejected | None
+        self,
+        records: Sequence[Record],
+        marker: Record | None,
+        item: Rejected | None,
+        unguarded: Container[str] = (),
     ) -> type[StoreError] | None:
         """Returns None if it was stored; the refusal if a record exists already, or does not fit."""
-        guard: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
+        first: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
+        operations = [first, *map(Create, records)]
+        guarded = [each for each in records if each["id"] in self.behind and each["id"] not in unguarded]
         try:
-            await self._carry_out([guard, *map(Create, records)], item)
+            await self._carry_out([*operations, *self._without_orders(guarded)], item)
         except BatchFailed as failed:
             refused = failed.error
             if failed.index == _MARKER and isinstance(refused, ItemExists):
-                return await self._batch(records, None, item)
+                return await self._batch(records, None, item, unguarded)
             if failed.index == _MARKER and isinstance(refused, ItemNotFound):
                 raise NotParked from failed
+            if failed.index is not None and failed.index >= len(operations):
+                record = guarded[(failed.index - len(operations)) // 2]
+                if await is_held(self.items, self.partition_key, self.behind[record["id"]]):
+                    raise NotParked from failed
+                # The order is about another version of the event.
+                others = {each["id"] for each in records if each not in guarded}
+                return await self._batch(records, marker, item, others | {record["id"]})
             if isinstance(refused, ItemExists):
                 return ItemExists
             if failed.index != _MARKER and isinstance(refused, ItemTooLarge) and _divisible(records):
                 return ItemTooLarge
             raise
         return None
+
+    def _without_orders(self, records: Sequence[Record]) -> Iterator[Operation]:
+        """Operations that are refused if an order holds the event of one of these records, and change nothing."""
+        for record in records:
+            order = holds.carried_out(self.partition_key, self.behind[record["id"]])
+            yield Create(order)
+            yield Delete(order["id"])
 
     async def _carry_out(self, operations: Sequence[Operation], item: Rejected | None) -> None:
         """In one batch, with the order that holds `item` if it is given."""
@@ -119,18 +145,20 @@ def _divisible(records: Sequence[Record]) -> bool:
     return len(records) > 1 or any("document" in record for record in records)
 
 
-def _chunks(records: Sequence[Record], alone: Container[str]) -> Iterator[list[Record]]:
+def _chunks(records: Sequence[Record], alone: Container[str], guarded: Container[str]) -> Iterator[list[Record]]:
     """Records as they fit into batches, in order; one that is too large, or one of `alone`, has its own batch."""
     chunk: list[Record] = []
-    size = 0
+    size, operations = 0, _MARKER_OPERATIONS
     for record in records:
         # As it is stored: all but ASCII escaped.
         length = len(json.dumps(record))
-        is_full = len(chunk) == _RECORDS or size + length > BATCH_BYTES
+        needed = _RECORD_OPERATIONS + (_ORDER_OPERATIONS if record["id"] in guarded else 0)
+        is_full = operations + needed > BATCH_OPERATIONS or size + length > BATCH_BYTES
         if chunk and (is_full or record["id"] in alone or chunk[0]["id"] in alone):
             yield chunk
-            chunk, size = [], 0
+            chunk, size, operations = [], 0, _MARKER_OPERATIONS
         chunk.append(record)
         size += length
+        operations += needed
     if chunk:
         yield chunk

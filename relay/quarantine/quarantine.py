@@ -66,15 +66,13 @@ class StoredQuarantine:
                 by_key.setdefault(item.partition_key, []).append(item)
         for key, of_key in by_key.items():
             records = [record_of(item, invocation_id) for item in of_key]
-            held = {
-                record["id"]: item
-                for record, item in zip(records, of_key, strict=True)
-                if item.reason is not Reason.KEY_PARKED
-            }
+            by_record = {record["id"]: item for record, item in zip(records, of_key, strict=True)}
+            behind = {name: item for name, item in by_record.items() if item.reason is Reason.KEY_PARKED}
+            held = {name: item for name, item in by_record.items() if name not in behind}
             try:
                 parks = of_key[0].reason is not Reason.KEY_PARKED
                 place = Place.of(of_key[0].document)
-                parked = ParkedKey(self._items, key, _count, held)
+                parked = ParkedKey(self._items, key, _count, held, behind)
                 await parked.store(records, parks=parks, place=place)
             except NotParked:
                 raise QuarantineError(

@@ -163,6 +163,13 @@ async def hold(items: Items, partition_key: str, item: Rejected, *first: Operati
     raise StoreError(f"the order {order['id']!r} is being changed by others")
 
 
+async def is_held(items: Items, partition_key: str, item: Rejected) -> bool:
+    """Whether an order holds this version of a document's event. Raises StoreError."""
+    order = holds.carried_out(partition_key, item)
+    found = await _order(items, order["id"], partition_key)
+    return found is not None and _is_same(found.item, order)
+
+
 async def _order(items: Items, identifier: str, partition_key: str) -> Stored | None:
     try:
         return await latest(items, identifier, partition_key)

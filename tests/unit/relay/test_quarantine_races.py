@@ -131,8 +131,8 @@ async def test_events_behind_a_poisoned_one_are_stored_behind_it_and_have_no_ord
 
     assert await world.quarantined() == ["e1", "e2", "e3"]
     assert set((await world.items.holds()).orders) == {("k", "e1")}
-    # The marker, the record and its order; then the marker and the others.
-    assert world.items.batches == [3, 3]
+    # The marker, the record and its order; then the marker and the others, each with an order that comes and goes.
+    assert world.items.batches == [3, 7]
 
 
 async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_published_by_its_page() -> None:
@@ -148,6 +148,32 @@ async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_publishe
     await world.process().handle([document("e3", 3)], "i3")
     assert not (await world.items.holds()).orders
     assert world.topic == {"k": ["e3"]}
+
+
+async def test_what_was_parked_and_is_removed_during_an_attempt_does_not_come_back() -> None:
+    world = World(OnPoison.PARK)
+    await world.process().handle([POISON, SECOND], "i1")
+
+    async def discard_second() -> None:
+        (second,) = [each for each in await world.operator.find(Filter()) if each.document_id == "e2"]
+        await world.operator.remove(second)
+
+    world.items.after_reading = discard_second
+    with pytest.raises(QuarantineError, match="the next attempt"):
+        await world.process().handle([POISON, SECOND], "i2")
+    assert await world.quarantined() == ["e1"]
+
+    outcome = await world.process().handle([POISON, SECOND], "i2", 1)
+
+    assert (outcome.superseded, world.topic, await world.quarantined()) == (2, {}, ["e1"])
+
+
+async def test_another_version_of_an_event_is_parked_behind_the_one_that_is_held() -> None:
+    world = World(OnPoison.PARK)
+
+    await world.process().handle([POISON, document("e1", 2), document("e3", 3)], "i1")
+
+    assert await world.quarantined() == ["e1", "e1", "e3"]
 
 
 @pytest.mark.parametrize("policy", list(OnPoison))
