@@ -36,9 +36,7 @@ def read_streams(
     Raises:
         SettingsError: Naming everything that is wrong with the environment, or with the file.
     """
-    name = environment.get(FILE_VARIABLE, "").strip()
-    path = app / (name or file.FILE)
-    found = file.read(path, named_by=FILE_VARIABLE if name else None)
+    path, found = read_file(environment, app)
     pairs = list(_pairs(found))
     used = dict.fromkeys(found.destinations[each].connection for _, each in pairs)
     settings = Settings.from_environment(
@@ -118,6 +116,13 @@ def _without_type(streams: list[Settings]) -> Iterator[str]:
                         f"the rule `{route}` of the outbox {each.outbox} never counts: its events are of the type "
                         f"{each.selection.types_text}. Add the type to `types`, or name the `action`"
                     )
+
+
+def read_file(environment: Mapping[str, str] = os.environ, app: Path = APP) -> tuple[Path, RelayFile]:
+    """The path of the app's relay.toml, which need not exist, and its content. Raises SettingsError."""
+    name = environment.get(FILE_VARIABLE, "").strip()
+    path = app / (name or file.FILE)
+    return path, file.read(path, named_by=FILE_VARIABLE if name else None)
 
 
 def stream_of(streams: list[Settings], name: str | None) -> Settings:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from local.stack import outboxes
+from local.stack import destinations, outboxes
 from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
+from relay.settings import SERVICEBUS, Settings
+from relay.streams import read_streams
 
 _WORKER = "local.stack.worker"
 
@@ -38,6 +41,7 @@ class Stack:
         self.servicebus: Part
         self.blobs: Part | None = None
         self._services: list[Part] = []
+        self._namespaces: dict[str, Part] = {}
         self._ended_hosts: list[Part] = []
         self._started_hosts = 0
         self._hosts_changed = asyncio.Event()
@@ -53,10 +57,13 @@ class Stack:
                 **outboxes.settings(self.outbox, self._options),
                 **servicebus_settings(self.servicebus.details),
                 **({} if self.blobs is None else blob_settings(self.blobs.details)),
+                **{name: str(part.details["connection_string"]) for name, part in self._namespaces.items()},
                 **self._options.settings,
             }
             if self.source is Source.SQL:
                 await outboxes.install(self.settings)
+            elif len(self.streams) > 1:
+                await destinations.create_containers(self.streams)
             for _ in range(self._options.hosts):
                 await self.start_host()
         except BaseException as error:
@@ -75,6 +82,11 @@ class Stack:
         await self.stop()
 
     @property
+    def streams(self) -> list[Settings]:
+        """The settings of each stream of the app. Raises SettingsError."""
+        return read_streams({**os.environ, **self.settings}, app=self._options.app)
+
+    @property
     def source(self) -> Source:
         """Where the events come from."""
         return self._options.source
@@ -85,15 +97,27 @@ class Stack:
 
     async def _start_servicebus(self) -> None:
         options = self._options
+        needed = destinations.namespaces(options)
+        entities = needed.pop(SERVICEBUS) or options.entities
         self.servicebus = await emulator(
             "servicebus",
             *("--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)),
-            *(() if options.entities else ("--duplicate-window", DUPLICATE_WINDOW)),
-            *("--entities", str(options.entities or ENTITIES)),
+            *(() if entities else ("--duplicate-window", DUPLICATE_WINDOW)),
+            *("--entities", str(entities or ENTITIES)),
             *(*options.edge_options, *options.servicebus_options, *options.record_options("servicebus")),
             log=options.logs / "servicebus.log",
         )
         self._services.append(self.servicebus)
+        for name, path in needed.items():
+            label = f"servicebus-{name.lower()}"
+            part = await emulator(
+                "servicebus",
+                *("--port", "0", "--admin-port", "0", "--entities", str(path), *options.edge_options),
+                log=options.logs / f"{label}.log",
+                label=label,
+            )
+            self._namespaces[name] = part
+            self._services.append(part)
 
     async def _start_blobs(self) -> None:
         options = self._options

@@ -1,0 +1,99 @@
+"""What a stack needs for the relay.toml of its app: topics and queues, further namespaces, and containers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos import PartitionKey
+
+from local.stack.options import StackOptions
+from local.stack.parts import DUPLICATE_WINDOW, ENTITIES
+from relay.clients import cosmos_client
+from relay.routes.file import Destination
+from relay.settings import SERVICEBUS, Settings
+from relay.streams import read_file
+
+_TIME_TO_LIVE = "PT1H"
+_RECEIVING = {
+    "DeadLetteringOnMessageExpiration": True,
+    "DefaultMessageTimeToLive": _TIME_TO_LIVE,
+    "LockDuration": "PT1M",
+    "MaxDeliveryCount": 10,
+    "RequiresSession": True,
+}
+
+
+def namespaces(options: StackOptions) -> dict[str, Path | None]:
+    """By setting, the entities of each namespace, as a file in the format of the official emulator's Config.json.
+
+    That of SERVICEBUS is None if it needs no more than the options or the project have. Raises SettingsError.
+    """
+    _, found = read_file({**os.environ, **options.settings}, options.app)
+    named = sorted((each for each in found.destinations.values() if each.entity), key=attrgetter("connection"))
+    needed = {connection: list(each) for connection, each in groupby(named, key=attrgetter("connection"))}
+    main = needed.pop(SERVICEBUS, [])
+    made: dict[str, Path | None] = {SERVICEBUS: None}
+    if main:
+        document = json.loads((options.entities or ENTITIES).read_text(encoding="utf-8-sig"))
+        if options.entities is None:
+            for topic in document["UserConfig"]["Namespaces"][0]["Topics"]:
+                topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = DUPLICATE_WINDOW
+        made[SERVICEBUS] = _written(options, SERVICEBUS, with_destinations(document, main))
+    for connection, destinations in needed.items():
+        made[connection] = _written(options, connection, with_destinations(_empty(connection), destinations))
+    return made
+
+
+def with_destinations(document: dict[str, Any], destinations: Iterable[Destination]) -> dict[str, Any]:
+    """Add the topics and queues that a document does not have: with sessions and duplicate detection."""
+    namespace = document["UserConfig"]["Namespaces"][0]
+    queues, topics = namespace.setdefault("Queues", []), namespace.setdefault("Topics", [])
+    for each in destinations:
+        if each.entity in {known["Name"] for known in (*queues, *topics)}:
+            continue
+        window = DUPLICATE_WINDOW if each.duplicate_window_s is None else f"PT{each.duplicate_window_s}S"
+        sending = {
+            "DefaultMessageTimeToLive": _TIME_TO_LIVE,
+            "DuplicateDetectionHistoryTimeWindow": window,
+            "RequiresDuplicateDetection": True,
+        }
+        if each.is_queue:
+            queues.append({"Name": each.entity, "Properties": {**sending, **_RECEIVING}})
+        else:
+            subscriptions = [{"Name": "all", "Properties": _RECEIVING}]
+            topics.append({"Name": each.entity, "Properties": sending, "Subscriptions": subscriptions})
+    return document
+
+
+def _empty(name: str) -> dict[str, Any]:
+    namespace = {"Name": name.lower().replace("_", "-"), "Queues": [], "Topics": []}
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
+
+
+def _written(options: StackOptions, connection: str, document: dict[str, Any]) -> Path:
+    options.logs.mkdir(parents=True, exist_ok=True)
+    path = options.logs / f"{connection.lower()}.entities.json"
+    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    return path
+
+
+async def create_containers(streams: Sequence[Settings]) -> None:
+    """Create the containers in Cosmos DB that these streams need and the account does not have."""
+    needed: dict[tuple[str, str], tuple[str, int | None]] = {}
+    for each in streams:
+        if each.cosmos is not None:
+            needed[each.cosmos_database, each.cosmos_container] = ("/partitionKey", -1)
+            needed[each.cosmos_database, each.cosmos_lease_container] = ("/id", -1)
+            needed[each.cosmos_database, each.cosmos_quarantine_container] = ("/partitionKey", None)
+    if not needed:
+        return
+    async with cosmos_client(next(each.cosmos for each in streams if each.cosmos)) as client:
+        for (database, container), (path, ttl) in needed.items():
+            made = await client.create_database_if_not_exists(database)
+            await made.create_container_if_not_exists(container, PartitionKey(path), default_ttl=ttl)

@@ -1,0 +1,53 @@
+"""What a local stack makes for the relay.toml of its app: entities in one or several namespaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from local.stack.destinations import namespaces
+from local.stack.options import StackOptions
+from outbox_emulators.servicebus.entities import Entities
+
+FILE = """
+[destinations.audit]
+queue = "audit"
+duplicate_window_s = 120
+
+[destinations.contacts]
+topic = "contacts"
+
+[destinations.elsewhere]
+topic = "contacts"
+connection = "SERVICEBUS_ELSEWHERE"
+
+[[routes]]
+to = ["default", "audit", "contacts", "elsewhere"]
+"""
+
+
+def made(folder: Path, text: str) -> dict[str, Entities | None]:
+    (folder / "relay.toml").write_text(text)
+    found = namespaces(StackOptions(app=folder, logs=folder / "logs"))
+    return {name: None if path is None else Entities.from_file(path) for name, path in found.items()}
+
+
+def test_a_namespace_gets_what_it_lacks_with_sessions_and_duplicate_detection(tmp_path: Path) -> None:
+    found = made(tmp_path, FILE)
+
+    main, elsewhere = found["SERVICEBUS"], found["SERVICEBUS_ELSEWHERE"]
+    assert main is not None
+    assert elsewhere is not None
+    assert sorted(main.names) == ["audit", "contacts", "domain-events"]
+    assert elsewhere.names == ["contacts"]
+    sending = {each.name: each.sending for each in main.queues} | {each.name: each.sending for each in main.topics}
+    assert {name: each.duplicates and each.duplicates.window_ms for name, each in sending.items()} == {
+        "audit": 120_000,
+        "contacts": 600_000,
+        "domain-events": 600_000,
+    }
+    receiving = [each.receiving for topic in main.topics for each in topic.subscriptions]
+    assert all(each.requires_session for each in (*receiving, main.queues[0].receiving))
+
+
+def test_without_further_destinations_the_project_s_entities_are_used_as_they_are(tmp_path: Path) -> None:
+    assert made(tmp_path, "") == {"SERVICEBUS": None}
