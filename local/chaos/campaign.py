@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,25 +29,26 @@ from inbox import connect
 from inbox.cancellation import end_tasks
 from journal import files
 from journal.checker import Policy, Report, Wrong, check
-from journal.entries import Entry, Killed
+from journal.entries import Killed
 from journal.specification import TOPICS_CLOCK_S, validate
 from journal.violations import Violations
-from local.chaos import edge_cases, partitions, schedule
+from local.chaos import edge_cases, partitions, recordings, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.entities import entities_document
-from local.chaos.history import Aside, History
+from local.chaos.history import Aside, Histories, History
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
 from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import Logs, Operator
-from local.chaos.recordings import of_topic
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
+from local.chaos.streams import DEFAULT, Layout, Stream
 from local.chaos.workload import Workload
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
+from relay.settings import FILE_VARIABLE
 
 _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
@@ -79,17 +82,57 @@ _SHORT_WINDOW_S = 60
 _WITHOUT_TEXT = 2000
 
 
+_Outstanding = dict[str, dict[str, list[str]]]
+"""By stream and key, the ids of events that are not settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of a stream.
+
+    Attributes:
+        stream: Its name.
+        journal: The file of its journal.
+        history: What was committed for it, and received.
+        aside: What is in its quarantine, or was discarded or ordered.
+        report, steps: What is wrong with the journal.
+    """
+
+    stream: str
+    journal: Path
+    history: History
+    aside: Aside
+    report: Report
+    steps: Violations
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The members of the summary that are counted for each stream."""
+        return {
+            **{wrong.value: self.report.counts[wrong] for wrong in Wrong},
+            "not_specified": self.steps.counts.total(),
+            "quarantined": self.report.quarantined,
+            "expected_quarantined": self.report.expected_quarantined,
+        }
+
+    @property
+    def of_stream(self) -> dict[str, int]:
+        """A stream's part of the summary: its events, and what is not 0."""
+        return {"events": self.history.committed, **{name: count for name, count in self.counts.items() if count}}
+
+
 class Campaign:
     """One campaign: a workload, a schedule of faults, and the history of both sides."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._console = Console(stderr=True, soft_wrap=True)
-        self._history = History()
+        self._layout = Layout(arguments.destinations, arguments.outboxes)
+        self._history = Histories(self._layout)
         self._settled: Counter[str] = Counter()
         self._policy: Policy = arguments.on_poison
         self._phase = Phase()
-        self._operator: Operator
+        self._operators: dict[str, Operator] = {}
         self._killed_at_first = self._killed = 0
         self._background: list[asyncio.Task[None]] = []
         self._late = min(_LATE_EVENTS, arguments.events // 20)
@@ -107,9 +150,14 @@ class Campaign:
         with tempfile.TemporaryDirectory() as folder:
             entities = Path(folder) / "entities.json"
             document = entities_document(
-                duplicate_detection=not arguments.no_duplicate_detection, window_s=arguments.window_s
+                self._layout.destinations,
+                duplicate_detection=not arguments.no_duplicate_detection,
+                window_s=arguments.window_s,
             )
             entities.write_text(json.dumps(document))
+            relay_file = Path(folder) / "relay.toml"
+            if self._layout.is_routed:
+                relay_file.write_text(self._layout.file(arguments.source))
             options = StackOptions(
                 source=arguments.source,
                 shards=arguments.shards,
@@ -120,7 +168,7 @@ class Campaign:
                 cosmos_options=("--partitions", str(partitions.AT_FIRST)),
                 servicebus_options=_BROKER_OPTIONS,
                 logs=arguments.logs,
-                settings=self._settings,
+                settings=self._settings | ({FILE_VARIABLE: str(relay_file)} if self._layout.is_routed else {}),
                 records=True,
                 edges=arguments.seed,
             )
@@ -158,9 +206,14 @@ class Campaign:
 
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
-        logs = Logs(arguments.logs)
         hasty = "hasty-operator" in arguments.kinds
-        self._operator = Operator(stack.settings, logs, self._history, self._policy, hasty)
+        self._operators = {
+            name: Operator(
+                *(stack.settings, Logs(arguments.logs), history, self._policy, hasty),
+                stream=name if self._layout.is_routed else None,
+            )
+            for name, history in self._history.of.items()
+        }
         async with (
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
@@ -169,13 +222,16 @@ class Campaign:
             await side.start_hosts(arguments.hosts)
             admin = AdminPorts(http)
             injector = Injector(
-                stack, admin, side, Bystander(servicebus), shrunk_bytes=arguments.payload + _WITHOUT_TEXT
+                *(stack, admin, side, Bystander(servicebus)),
+                destinations=self._layout.destinations,
+                seed=arguments.seed,
+                shrunk_bytes=arguments.payload + _WITHOUT_TEXT,
             )
             await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
-            operating = asyncio.create_task(self._operator.work())
+            operating = [asyncio.create_task(operator.work()) for operator in self._operators.values()]
             self._background = [
                 asyncio.create_task(replace_ended_hosts(stack, self._ended)),
-                operating,
+                *operating,
                 *self._start_consumers(servicebus),
             ]
             workload = Workload(
@@ -185,17 +241,23 @@ class Campaign:
                 writers=arguments.writers,
                 payload=arguments.payload,
                 harmful=[kind for kind in arguments.kinds if kind in schedule.EVENT_KINDS],
+                unrouted=self._layout.is_routed,
             )
             late = workload.late_commits()
 
             async def commit_late(commits: int | None = None) -> None:
                 await side.write(islice(late, commits), self._history, pause_s=0)
 
-            working = asyncio.gather(*self._writers(side, workload), self._inject(injector, commit_late))
+            working = asyncio.gather(
+                *self._writers(side, workload),
+                self._inject(injector, commit_late),
+                *([self._disable_one(injector)] if self._layout.is_routed else []),
+            )
             try:
                 stands = await self._follow(working, injector, side)
-                self._operator.leave()
-                await asyncio.wait([operating], timeout=_LEAVES_WITHIN_S)
+                for operator in self._operators.values():
+                    operator.leave()
+                await asyncio.wait(operating, timeout=_LEAVES_WITHIN_S)
             finally:
                 working.cancel()
                 await asyncio.wait([working])
@@ -204,31 +266,40 @@ class Campaign:
             self._killed = await side.killed_workers() - self._killed_at_first if self._phase.has_begun else 0
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
-            aside = self._operator.found(await side.quarantined())
-            report, steps = self._judge(
-                self._history.journal(await side.recorded(), of_topic(stack.recordings["servicebus"]))
-            )
-            return self._summary(injector, aside, report, steps, met, edge_cases.BROKER_KNOWN | side.known, stands)
+            judged = [await self._judge(each, stack, side) for each in self._layout.streams]
+            return self._summary(injector, judged, met, edge_cases.BROKER_KNOWN | side.known, stands)
 
     def _ended(self, process: str, killed: bool) -> None:
         self._phase.ended(process)
         if killed:
             self._history.befell(process, Killed)
 
-    def _judge(self, journal: Sequence[Entry]) -> tuple[Report, Violations]:
-        """Keep the journal, and judge it, by itself and by the specifications."""
-        files.save(self._arguments.journal, journal)
+    async def _judge(self, stream: Stream, stack: Stack, side: SourceSide) -> Judged:
+        """Keep the journal of a stream, and judge it, by itself and by the specifications."""
+
+        def is_of_stream(session_id: str) -> bool:
+            return self._layout.outbox_of(session_id) == stream.outbox
+
+        history = self._history.of[stream.name]
+        accepted = recordings.of_topic(stack.recordings["servicebus"], stream.destination.entity, is_of_stream)
+        journal = history.journal(await side.recorded(stream), accepted)
+        path: Path = self._arguments.journal
+        if stream.name != DEFAULT:
+            path = path.with_name(f"{path.name.partition('.')[0]}-{stream.name}.{path.name.partition('.')[2]}")
+        files.save(path, journal)
         window_s = None if self._arguments.no_duplicate_detection else self._arguments.window_s
         steps = validate(journal, self._policy, window_s=window_s, slack_s=TOPICS_CLOCK_S)
-        return check(journal, self._policy), steps
+        aside = self._operators[stream.name].found(await side.quarantined(stream))
+        return Judged(stream.name, path, history, aside, check(journal, self._policy), steps)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
             random.Random(f"consumer-{self._arguments.seed}-{number}")
             for number in range(self._arguments.consumers)
         ]
-        consumers = [Consumer(servicebus, self._history, rng, self._settled) for rng in rngs]
-        return [asyncio.create_task(consumer.consume("all")) for consumer in consumers]
+        there = itertools.cycle(self._layout.destinations)
+        consumers = [Consumer(servicebus, next(there), self._history, rng, self._settled) for rng in rngs]
+        return [asyncio.create_task(consumer.consume()) for consumer in consumers]
 
     def _writers(self, side: SourceSide, workload: Workload) -> list[Coroutine[Any, Any, None]]:
         pause_s = workload.writers / self._arguments.rate
@@ -251,6 +322,17 @@ class Campaign:
         await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
         await commit_late()
 
+    async def _disable_one(self, injector: Injector) -> None:
+        """Let one destination accept nothing during the second third of the campaign."""
+        events = self._arguments.events
+        one = random.Random(f"disabled-{self._arguments.seed}").choice(self._layout.destinations)
+        await self._history.until_committed(events / 3)
+        try:
+            await injector.set_status(one, "SendDisabled")
+            await self._history.until_committed(2 * events / 3)
+        finally:
+            await injector.set_status(one, "Active")
+
     async def _follow(self, working: asyncio.Future[Any], injector: Injector, side: SourceSide) -> list[str]:
         """Wait until everything is settled; returns what is stuck if that takes too long."""
         columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -269,9 +351,11 @@ class Campaign:
                     if not outstanding and not waiting:
                         break
                     await self._begin_last_phase(outstanding, side)
-                state = (self._history.committed, len(self._history.processed), self._operator.done.total())
+                done = sum(operator.done.total() for operator in self._operators.values())
+                state = (self._history.committed, self._history.processed, done)
                 for bar, count in zip(bars, (*state[:2], injector.injected.total()), strict=True):
                     progress.update(bar, completed=count)
+                progress.update(bars[1], total=max(self._arguments.events, self._history.expected))
                 if state != last:
                     progress_at, last = time.monotonic(), state
                 idle = time.monotonic() - progress_at > self._arguments.patience + _LONGEST_FAULT_S
@@ -287,30 +371,37 @@ class Campaign:
     async def _stands(self, injector: Injector, side: SourceSide) -> list[str]:
         try:
             outstanding, waiting = await self._outstanding(injector, side)
-            return standing(outstanding, self._operator, await side.owners(), waiting)
+            owners = await side.owners()
         except (AzureError, OSError, NotInjected) as error:
             return [f"Not live, and what stands cannot be read: {type(error).__name__}: {error}"]
+        return [
+            line if not self._layout.is_routed else f"{name}: {line}"
+            for name, events in outstanding.items()
+            for line in standing(events, self._operators[name], owners, waiting)
+        ]
 
-    async def _begin_last_phase(self, outstanding: Mapping[str, Sequence[str]], side: SourceSide) -> None:
+    async def _begin_last_phase(self, outstanding: _Outstanding, side: SourceSide) -> None:
         if not self._phase.has_begun:
-            backlog = sum(map(len, outstanding.values()))
+            backlog = sum(len(each) for events in outstanding.values() for each in events.values())
             self._phase.begin(bound_s(self._arguments.patience, backlog))
         # An invocation that began under a fault may still take too long.
         if self._phase.lasted_s <= self._function_timeout_ms / 1000:
             self._killed_at_first = await side.killed_workers()
 
-    async def _outstanding(self, injector: Injector, side: SourceSide) -> tuple[dict[str, list[str]], int]:
-        """The events that are not settled, and the number of messages in the subscription."""
+    async def _outstanding(self, injector: Injector, side: SourceSide) -> tuple[_Outstanding, int]:
+        """By stream, the events that are not settled; and the number of messages that no consumer has settled."""
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
-            aside = self._operator.found(await side.quarantined())
-            return self._history.outstanding(aside), await injector.waiting()
+            found = {}
+            for stream in self._layout.streams:
+                aside = self._operators[stream.name].found(await side.quarantined(stream))
+                if events := self._history.of[stream.name].outstanding(aside):
+                    found[stream.name] = events
+            return found, await injector.waiting()
 
     def _summary(
         self,
         injector: Injector,
-        aside: Aside,
-        report: Report,
-        steps: Violations,
+        judged: Sequence[Judged],
         met: Counter[str],
         known: frozenset[str],
         stands: list[str],
@@ -328,12 +419,32 @@ class Campaign:
             applied = injector.times_applied(kind)
             table.add_row(kind, str(times), "" if applied is None else str(applied))
         self._console.print(table)
-        findings = [*report.findings, *steps.findings]
+        for each in judged:
+            self._explain(each)
+        counts = [each.counts for each in judged]
+        commands = sum((operator.done for operator in self._operators.values()), Counter[str]())
+        return {
+            "seed": self._arguments.seed,
+            "events": self._history.committed,
+            "faults": injector.injected.total(),
+            "kinds": dict(sorted(injector.injected.items())),
+            "edges": {edge: times for edge, times in sorted(met.items()) if times},
+            "policy": self._policy.value,
+            "commands": dict(sorted(commands.items())),
+            **{name: sum(each[name] for each in counts) for name in counts[0]},
+            **({"streams": {each.stream: each.of_stream for each in judged}} if self._layout.is_routed else {}),
+            "live": not stands,
+            "restarts": len(self._phase.restarts) + self._killed,
+        }
+
+    def _explain(self, judged: Judged) -> None:
+        """Print what is wrong with a stream."""
+        findings = [*judged.report.findings, *judged.steps.findings]
         if findings:
-            self._console.print(f"[bold red]Seed {self._arguments.seed}[/], in {self._arguments.journal}:")
+            self._console.print(f"[bold red]Seed {self._arguments.seed}[/], in {judged.journal}:")
         for finding in findings:
             self._console.print(finding, highlight=False, markup=False)
-        poison, quarantined = self._history.poison, aside.records
+        aside, poison, quarantined = judged.aside, judged.history.poison, judged.aside.records
         for identifier in (quarantined.keys() - aside.ordered) ^ (poison.keys() - aside.ordered):
             self._console.print(f"Quarantined but not poison, or poison but not quarantined: {identifier[:80]!r}")
         wrong_reasons = Counter(
@@ -343,18 +454,3 @@ class Campaign:
         )
         for (expected, found), times in wrong_reasons.items():
             self._console.print(f"{times} document(s) were quarantined as {found} instead of {expected}")
-        return {
-            "seed": self._arguments.seed,
-            "events": self._history.committed,
-            "faults": injector.injected.total(),
-            "kinds": dict(sorted(injector.injected.items())),
-            "edges": {edge: times for edge, times in sorted(met.items()) if times},
-            "policy": self._policy.value,
-            "commands": dict(sorted(self._operator.done.items())),
-            **{wrong.value: report.counts[wrong] for wrong in Wrong},
-            "not_specified": steps.counts.total(),
-            "quarantined": report.quarantined,
-            "expected_quarantined": report.expected_quarantined,
-            "live": not stands,
-            "restarts": len(self._phase.restarts) + self._killed,
-        }

@@ -13,6 +13,7 @@ from typing import Any
 from journal.checker import Policy, Wrong
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
+from local.chaos.streams import DESTINATIONS
 from local.stack.environment import Source
 from local.stack.parts import ROOT
 from local.stack.supervisor import PartFailed
@@ -47,6 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--payload", type=int, default=4000, help="length of the longest events' text")
     parser.add_argument("--hosts", type=int, default=3, help="Functions hosts that share the leases, or workers")
+    parser.add_argument(
+        "--destinations",
+        type=int,
+        choices=range(1, len(DESTINATIONS) + 1),
+        default=1,
+        help="topics and queues, by a relay.toml; one of several is disabled for a third of the campaign",
+    )
+    parser.add_argument(
+        "--outboxes",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="containers or feeds, where there are several destinations",
+    )
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
     parser.add_argument("--writers", type=int, default=16, help="concurrent writers, each with its own keys")
     parser.add_argument("--consumers", type=int, default=32, help="sessions received concurrently")
@@ -98,6 +113,9 @@ async def run(arguments: argparse.Namespace) -> int:
         print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)
         return 2
     arguments.journal = arguments.journal or arguments.logs / "journal.jsonl"
+    if arguments.outboxes > 1 and arguments.destinations == 1:
+        print("--outboxes 2 needs --destinations 2 or 3.", file=sys.stderr)
+        return 2
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)
     try:

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -17,8 +18,8 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.chaos.edge_cases import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
-from local.chaos.history import History, Receipt
-from local.stack.environment import TOPIC
+from local.chaos.history import Histories, Receipt
+from local.chaos.streams import SUBSCRIPTION, Destination
 
 _PREFETCH = 100
 _PAUSE_S = 0.1
@@ -40,24 +41,26 @@ _MISHAPS = (Mishap.ABANDON, Mishap.CRASH)
 
 
 class Consumer:
-    """Receives one session after another. `met` counts the edge cases in how it settled."""
+    """Receives one session of a destination after another. `met` counts the edge cases in how it settled."""
 
-    def __init__(self, client: ServiceBusClient, history: History, rng: random.Random, met: Counter[str]) -> None:
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        destination: Destination,
+        history: Histories,
+        rng: random.Random,
+        met: Counter[str],
+    ) -> None:
         self._client = client
+        self._destination = destination
         self._history = history
         self._rng = rng
         self._met = met
 
-    async def consume(self, subscription: str) -> None:
+    async def consume(self) -> None:
         """Receive until cancelled."""
         while True:
-            receiver = self._client.get_subscription_receiver(
-                TOPIC,
-                subscription,
-                session_id=NEXT_AVAILABLE_SESSION,
-                max_wait_time=2.0,
-                prefetch_count=_PREFETCH,
-            )
+            receiver = self._receiver()
             try:
                 async with asyncio.timeout(_SESSION_S):
                     await receiver.__aenter__()
@@ -69,6 +72,17 @@ class Consumer:
                 await asyncio.sleep(_PAUSE_S)
             finally:
                 await _close(receiver)
+
+    def _receiver(self) -> ServiceBusReceiver:
+        options: dict[str, Any] = {
+            "session_id": NEXT_AVAILABLE_SESSION,
+            "max_wait_time": 2.0,
+            "prefetch_count": _PREFETCH,
+        }
+        entity = self._destination.entity
+        if self._destination.is_queue:
+            return self._client.get_queue_receiver(entity, **options)
+        return self._client.get_subscription_receiver(entity, SUBSCRIPTION, **options)
 
     async def _drain(self, receiver: ServiceBusReceiver) -> None:
         while messages := await receiver.receive_messages(max_message_count=50, max_wait_time=0.3):
@@ -109,6 +123,7 @@ class Consumer:
     ) -> None:
         properties = message.application_properties or {}
         self._history.received(
+            self._destination,
             Receipt(
                 identifier=message.message_id or "",
                 key=receiver.session.session_id,
@@ -118,7 +133,7 @@ class Consumer:
                 subject=message.subject or "",
                 sequence=properties.get(b"sequence"),
                 processed=processed,
-            )
+            ),
         )
 
 

@@ -9,16 +9,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.chaos import edge_cases
 from local.chaos.account_bystander import AccountBystander
 from local.chaos.admin import AdminPorts, NotInjected
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.chaos.hosts import HostFaults, start_hosts
 from local.chaos.partitions import PhysicalPartitions
 from local.chaos.recordings import Recorded, of_account
 from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, SILENCE_KINDS, Fault
+from local.chaos.streams import Layout, Stream, container_of
 from local.chaos.workload import Commit, write
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import Part
@@ -47,16 +48,20 @@ _SILENT: dict[str, dict[str, str]] = {
 
 
 class CosmosSide:
-    """See `sources.SourceSide`."""
+    """See `sources.SourceSide`. Faults of one container are of the first outbox's."""
 
     causes: Mapping[str, str] = edge_cases.COSMOS_CAUSES
     known = edge_cases.COSMOS_KNOWN
     parts: Sequence[Part]
 
-    def __init__(self, stack: Stack, admin: AdminPorts, cosmos: CosmosClient, hosts: HostFaults) -> None:
+    def __init__(
+        self, stack: Stack, admin: AdminPorts, cosmos: CosmosClient, hosts: HostFaults, layout: Layout
+    ) -> None:
         database = cosmos.get_database_client(DATABASE)
+        self._settings = {each.stream: each for each in stack.streams}
+        self._layout = layout
+        self._database = database
         self._data = database.get_container_client("data")
-        self._quarantine = database.get_container_client("quarantine")
         self._leases = database.get_container_client("leases")
         self._stack = stack
         self._admin = admin
@@ -69,9 +74,9 @@ class CosmosSide:
         """As SourceSide.start_hosts."""
         await start_hosts(self._stack, hosts)
 
-    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+    async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
         """As SourceSide.write."""
-        await write(self._data, commits, history, pause_s=pause_s)
+        await write(self._container_of, commits, history, pause_s=pause_s)
 
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
         """As SourceSide.lasting."""
@@ -99,9 +104,23 @@ class CosmosSide:
         else:
             await self._partitions.merge()
 
-    async def recorded(self) -> Recorded:
+    async def recorded(self, stream: Stream) -> Recorded:
         """As SourceSide.recorded."""
-        return of_account(self._stack.recordings["cosmos"])
+        settings = self._settings[stream.name]
+        others = [each.lease_prefix for each in self._settings.values() if each is not settings]
+
+        def is_of_stream(lease: str) -> bool:
+            # The first stream has no prefix.
+            return lease.startswith(settings.lease_prefix) and not any(
+                each.startswith(settings.lease_prefix) and lease.startswith(each) for each in others
+            )
+
+        return of_account(
+            self._stack.recordings["cosmos"],
+            settings.cosmos_container,
+            settings.cosmos_quarantine_container,
+            is_of_stream,
+        )
 
     async def met(self) -> Counter[str]:
         """As SourceSide.met. Hosts and workers, killed ones included, write theirs into a journal."""
@@ -110,10 +129,12 @@ class CosmosSide:
         met[edge_cases.FROZEN] += self._hosts.frozen
         return met
 
-    async def quarantined(self) -> dict[str, str]:
+    async def quarantined(self, stream: Stream) -> dict[str, str]:
         """As SourceSide.quarantined."""
         query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
-        return {item["id"]: item["reason"] async for item in self._quarantine.query_items(query)}
+        name = self._settings[stream.name].cosmos_quarantine_container
+        found = self._database.get_container_client(name).query_items(query)
+        return {item["id"]: item["reason"] async for item in found}
 
     async def end_faults(self) -> None:
         """As SourceSide.end_faults: crashes for which a host still waits."""
@@ -127,11 +148,14 @@ class CosmosSide:
 
     async def owners(self) -> list[str]:
         """As SourceSide.owners."""
-        query = "SELECT c.LeaseToken, c.Owner, c.ContinuationToken FROM c WHERE IS_DEFINED(c.LeaseToken)"
+        query = "SELECT c.id, c.Owner, c.ContinuationToken FROM c WHERE IS_DEFINED(c.LeaseToken)"
         return [
-            f"lease {item.get('LeaseToken')}: owner {item.get('Owner')}, at {item.get('ContinuationToken')}"
+            f"lease {item['id']}: owner {item.get('Owner')}, at {item.get('ContinuationToken')}"
             async for item in self._leases.query_items(query)
         ]
+
+    def _container_of(self, key: str) -> ContainerProxy:
+        return self._database.get_container_client(container_of(self._layout.outbox_of(key)))
 
     async def _until_met(self, edge: FunctionsEdge) -> None:
         """Wait until hosts have met an edge case once more, for a limited time."""

@@ -1,4 +1,4 @@
-"""What a campaign has committed and received so far, and those entries of its journal that only it knows."""
+"""What a campaign has committed and received so far, and those entries of its journals that only it knows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from journal import entries
 from journal.entries import Entry, digest_of
 from local.chaos.recordings import Origin, Recorded, body_of
+from local.chaos.streams import NO_ROUTE, SUBSCRIPTION, Destination, Layout
 
 SET_ASIDE = "set-aside"
 _PARKED = "key-parked"
 BEHIND = "behind"
 """The member of a poison document without its own sequence that has that of the next event of its key."""
-CONSUMER = "all"
-"""The subscription whose consumers together have each effect once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +69,14 @@ class _Committed(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """A campaign so far.
+    """A stream of a campaign so far.
 
     Attributes:
-        committed: Number of sound events that were committed.
+        committed: Number of sound events that were committed for it.
         processed: The ids of the events that consumers have processed.
         poison: The reasons that each poison document may be set aside for, by its id.
         delivered_again: Number of redeliveries.
-        entries: What the campaign itself did and saw, of its journal.
+        entries: What the campaign itself did and saw, of the stream's journal.
         clock: Gives seconds since 1970, as the clock of the emulators and the database does.
     """
 
@@ -91,7 +90,6 @@ class History:
     _ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _handled: set[tuple[str, int]] = field(default_factory=set)
     _discarded: set[str] = field(default_factory=set)
-    _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wrote(self, key: str, events: list[dict[str, Any]]) -> None:
         """A batch of a key was committed."""
@@ -99,7 +97,6 @@ class History:
             data = event["data"]
             self._wrote(key, event["id"], digest_of(data, data["action"], event["sequence"]), sound=True)
         self.committed += len(events)
-        self._moved.set()
 
     def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
         """A document was committed that must be set aside for one of these reasons, or by an order."""
@@ -109,12 +106,6 @@ class History:
     def _wrote(self, key: str, identifier: str, digest: str, *, sound: bool) -> None:
         self._events[identifier] = _Committed(self.clock(), key, digest, sound)
         self._ids[key].append(identifier)
-
-    async def until_committed(self, events: int) -> None:
-        """Wait until that many events were committed; for one task at a time."""
-        while self.committed < events:
-            self._moved.clear()
-            await self._moved.wait()
 
     def ordered(self, key: str, identifier: str, at: float) -> None:
         """The operator has ordered a document to be set aside, and began that at this time."""
@@ -148,7 +139,7 @@ class History:
                 at=self.clock(),
                 key=receipt.key,
                 id=receipt.identifier,
-                consumer=CONSUMER,
+                consumer=SUBSCRIPTION,
                 digest=digest_of(body_of(receipt.body), receipt.subject, receipt.sequence),
                 number=receipt.sequence_number,
             )
@@ -158,6 +149,10 @@ class History:
     def complete(self) -> bool:
         """Whether every committed event was processed."""
         return len(self.processed) >= self.committed
+
+    def has(self, key: str, identifier: str) -> bool:
+        """Whether an event was committed for this stream."""
+        return identifier in self._ids.get(key, ())
 
     def outstanding(self, aside: Aside) -> dict[str, list[str]]:
         """By key, the events that were neither processed nor set aside, and the poison that was not set aside."""
@@ -197,3 +192,72 @@ class History:
                 place=origin.place,
                 sound=event.sound,
             )
+
+
+class Histories:
+    """A campaign so far: the history of each stream.
+
+    Attributes:
+        layout: The streams.
+        of: The history of each, by the stream's name.
+        committed: Number of sound events that were committed.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.of = {stream.name: History() for stream in layout.streams}
+        self.committed = 0
+        self._moved = asyncio.Event()
+
+    def wrote(self, key: str, events: list[dict[str, Any]]) -> None:
+        """A batch of a key was committed."""
+        for stream in self.layout.streams:
+            own = [event for event in events if stream in self.layout.streams_of(event)]
+            if own:
+                self.of[stream.name].wrote(key, own)
+        self.committed += len(events)
+        self._moved.set()
+
+    def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
+        """A document was committed that must be set aside for one of these reasons, or by an order."""
+        if self.layout.is_unrouted(document):
+            reasons |= {NO_ROUTE}
+        for stream in self.layout.streams_of(document):
+            self.of[stream.name].wrote_poison(document, reasons)
+
+    async def until_committed(self, events: float) -> None:
+        """Wait until that many events were committed."""
+        while self.committed < events:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def befell(self, process: str, of: type[Entry]) -> None:
+        """A process was killed, frozen or resumed."""
+        for history in self.of.values():
+            history.befell(process, of)
+
+    def received(self, destination: Destination, receipt: Receipt) -> None:
+        """A message was delivered. What no stream brings there is in no journal as handled, but as accepted."""
+        stream = self.layout.stream(receipt.key, destination)
+        if stream is not None:
+            self.of[stream.name].received(receipt)
+
+    @property
+    def expected(self) -> int:
+        """Number of messages that the events committed so far become."""
+        return sum(history.committed for history in self.of.values())
+
+    @property
+    def processed(self) -> int:
+        """Number of messages that consumers have processed."""
+        return sum(len(history.processed) for history in self.of.values())
+
+    @property
+    def delivered_again(self) -> int:
+        """Number of redeliveries."""
+        return sum(history.delivered_again for history in self.of.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every committed event was processed at each of its destinations."""
+        return all(history.complete for history in self.of.values())

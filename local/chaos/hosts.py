@@ -13,7 +13,7 @@ from azure.cosmos.aio import CosmosClient
 
 from journal.entries import Frozen, Resumed
 from local.chaos.admin import AdminPorts, NotInjected
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
 
@@ -33,7 +33,7 @@ class HostFaults:
         frozen: Number of times a host, or a worker without its host, was frozen and resumed.
     """
 
-    def __init__(self, stack: Stack, admin: AdminPorts, history: History, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, admin: AdminPorts, history: Histories, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a host or worker stays frozen, in seconds."""
         self._stack = stack
         self._admin = admin
@@ -71,7 +71,7 @@ class HostFaults:
                 while True:
                     for host in self._rng.sample(hosts, len(hosts)):
                         functions = (await self._admin.get(host, "status"))["functions"]
-                        if any(each["invoking"] for each in functions if each["name"] == "relay"):
+                        if any(each["invoking"] for each in functions if _relays(each["name"])):
                             return host
                     await asyncio.sleep(_POLL_EVERY_S)
         except (TimeoutError, NotInjected):
@@ -92,6 +92,11 @@ class HostFaults:
             self._history.befell(host.name, Resumed)
             self._frozen_hosts.discard(host)
         self.frozen += 1
+
+
+def _relays(function: str) -> bool:
+    """Whether a function publishes events of a stream."""
+    return function.startswith("relay") and not function.startswith("relay_age")
 
 
 async def start_hosts(stack: Stack, hosts: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -11,15 +12,14 @@ from typing import Any
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.edge_cases import BROKER_CAUSES, count_met
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.chaos.schedule import BROKER_KINDS, BYSTANDER_KINDS, PEER_KINDS, Fault, draw
 from local.chaos.sources import SourceSide
-from local.stack.environment import TOPIC
+from local.chaos.streams import Destination
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 from outbox_emulators.servicebus.edges import Oversized
 
-_SUBSCRIPTION = f"{TOPIC}/Subscriptions/all"
 _RECEIVER_KINDS = ("cut-receiver", "expire-locks")
 # Faults that last a while from the first transfer they hit, and the broker's names for them.
 _TIMED_FROM_FIRST_HIT = {
@@ -49,9 +49,22 @@ class Injector:
     """
 
     def __init__(
-        self, stack: Stack, admin: AdminPorts, source: SourceSide, bystander: Bystander, *, shrunk_bytes: int
+        self,
+        stack: Stack,
+        admin: AdminPorts,
+        source: SourceSide,
+        bystander: Bystander,
+        *,
+        destinations: Sequence[Destination],
+        seed: int,
+        shrunk_bytes: int,
     ) -> None:
-        """`shrunk_bytes` is the temporary limit of a transfer; every well-formed event must fit."""
+        """`shrunk_bytes` is the temporary limit of a transfer; every well-formed event must fit.
+
+        Each fault of the broker is injected into one of the `destinations`, drawn by the `seed`.
+        """
+        self._destinations = destinations
+        self._rng = random.Random(f"destinations-{seed}")
         self._stack = stack
         self._admin = admin
         self._source = source
@@ -73,10 +86,21 @@ class Injector:
             await self._recorded(fault, self._at_once(fault))
 
     async def begin(self, plans: Iterable[dict[str, Any]]) -> None:
-        """Inject faults of the broker that last until the campaign ends."""
+        """Inject faults of the broker that last until the campaign ends, at every destination."""
         for plan in plans:
-            made = await self._admin.post(self._stack.servicebus, "faults", {"entity": TOPIC, **plan})
-            self._standing.add(made["id"])
+            for each in self._destinations:
+                content = {"entity": each.entity, **plan}
+                made = await self._admin.post(self._stack.servicebus, "faults", content)
+                self._standing.add(made["id"])
+
+    async def set_status(self, destination: Destination, status: str) -> None:
+        """Set the status of a destination; while the broker does not answer, it is asked again."""
+        while True:
+            with suppress(NotInjected):
+                path = f"entities/{destination.entity}/status"
+                await self._admin.post(self._stack.servicebus, path, {"status": status})
+                return
+            await asyncio.sleep(_POLL_EVERY_S)
 
     def _lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
         if fault.kind in _IDLE_KINDS:
@@ -107,21 +131,25 @@ class Injector:
         elif fault.kind == "restart-broker":
             await self._admin.post(self._stack.servicebus, "restart", {"keep": True})
         else:
-            entity = _SUBSCRIPTION if fault.kind in _RECEIVER_KINDS else TOPIC
+            one = self._any()
+            entity = one.receiving if fault.kind in _RECEIVER_KINDS else one.entity
             await self._admin.post(
                 self._stack.servicebus,
                 "faults",
                 {"kind": _NAMES.get(fault.kind, fault.kind), "entity": entity, **fault.options},
             )
 
+    def _any(self) -> Destination:
+        return self._rng.choice(self._destinations)
+
     async def _silence(self, fault: Fault) -> None:
         """Silence what connects for a while, and cut connections of the relay, so that it has to."""
         await self._admin.post(self._stack.servicebus, "faults", {"kind": fault.kind, **fault.options})
-        cut = {"kind": "cut-before-transfer", "entity": TOPIC, "count": _CUT}
+        cut = {"kind": "cut-before-transfer", "entity": self._any().entity, "count": _CUT}
         await self._admin.post(self._stack.servicebus, "faults", cut)
 
     async def _until_a_link_is_idle(self, fault: Fault) -> None:
-        content = {"kind": fault.kind, "entity": TOPIC, **fault.options}
+        content = {"kind": fault.kind, "entity": self._any().entity, **fault.options}
         with suppress(TimeoutError):
             async with asyncio.timeout(_APPLIED_WITHIN_S):
                 while not (await self._admin.post(self._stack.servicebus, "faults", content))["applied"]:
@@ -133,7 +161,7 @@ class Injector:
         options = fault.options | {"for_ms": _EXPIRES_AFTER_MS}
         if fault.kind == "shrink-limit":
             options["bytes"] = self._shrunk_bytes
-        content = {"kind": _TIMED_FROM_FIRST_HIT[fault.kind], "entity": TOPIC, **options}
+        content = {"kind": _TIMED_FROM_FIRST_HIT[fault.kind], "entity": self._any().entity, **options}
         broker = self._stack.servicebus
         path = f"faults/{(await self._admin.post(broker, 'faults', content))['id']}"
         try:
@@ -153,7 +181,7 @@ class Injector:
         met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
         return met.keys() >= {str(answer) for answer in Oversized}
 
-    async def until_applied(self, history: History) -> None:
+    async def until_applied(self, history: Histories) -> None:
         """Wait until no fault is pending, or there is nothing left to relay."""
         while not history.complete and any([await self._pending(part) for part in self._services()]):
             await asyncio.sleep(_POLL_EVERY_S)
@@ -234,10 +262,10 @@ class Injector:
         return self.applied.get(_TIMED_FROM_FIRST_HIT.get(kind) or _NAMES.get(kind, kind))
 
     async def waiting(self) -> int:
-        """Number of messages left in the subscription."""
+        """Number of messages left in the subscriptions and queues."""
         counts = await self._admin.get(self._stack.servicebus, "entities")
-        held = counts[_SUBSCRIPTION]
-        return int(held["active"]) + int(held["locked"]) + int(held["deferred"]) + int(held["dead_letter"])
+        held = [counts[each.receiving] for each in self._destinations]
+        return sum(int(each[name]) for each in held for name in ("active", "locked", "deferred", "dead_letter"))
 
     async def close(self) -> None:
         """Cancel running faults; frozen hosts resume."""

@@ -32,13 +32,15 @@ _PARKED = "key-parked"
 _DISCARDED = "discarded"
 
 _LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_COMMAND = re.compile(r"python -m relay quarantine add (?P<arguments>[^`\n]+)")
+_COMMAND = re.compile(r"python -m relay quarantine add (?:--stream (?P<stream>\S+) )?(?P<arguments>[^`\n]+)")
 _BLOCKED = re.compile(rf"(?P<key>{_LITERAL}): \d+ event\(s\): the event (?P<id>{_LITERAL}) can never be published")
 
 
-def named_in(text: str) -> Iterator[EventName]:
-    """The events that a log line names together with the command that sets them aside."""
+def named_in(text: str, stream: str | None = None) -> Iterator[EventName]:
+    """The events that a log line names with the command that sets them aside, unless it is of another stream."""
     for match in _COMMAND.finditer(text):
+        if match["stream"] not in (None, stream):
+            continue
         with suppress(ValueError):
             key, identifier, *_ = shlex.split(match["arguments"])
             if (key, identifier.rstrip(",.;")) != ("KEY", "ID"):
@@ -82,12 +84,13 @@ class _Named:
 
 @dataclass(slots=True)
 class Operator:
-    """Orders events to be set aside that errors name, and settles parked keys.
+    """Orders events of one stream to be set aside that errors name, and settles parked keys.
 
     It orders an event once: the order is to hold. With `hasty` it orders at the first mention; otherwise it waits
     until the event has been named for some seconds.
 
     Attributes:
+        stream: The stream's name, if there are several; its commands have it then.
         aside: What it ordered, and the records that it discarded.
         done: Number of commands that succeeded, by their name.
         failed: Number of commands that failed.
@@ -98,6 +101,7 @@ class Operator:
     history: History
     policy: Policy
     hasty: bool
+    stream: str | None = None
     aside: Aside = field(default_factory=Aside)
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -124,7 +128,9 @@ class Operator:
         """Note what the new lines of the logs name."""
         now = time.monotonic()
         for process, line in self.logs.lines():
-            for name in named_in(line):
+            for name in named_in(line, self.stream):
+                if self.stream is not None and not self.history.has(*name):
+                    continue  # another stream's
                 if name in self.named:
                     each = self.named[name]
                     each.last_s, each.times, each.by, each.line = now, each.times + 1, process, line
@@ -176,7 +182,8 @@ class Operator:
         """Run a command of the relay; its output, or None if it failed, was refused or was not answered."""
         output = io.StringIO()
         terminal = Terminal(as_json=True, out=output, err=io.StringIO(), stdin=io.StringIO())
-        words = parser().parse_args(["quarantine", name, *arguments, "--json"])
+        stream = () if self.stream is None else ("--stream", self.stream)
+        words = parser().parse_args(["quarantine", name, *arguments, *stream, "--json"])
         try:
             async with asyncio.timeout(_COMMAND_TIMEOUT_S):
                 code = await run(words, self.settings, terminal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,10 +115,20 @@ class Quarantine:
             self._found.append(entries.Released(at=at, key=event[0], id=event[1]))
 
 
-def of_topic(path: Path) -> Iterator[Entry]:
-    """What the topic accepted and dropped, as its emulator recorded it."""
+def _every(_: str, /) -> bool:
+    return True
+
+
+def of_topic(path: Path, entity: str = TOPIC, is_of_stream: Callable[[str], bool] = _every) -> Iterator[Entry]:
+    """What a topic or queue accepted and dropped of a stream, as its emulator recorded it.
+
+    Args:
+        path: The recording.
+        entity: Its name.
+        is_of_stream: Whether messages of this session are the stream's.
+    """
     for line in _lines(path):
-        if line["entity"] == TOPIC:
+        if line["entity"] == entity and is_of_stream(line["session_id"] or ""):
             of = entries.Accepted if line["outcome"] == entries.Accepted.kind else entries.Duplicate
             carried = body_of(line["body"]), line["subject"], line["properties"].get("sequence")
             yield of(
@@ -130,19 +140,31 @@ def of_topic(path: Path) -> Iterator[Entry]:
             )
 
 
-def of_account(path: Path) -> Recorded:
-    """What happened in the containers of a Cosmos DB account, as its emulator recorded it."""
+def of_account(
+    path: Path,
+    outbox: str = "data",
+    quarantined: str = "quarantine",
+    is_of_stream: Callable[[str], bool] = _every,
+) -> Recorded:
+    """What happened in the containers of a Cosmos DB account, as its emulator recorded it.
+
+    Args:
+        path: The recording.
+        outbox: The container of the stream's events.
+        quarantined: The container of its quarantine.
+        is_of_stream: Whether a lease with this id is the stream's.
+    """
     recorded = Recorded()
     leases, quarantine = Leases(recorded.entries), Quarantine(recorded.entries)
     for line in _lines(path):
         container = line["container"].rpartition("/")[2]
         for index, change in enumerate(line["changes"]):
-            if container == "data" and change["item"] is not None:
+            if container == outbox and change["item"] is not None:
                 origin = Origin(line["at"], (change["place"], index), line["effective"])
                 recorded.origins.setdefault(change["id"], origin)
-            elif container == "leases":
+            elif container == "leases" and is_of_stream(change["id"]):
                 _lease(leases, line["at"], change)
-            elif container == "quarantine":
+            elif container == quarantined:
                 _record(quarantine, line["at"], line["key"], change)
     return recorded
 

@@ -9,7 +9,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.chaos.admin import AdminPorts
 from local.chaos.cosmos_side import CosmosSide
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.chaos.hosts import HostFaults
 from local.chaos.sources import SourceSide
 from local.stack.environment import Source
@@ -18,7 +18,7 @@ from local.stack.supervisor import Stack
 
 @asynccontextmanager
 async def open_side(
-    stack: Stack, admin: AdminPorts, history: History, seed: int, *, frozen_s: float
+    stack: Stack, admin: AdminPorts, history: Histories, seed: int, *, frozen_s: float
 ) -> AsyncIterator[SourceSide]:
     """The side of the stack's source; `frozen_s` is how long what relays stays frozen, in seconds."""
     if stack.source is Source.SQL:
@@ -28,4 +28,5 @@ async def open_side(
         yield SqlSide(stack, history, seed, frozen_s=frozen_s)
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
-        yield CosmosSide(stack, admin, cosmos, HostFaults(stack, admin, history, seed, frozen_s=frozen_s))
+        hosts = HostFaults(stack, admin, history, seed, frozen_s=frozen_s)
+        yield CosmosSide(stack, admin, cosmos, hosts, history.layout)

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.chaos.recordings import Recorded
 from local.chaos.schedule import Fault
+from local.chaos.streams import Stream
 from local.chaos.workload import Commit
 from local.stack.parts import Part
 
 
 class SourceSide(Protocol):
-    """The outbox of a running stack, the processes that relay from it, and their faults.
+    """The outboxes of a running stack, the processes that relay from it, and their faults.
 
     Attributes:
         causes: Edge cases, and the kind of fault that causes each. Other faults can prevent it.
@@ -29,7 +30,7 @@ class SourceSide(Protocol):
     async def start_hosts(self, hosts: int) -> None:
         """Begin to record what happens in the outbox, and start that many processes that relay."""
 
-    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+    async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
         """Commit one writer's commits in order, repeating each until it is known to be committed."""
 
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
@@ -38,13 +39,13 @@ class SourceSide(Protocol):
     async def at_once(self, fault: Fault) -> None:
         """Inject a fault by one request. Raises NotInjected."""
 
-    async def recorded(self) -> Recorded:
-        """What happened in the outbox since the stack began."""
+    async def recorded(self, stream: Stream) -> Recorded:
+        """What happened to the events of a stream since the stack began."""
 
     async def met(self) -> Counter[str]:
         """Number of times each edge case was met."""
 
-    async def quarantined(self) -> dict[str, str]:
+    async def quarantined(self, stream: Stream) -> dict[str, str]:
         """Reasons by the id of the quarantined document."""
 
     async def end_faults(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,13 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
 
-from local.chaos.history import History
+from local.chaos.history import Histories
+from local.chaos.streams import NO_ROUTE
 
 _RESOLVE_PAUSE_S = 0.1
 _EVENT_TTL_S = 864_000
 _LATE_KEYS = 4
+_REASONS = ("data-not-object", "action-not-string", "id-too-long", "message-too-large")
 _HARMFUL = 0.01
 _ANSWERED_WITHIN_S = 8.0
 
@@ -57,13 +59,23 @@ class Workload:
     """The commits of `writers` writers, reproducible from `seed`; a key belongs to one writer.
 
     `payload` is the length of the longest events' text, in characters. `late` of the events have their own keys
-    and are committed after all others. `harmful` are kinds of EVENT_KINDS: events that the topic never takes.
+    and are committed after all others. `harmful` are kinds of EVENT_KINDS: events that the topic never takes. With
+    `unrouted`, some of the poison are events that no route takes.
     """
 
     def __init__(
-        self, seed: int, *, events: int, late: int, writers: int, payload: int, harmful: Sequence[str] = ()
+        self,
+        seed: int,
+        *,
+        events: int,
+        late: int,
+        writers: int,
+        payload: int,
+        harmful: Sequence[str] = (),
+        unrouted: bool = False,
     ) -> None:
         self._seed = seed
+        self._reasons = (*_REASONS, NO_ROUTE) if unrouted else _REASONS
         self._harmful = tuple(harmful)
         self._texts = ("", "x" * (payload // 100), "x" * (payload // 10), "x" * payload)
         self._keys = max(writers, events // 40)
@@ -92,17 +104,23 @@ class Workload:
             (key,) = rng.choices(keys, cum_weights=weights)
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
-            commit = _commit(rng, key, f"{writer}-{number}", count, self._texts, self._harmful)
+            commit = _commit(rng, key, f"{writer}-{number}", count, self._texts, self._reasons, self._harmful)
             _number(commit, sequences)
             yield commit
 
 
 def _commit(
-    rng: random.Random, key: str, name: str, count: int, texts: tuple[str, ...], harmful: tuple[str, ...]
+    rng: random.Random,
+    key: str,
+    name: str,
+    count: int,
+    texts: tuple[str, ...],
+    reasons: tuple[str, ...],
+    harmful: tuple[str, ...],
 ) -> Commit:
     events = [_event(rng, key, f"{name}-{index}", rng.choice(texts)) for index in range(count)]
     others = [_document(f"c-{name}", key, "contact", {"text": name})] if rng.random() < 0.5 else []
-    poison = [_poison(rng, key, name)] if rng.random() < 0.01 else []
+    poison = [_poison(rng, key, name, reasons)] if rng.random() < 0.01 else []
     if harmful and rng.random() < _HARMFUL:
         poison.append(_harmful(rng.choice(harmful), rng, key, name))
     malformed = [document for document, _ in poison]
@@ -138,13 +156,17 @@ def _harmful(kind: str, rng: random.Random, key: str, name: str) -> tuple[dict[s
     return _event(rng, key, f"ending-{name}", ""), frozenset()
 
 
-def _poison(rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], frozenset[str]]:
-    reason = rng.choice(("data-not-object", "action-not-string", "id-too-long", "message-too-large"))
+def _poison(
+    rng: random.Random, key: str, name: str, reasons: tuple[str, ...]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    reason = rng.choice(reasons)
     document = _event(rng, key, f"poison-{name}", "")
     if reason == "data-not-object":
         document["data"] = [document["data"]]
     elif reason == "action-not-string":
         document["data"]["action"] = None
+    elif reason == NO_ROUTE:
+        document["data"]["action"] = "Nowhere"
     elif reason == "id-too-long":
         document["id"] += "-" + "x" * 128
     else:
@@ -156,11 +178,13 @@ def _document(identifier: str, key: str, kind: str, data: dict[str, Any]) -> dic
     return {"id": identifier, "partitionKey": key, "type": kind, "data": data, "ttl": _EVENT_TTL_S}
 
 
-async def write(container: ContainerProxy, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
-    """Commit one writer's batches in order, repeating each until it is known to be committed."""
+async def write(
+    container_of: Callable[[str], ContainerProxy], commits: Iterator[Commit], history: Histories, *, pause_s: float
+) -> None:
+    """Commit one writer's batches in order, each to its key's container until it is known to be committed."""
     for commit in commits:
         await asyncio.sleep(pause_s * len(commit.events))
-        await _until_committed(container, commit)
+        await _until_committed(container_of(commit.key), commit)
         history.wrote(commit.key, commit.events)
         for document, reasons in commit.poison:
             history.wrote_poison(document, reasons)

@@ -179,7 +179,8 @@ async def test_a_campaign_on_sql_with_every_kind_of_fault_ends_in_zeros(tmp_path
 
 @pytest.mark.timeout(300)
 async def test_a_campaign_in_which_an_operator_sets_blocking_events_aside_is_live(tmp_path: Path) -> None:
-    await assert_is_live(tmp_path, "block", schedule.PEER_KINDS | schedule.EVENT_KINDS, "--source", "sql")
+    options = ("--source", "sql", "--destinations", "2")
+    await assert_is_live(tmp_path, "block", schedule.PEER_KINDS | schedule.EVENT_KINDS, *options)
 
 
 def test_a_seed_gives_the_same_schedule_on_sql_again_and_every_kind_strikes() -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import psycopg
 
 from local.chaos.admin import NotInjected
+from local.chaos.streams import TABLE
 from local.stack.parts import Part
 
-_TABLE = "outbox.domain_event"
 _ATTEMPTS_S = 10.0
 _PAUSE_S = 0.1
 # Longer than a reader waits for the lock of a shard.
@@ -43,24 +44,24 @@ _CONDITIONS = {"terminate-readers": "= ''", "terminate-writers": "= 'writer'", "
 
 # As if the shard had last been read in the future: what a clock that was set back leaves.
 _STEP = f"""
-update changefeed."state:{_TABLE}" set ulid = changefeed.ulid(
+update changefeed."state:{TABLE}" set ulid = changefeed.ulid(
     (extract(epoch from clock_timestamp()) * 1000)::bigint + %s * 1000,
     changefeed.random_bits(40), changefeed.random_bits(39))
 where shard_id = %s and changefeed.ulid_part(ulid, 1, 12) < (extract(epoch from clock_timestamp()) * 1000)::bigint
 returning shard_id
 """
 _TAKE = f"""
-update changefeed."claim:{_TABLE}" set owner = 'another', epoch = epoch + 1, renewals = renewals + 1
-where shard_id = %s returning shard_id
+update changefeed."claim:{TABLE}" set owner = 'another', epoch = epoch + 1, renewals = renewals + 1
+where shard_id = %s and consumer <> 'intruder' returning shard_id
 """
-_HOLD = f"""select shard_id from changefeed."state:{_TABLE}" where shard_id = %s for update"""
+_HOLD = f"""select shard_id from changefeed."state:{TABLE}" where shard_id = %s for update"""
 # Everything that every consumer has read, up to the present. If nothing is due, nothing changes.
 _PRUNE = f"""
 select deleted from changefeed.prune_shard(
-    '{_TABLE}', %s, changefeed.ulid((extract(epoch from clock_timestamp()) * 1000)::bigint, 0, 0), 1000)
+    '{TABLE}', %s, changefeed.ulid((extract(epoch from clock_timestamp()) * 1000)::bigint, 0, 0), 1000)
 where deleted > 0
 """
-_READERS = f"changefeed.readers:{_TABLE}"
+_READERS = f"changefeed.readers:{TABLE}"
 _INTRUDER = "chaos_intruder"
 _MAKE_INTRUDER = f"""
 do $body$
@@ -72,16 +73,16 @@ $body$
 """
 # In a transaction, a read that gives positions keeps the shard's lock. Its own claim does not hold back retention.
 _READ = f"""
-select count(*) from changefeed."read_events:{_TABLE}"(%s, '00000000-0000-0000-0000-000000000000', 1000, %s)
+select count(*) from changefeed."read_events:{TABLE}"(%s, '00000000-0000-0000-0000-000000000000', 1000, %s)
 """
 _CLAIM = f"""
-insert into changefeed."claim:{_TABLE}" as c (consumer, shard_id, last_ulid, owner)
+insert into changefeed."claim:{TABLE}" as c (consumer, shard_id, last_ulid, owner)
 values ('intruder', %s, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'intruder')
 on conflict (consumer, shard_id) do update set epoch = c.epoch + 1
 """
-_RETAIN = f"""select changefeed."retain:{_TABLE}"()"""
+_RETAIN = f"""select changefeed."retain:{TABLE}"()"""
 _INTRUSIONS = tuple(
-    f"""update changefeed."claim:{_TABLE}" set {change} where consumer = 'relay' and shard_id = %s"""
+    f"""update changefeed."claim:{TABLE}" set {change} where consumer = 'relay' and shard_id = %s"""
     for change in (
         "last_ulid = 'ffffffff-ffff-ffff-ffff-ffffffffffff'",
         "last_ulid = '00000000-0000-0000-0000-000000000000'",
@@ -93,14 +94,15 @@ _CONSUMER_ROLE = "CF006"
 
 
 class DatabaseFaults:
-    """Injects faults into the database of a stack.
+    """Injects faults into the database of a stack; those of a shard into one of its feeds.
 
     Attributes:
         met: Number of times each edge case of the database was met.
     """
 
-    def __init__(self, database: Part, shards: int, seed: int) -> None:
-        """`shards` is how many the feed has."""
+    def __init__(self, database: Part, tables: Sequence[str], shards: int, seed: int) -> None:
+        """`tables` are the event tables of the feeds, and `shards` is how many each has."""
+        self._tables = tables
         self._url: str = database.details["url"]
         self._data = Path(database.details["data"])
         self._shards = shards
@@ -129,6 +131,9 @@ class DatabaseFaults:
 
     def _shard(self) -> int:
         return self._rng.randrange(self._shards)
+
+    def _of_a_feed(self, statement: str) -> bytes:
+        return statement.replace(TABLE, self._rng.choice(self._tables)).encode()
 
     async def _end_server(self, number: int) -> None:
         try:
@@ -173,7 +178,7 @@ class DatabaseFaults:
         """Hold the lock of a shard for longer than readers wait for it."""
         try:
             async with await self._connect() as connection, connection.transaction():
-                if not await (await connection.execute(_HOLD, (self._shard(),))).fetchall():
+                if not await (await connection.execute(self._of_a_feed(_HOLD), (self._shard(),))).fetchall():
                     raise NotInjected("hold-shard: the shard was never read")
                 await asyncio.sleep(_HELD_S)
         except psycopg.OperationalError as error:
@@ -222,13 +227,13 @@ class DatabaseFaults:
     async def _change(self, statement: str, values: tuple[Any, ...], edge: str | None) -> None:
         try:
             async with await self._connect() as connection:
-                changed = await (await connection.execute(statement, values)).fetchall()
+                changed = await (await connection.execute(self._of_a_feed(statement), values)).fetchall()
         except psycopg.OperationalError as error:
             raise NotInjected(f"{type(error).__name__} of the database") from error
         if edge is not None:
             if not changed:
                 raise NotInjected(f"{edge}: nothing to change")
-            self.met[edge] += 1
+            self.met[edge] += len(changed)
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         """A connection; while the database starts again, it is tried for a while."""

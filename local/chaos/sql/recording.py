@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 
 from local.chaos.recordings import RECORD, Leases, Origin, Quarantine, Recorded, claim, position_of
+from local.chaos.streams import TABLE
+from relay.settings import CONSUMER, QUARANTINE_TABLE, SqlFeed
 
-_TABLE = "outbox.domain_event"
-_CONSUMER = "relay"
 _COMMITTED, _PLACED, _CLAIMED, _STORED, _REMOVED = "committed", "placed", "claimed", "stored", "removed"
 
 _MAKE = """
@@ -19,6 +19,7 @@ create table chaos.recording (
     number bigint generated always as identity primary key,
     at double precision not null default extract(epoch from clock_timestamp()),
     what text not null,
+    of_table text not null,
     content jsonb not null
 );
 """
@@ -26,7 +27,8 @@ create table chaos.recording (
 _TRIGGER = """
 create function chaos.{what}() returns trigger language plpgsql security definer as $body$
 begin
-    insert into chaos.recording (what, content) values ('{what}', jsonb_build_object({values}));
+    insert into chaos.recording (what, of_table, content)
+    values ('{what}', tg_table_schema || '.' || tg_table_name, jsonb_build_object({values}));
     return null;
 end
 $body$;
@@ -36,51 +38,67 @@ create trigger record_{what}_{number} after {event} on {table} for each row {con
 execute function chaos.{what}();
 """
 
-_FEED = f'changefeed."feed:{_TABLE}"'
-_CLAIM = f'changefeed."claim:{_TABLE}"'
-_OF_RELAY = f"new.consumer = '{_CONSUMER}'"
 _IS_NEWS = "(new.owner, new.epoch, new.last_ulid) is distinct from (old.owner, old.epoch, old.last_ulid)"
+_IS_RECORD = f"when (%s.type = '{RECORD}')"
 
-# For each: the values, and the table, event and condition of each of its triggers.
-_TRIGGERS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
-    _COMMITTED: ("'id', new.id", [(_TABLE, "insert", "")]),
-    _PLACED: ("'id', new.id, 'shard', new.shard_id, 'ulid', new.ulid", [(_FEED, "insert", "")]),
-    _CLAIMED: (
-        "'shard', new.shard_id, 'owner', new.owner, 'epoch', new.epoch, 'cursor', new.last_ulid",
-        [
-            (_CLAIM, "insert", f"when ({_OF_RELAY})"),
-            (_CLAIM, "update", f"when ({_OF_RELAY} and {_IS_NEWS})"),
-        ],
-    ),
-    _STORED: (
-        "'key', new.key_digest, 'id', new.id, 'of', new.partition_key, 'document', new.document_id, "
-        "'reason', new.reason",
-        [("relay.item", "insert", f"when (new.type = '{RECORD}')")],
-    ),
-    _REMOVED: (
-        "'key', old.key_digest, 'id', old.id",
-        [("relay.item", "delete", f"when (old.type = '{RECORD}')")],
-    ),
+# The values of each.
+_VALUES = {
+    _COMMITTED: "'id', new.id",
+    _PLACED: "'id', new.id, 'shard', new.shard_id, 'ulid', new.ulid",
+    _CLAIMED: "'consumer', new.consumer, 'shard', new.shard_id, 'owner', new.owner, 'epoch', new.epoch, "
+    "'cursor', new.last_ulid",
+    _STORED: "'key', new.key_digest, 'id', new.id, 'of', new.partition_key, 'document', new.document_id, "
+    "'reason', new.reason",
+    _REMOVED: "'key', old.key_digest, 'id', old.id",
 }
-READ = "select at, what, content from chaos.recording order by at, number"
+READ = "select at, what, of_table, content from chaos.recording order by at, number"
 
 
-async def begin(url: str) -> None:
-    """Make the triggers, in a database on which the relay is installed."""
-    statements = [_MAKE]
-    for what, (values, triggers) in _TRIGGERS.items():
-        statements.append(_TRIGGER.format(what=what, values=values))
-        for number, (table, event, condition) in enumerate(triggers):
-            statements.append(_ON.format(what=what, number=number, event=event, table=table, condition=condition))
+def _triggers(feeds: Iterable[SqlFeed]) -> Iterator[tuple[str, str, str, str]]:
+    """What each trigger records, its table, its event and its condition."""
+    consumers = {feed.consumer for feed in feeds}
+    of_relay = f"new.consumer in ({', '.join(repr(each) for each in sorted(consumers))})"
+    for table in dict.fromkeys(feed.feed for feed in feeds):
+        claim_table = f'changefeed."claim:{table}"'
+        yield _COMMITTED, table, "insert", ""
+        yield _PLACED, f'changefeed."feed:{table}"', "insert", ""
+        yield _CLAIMED, claim_table, "insert", f"when ({of_relay})"
+        yield _CLAIMED, claim_table, "update", f"when ({of_relay} and {_IS_NEWS})"
+    for table in dict.fromkeys(feed.quarantine_table for feed in feeds):
+        yield _STORED, table, "insert", _IS_RECORD % "new"
+        yield _REMOVED, table, "delete", _IS_RECORD % "old"
+
+
+async def begin(url: str, feeds: Sequence[SqlFeed]) -> None:
+    """Make the triggers, in a database on which the relay is installed for the feeds of its streams."""
+    statements = [_MAKE, *(_TRIGGER.format(what=what, values=values) for what, values in _VALUES.items())]
+    statements += [
+        _ON.format(what=what, number=number, event=event, table=table, condition=condition)
+        for number, (what, table, event, condition) in enumerate(_triggers(feeds))
+    ]
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("".join(statements).encode())
 
 
-def recorded(rows: Iterable[tuple[float, str, dict[str, Any]]]) -> Recorded:
-    """What the rows of `READ` say."""
+def recorded(
+    rows: Iterable[tuple[float, str, str, dict[str, Any]]],
+    feed: str = TABLE,
+    consumer: str = CONSUMER,
+    quarantined: str = QUARANTINE_TABLE,
+) -> Recorded:
+    """What the rows of `READ` say of one stream: of its feed, its consumer and the table of its quarantine."""
     found = Recorded()
     leases, quarantine = Leases(found.entries), Quarantine(found.entries)
-    for at, what, values in rows:
+    own = {
+        _COMMITTED: feed,
+        _PLACED: f"changefeed.feed:{feed}",
+        _CLAIMED: f"changefeed.claim:{feed}",
+        _STORED: quarantined,
+        _REMOVED: quarantined,
+    }
+    for at, what, table, values in rows:
+        if table != own[what] or values.get("consumer", consumer) != consumer:
+            continue
         if what == _COMMITTED:
             found.origins[values["id"]] = Origin(at, None, "")
         elif what == _PLACED:

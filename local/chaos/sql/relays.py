@@ -12,7 +12,8 @@ import psycopg
 
 from journal.entries import Frozen, Resumed
 from local.chaos.admin import NotInjected
-from local.chaos.history import History
+from local.chaos.history import Histories
+from local.chaos.streams import TABLE
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 
@@ -24,9 +25,9 @@ RELAY_STOPPED = "relay-stopped"
 _BUSY_WITHIN_S = 3.0
 _POLL_EVERY_S = 0.02
 # Owners of shards with events that were read and are not known to be published.
-_WITHIN_A_PAGE = """
-select owner from changefeed."claim:outbox.domain_event" c
-join changefeed."state:outbox.domain_event" s using (shard_id)
+_WITHIN_A_PAGE = f"""
+select owner from changefeed."claim:{TABLE}" c
+join changefeed."state:{TABLE}" s using (shard_id)
 where owner is not null and c.last_ulid < s.ulid
 """
 
@@ -38,7 +39,7 @@ class RelayFaults:
         met: Number of times each edge case of the workers was met.
     """
 
-    def __init__(self, stack: Stack, history: History, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, history: Histories, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a worker stays frozen, in seconds."""
         self._stack = stack
         self._history = history

@@ -9,13 +9,15 @@ from typing import Any
 
 import psycopg
 
-from local.chaos.history import History
+from local.chaos.history import Histories
 from local.chaos.recordings import Recorded
 from local.chaos.schedule import DATABASE_KINDS, RELAY_KINDS, WRITER_KINDS, Fault
 from local.chaos.sql import database, recording, relays, writers
+from local.chaos.streams import TABLE, Stream
 from local.chaos.workload import Commit
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
+from relay.settings import QUARANTINE_TABLE
 
 CLAIM_TAKEN_OVER = "claim-taken-over"
 
@@ -39,15 +41,15 @@ _OWN_CAUSES = {
     writers.TIME_HINT_WRONG: "wrong-hint",
     writers.HOSTILE_ROW: "hostile-row",
 }
-_OWNERS = """
-select shard_id, owner from changefeed."claim:outbox.domain_event" where consumer = 'relay' order by shard_id
+_OWNERS = f"""
+select consumer, shard_id, owner from changefeed."claim:{TABLE}" where consumer <> 'intruder' order by 1, 2
 """
 _WITHIN_S = 20.0
 _PAUSE_S = 0.2
-_QUARANTINED = "select document_id, reason from relay.item where type = 'quarantinedEvent'"
+_QUARANTINED = f"select document_id, reason from {QUARANTINE_TABLE} where type = 'quarantinedEvent'"
 # Every change of an owner raises the epoch: the first one of each shard, and those that faults caused.
-_EPOCHS = """
-select coalesce(sum(epoch), 0), count(*) from changefeed."claim:outbox.domain_event" where consumer = 'relay'
+_EPOCHS = f"""
+select coalesce(sum(epoch), 0), count(*) from changefeed."claim:{TABLE}" where consumer <> 'intruder'
 """
 
 
@@ -58,22 +60,24 @@ class SqlSide:
     known = frozenset({*_OWN_CAUSES, CLAIM_TAKEN_OVER, relays.RELAY_FROZEN_WITHIN_A_PAGE})
     parts: Sequence[Part] = ()
 
-    def __init__(self, stack: Stack, history: History, seed: int, *, frozen_s: float) -> None:
+    def __init__(self, stack: Stack, history: Histories, seed: int, *, frozen_s: float) -> None:
         """`frozen_s` is how long a worker stays frozen, in seconds."""
         shards = int(stack.settings["SQL_SHARDS"])
         self._stack = stack
+        self._feeds = {each.stream: each.sql for each in stack.streams if each.sql is not None}
+        self._tables = list(dict.fromkeys(each.feed for each in self._feeds.values()))
         self._url = stack.settings["SQL"]
-        self._database = database.DatabaseFaults(stack.outbox, shards, seed)
+        self._database = database.DatabaseFaults(stack.outbox, self._tables, shards, seed)
         self._relays = relays.RelayFaults(stack, history, seed, frozen_s=frozen_s)
-        self._writers = writers.Writers(self._url, shards)
+        self._writers = writers.Writers(self._url, shards, history.layout)
 
     async def start_hosts(self, hosts: int) -> None:
         """As SourceSide.start_hosts."""
-        await recording.begin(self._url)
+        await recording.begin(self._url, list(self._feeds.values()))
         for _ in range(hosts):
             await self._stack.start_host()
 
-    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+    async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
         """As SourceSide.write."""
         await self._writers.write(commits, history, pause_s=pause_s)
 
@@ -90,20 +94,24 @@ class SqlSide:
         assert fault.kind in WRITER_KINDS, fault.kind
         self._writers.order(fault)
 
-    async def recorded(self) -> Recorded:
+    async def recorded(self, stream: Stream) -> Recorded:
         """As SourceSide.recorded."""
-        return recording.recorded(await self._rows(recording.READ))
+        feed = self._feeds[stream.name]
+        rows = await self._rows(recording.READ)
+        return recording.recorded(rows, feed.feed, feed.consumer, feed.quarantine_table)
 
     async def met(self) -> Counter[str]:
         """As SourceSide.met."""
-        ((epochs, shards),) = await self._rows(_EPOCHS)
-        forced = self._database.met[database.CLAIM_TAKEN_BY_FORCE]
-        over = Counter({CLAIM_TAKEN_OVER: int(epochs) - shards - forced})
+        counted = [await self._rows(_EPOCHS.replace(TABLE, table)) for table in self._tables]
+        raised = sum(int(epochs) - shards for ((epochs, shards),) in counted)
+        over = Counter({CLAIM_TAKEN_OVER: raised - self._database.met[database.CLAIM_TAKEN_BY_FORCE]})
         return self._database.met + self._relays.met + self._writers.met + over
 
-    async def quarantined(self) -> dict[str, str]:
+    async def quarantined(self, stream: Stream) -> dict[str, str]:
         """As SourceSide.quarantined."""
-        return dict(await self._rows(_QUARANTINED))
+        return dict(
+            await self._rows(_QUARANTINED.replace(QUARANTINE_TABLE, self._feeds[stream.name].quarantine_table))
+        )
 
     async def end_faults(self) -> None:
         """As SourceSide.end_faults: there are none."""
@@ -114,7 +122,11 @@ class SqlSide:
 
     async def owners(self) -> list[str]:
         """As SourceSide.owners."""
-        return [f"shard {shard}: owner {owner}" for shard, owner in await self._rows(_OWNERS)]
+        return [
+            f"shard {shard} of {table}: {consumer} has the owner {owner}"
+            for table in self._tables
+            for consumer, shard, owner in await self._rows(_OWNERS.replace(TABLE, table))
+        ]
 
     async def _rows(self, query: str) -> list[Any]:
         """The rows; while the database starts again, they are asked for again."""

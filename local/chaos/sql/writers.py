@@ -13,8 +13,9 @@ from typing import Any
 import psycopg
 
 from changefeed import shard_of
-from local.chaos.history import BEHIND, History
+from local.chaos.history import BEHIND, Histories
 from local.chaos.schedule import Fault
+from local.chaos.streams import TABLE, Layout, table_of
 from local.chaos.workload import Commit
 
 LONG_TRANSACTION = "long-transaction"
@@ -33,12 +34,12 @@ _EDGES = {
     "hostile-row": HOSTILE_ROW,
 }
 
-_EVENT = """
-insert into outbox.domain_event (id, partition_key, action, data, sequence, type)
+_EVENT = f"""
+insert into {TABLE} (id, partition_key, action, data, sequence, type)
 values (%(id)s, %(partitionKey)s, %(action)s, %(data)s, %(sequence)s, %(type)s)
 """
-_PLACE = """
-insert into changefeed."outbox:outbox.domain_event" (shard_id, time_hint, id)
+_PLACE = f"""
+insert into changefeed."outbox:{TABLE}" (shard_id, time_hint, id)
 values (%(shard_id)s, coalesce(%(time_hint)s, clock_timestamp()), %(id)s)
 """
 _RETRY_PAUSE_S = 0.1
@@ -64,9 +65,10 @@ class Writers:
         met: Number of times each edge case of the writers was met.
     """
 
-    def __init__(self, url: str, shards: int) -> None:
+    def __init__(self, url: str, shards: int, layout: Layout) -> None:
         self._url = url
         self._shards = shards
+        self._layout = layout
         self._orders: deque[Fault] = deque()
         self.met: Counter[str] = Counter()
 
@@ -74,9 +76,9 @@ class Writers:
         """Let this befall the next commit, or the next `count` commits."""
         self._orders.extend([fault] * fault.options.get("count", 1))
 
-    async def write(self, commits: Iterator[Commit], history: History, *, pause_s: float) -> None:
+    async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
         """As SourceSide.write."""
-        writer = _Writer(self._url, self._shards, self.met)
+        writer = _Writer(self._url, self._shards, self._layout, self.met)
         try:
             for commit in commits:
                 await asyncio.sleep(pause_s * len(commit.events))
@@ -94,9 +96,10 @@ class Writers:
 class _Writer:
     """One writer with its connection, which is opened again whenever it was lost."""
 
-    def __init__(self, url: str, shards: int, met: Counter[str]) -> None:
+    def __init__(self, url: str, shards: int, layout: Layout, met: Counter[str]) -> None:
         self._url = url
         self._shards = shards
+        self._layout = layout
         self._met = met
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
@@ -140,9 +143,10 @@ class _Writer:
     ) -> None:
         shard_id = shard_of(commit.key, self._shards)
         places = [{"shard_id": shard_id, "time_hint": hint, "id": each["id"]} for each in commit.documents]
+        table = table_of(self._layout.outbox_of(commit.key))
         async with connection.cursor() as cursor:
-            await cursor.executemany(_EVENT, [_row(document) for document in commit.documents])
-            await cursor.executemany(_PLACE, places)
+            await cursor.executemany(_into(table, _EVENT), [_row(document) for document in commit.documents])
+            await cursor.executemany(_into(table, _PLACE), places)
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None:
@@ -156,6 +160,10 @@ class _Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _into(table: str, statement: str) -> bytes:
+    return statement.replace(TABLE, table).encode()
 
 
 def _make_hostile(commit: Commit, what: str) -> None:

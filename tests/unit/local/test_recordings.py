@@ -167,24 +167,31 @@ def ulid(number: int) -> str:
     return f"00000000-0000-0000-0000-{number:012x}"
 
 
+COMMITTED = "outbox.domain_event"
+PLACED, CLAIMED = f"changefeed.feed:{COMMITTED}", f"changefeed.claim:{COMMITTED}"
+STORED = REMOVED = "relay.item"
+
+
 def claim(owner: str | None, epoch: int, cursor: int) -> dict[str, Any]:
-    return {"shard": 2, "owner": owner, "epoch": epoch, "cursor": ulid(cursor)}
+    return {"consumer": "relay", "shard": 2, "owner": owner, "epoch": epoch, "cursor": ulid(cursor)}
 
 
 def test_a_database_says_the_same_of_its_rows() -> None:
     stored = {"key": "d", "of": KEY}
     found = recorded(
         [
-            (0.1, "committed", {"id": "e1"}),
-            (0.2, "committed", {"id": "e2"}),
-            (0.9, "placed", {"id": "e1", "shard": 2, "ulid": ulid(17)}),
-            (1.0, "stored", {**stored, "id": "1", "document": "e1", "reason": "data-not-object"}),
-            (2.0, "stored", {**stored, "id": "2", "document": "e2", "reason": "key-parked"}),
-            (4.0, "removed", {"key": "d", "id": "2"}),
-            (5.0, "claimed", claim(None, 0, 0)),
-            (6.0, "claimed", claim("a", 1, 0)),
-            (7.0, "claimed", claim("a", 1, 17)),
-            (8.0, "claimed", claim("a", 2, 17)),
+            (0.1, "committed", COMMITTED, {"id": "e1"}),
+            (0.2, "committed", COMMITTED, {"id": "e2"}),
+            (0.9, "placed", PLACED, {"id": "e1", "shard": 2, "ulid": ulid(17)}),
+            (1.0, "stored", STORED, {**stored, "id": "1", "document": "e1", "reason": "data-not-object"}),
+            (2.0, "stored", STORED, {**stored, "id": "2", "document": "e2", "reason": "key-parked"}),
+            (4.0, "removed", REMOVED, {"key": "d", "id": "2"}),
+            (5.0, "claimed", CLAIMED, claim(None, 0, 0)),
+            (6.0, "claimed", CLAIMED, claim("a", 1, 0)),
+            (7.0, "claimed", CLAIMED, claim("a", 1, 17)),
+            (8.0, "claimed", CLAIMED, claim("a", 2, 17)),
+            (9.0, "claimed", CLAIMED, claim("a", 3, 17) | {"consumer": "relay-audit"}),
+            (9.0, "stored", "relay.item_audit", {**stored, "id": "3", "document": "e2", "reason": "set-aside"}),
         ]
     )
 

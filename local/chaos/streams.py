@@ -1,0 +1,157 @@
+"""The streams of a campaign: its outboxes, its destinations, which event goes where, and the relay.toml for that.
+
+What is expected is looked up in the table here, and not worked out by the relay's own rules.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from local.stack.environment import TOPIC, Source
+
+SUBSCRIPTION = "all"
+DEFAULT = "default"
+ORDERS = "orders"
+
+TABLE = "outbox.domain_event"
+"""The event table of the first SQL outbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A topic with a subscription, or a queue.
+
+    Attributes:
+        name: Its name in relay.toml.
+        entity: The topic's or the queue's name.
+        is_queue: Whether it is a queue.
+    """
+
+    name: str
+    entity: str
+    is_queue: bool = False
+
+    @property
+    def receiving(self) -> str:
+        """The path that consumers receive from."""
+        return self.entity if self.is_queue else f"{self.entity}/Subscriptions/{SUBSCRIPTION}"
+
+
+DESTINATIONS = (
+    Destination(DEFAULT, TOPIC),
+    Destination("audit", "audit", is_queue=True),
+    Destination("contacts", "contacts"),
+)
+"""As many as a campaign may have, in the order in which they are taken."""
+
+_ROUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    DEFAULT: {
+        "Created": (DEFAULT, "contacts"),
+        "NameUpdated": (DEFAULT, "audit"),
+        "Deleted": ("audit", "contacts"),
+    },
+    ORDERS: {"Created": ("audit",), "NameUpdated": ("audit",), "Deleted": (DEFAULT,)},
+}
+"""By outbox and action, where an event goes. The first two destinations have every action."""
+
+NO_ROUTE = "no-route"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One outbox read for one destination.
+
+    Attributes:
+        name: As relay.streams calls it.
+        outbox: The name of its outbox.
+        destination: Where its events go.
+        is_first: Whether it has the events of its outbox that no route takes.
+    """
+
+    name: str
+    outbox: str
+    destination: Destination
+    is_first: bool
+
+
+class Layout:
+    """The outboxes, the destinations, and the streams between them."""
+
+    def __init__(self, destinations: int = 1, outboxes: int = 1) -> None:
+        """With one of each there are no routes: everything goes from the one to the other."""
+        self.destinations = DESTINATIONS[:destinations]
+        self.outboxes = tuple(_ROUTES)[:outboxes]
+        self.is_routed = destinations > 1
+        self.streams = [
+            Stream(_name(outbox, each.name), outbox, each, is_first=each.name == DEFAULT)
+            for outbox in self.outboxes
+            for each in self.destinations
+            if each.name == DEFAULT or any(each.name in to for to in _ROUTES[outbox].values())
+        ]
+
+    def outbox_of(self, key: str) -> str:
+        """The outbox that has the events of a key."""
+        return self.outboxes[zlib.crc32(key.encode()) % len(self.outboxes)]
+
+    def stream(self, key: str, destination: Destination) -> Stream | None:
+        """The stream that may bring events of a key there."""
+        pair = (self.outbox_of(key), destination)
+        return next((each for each in self.streams if (each.outbox, each.destination) == pair), None)
+
+    def is_unrouted(self, document: Mapping[str, Any]) -> bool:
+        """Whether no route takes a document."""
+        return self.is_routed and not self._to(document)
+
+    def streams_of(self, document: Mapping[str, Any]) -> list[Stream]:
+        """The streams that publish a document, or set it aside."""
+        to = self._to(document) if self.is_routed else [DEFAULT]
+        outbox = self.outbox_of(document["partitionKey"])
+        own = [each for each in self.streams if each.outbox == outbox]
+        return [each for each in own if (each.destination.name in to if to else each.is_first)]
+
+    def _to(self, document: Mapping[str, Any]) -> list[str]:
+        data = document["data"]
+        action = data.get("action") if isinstance(data, dict) else None
+        return self._there(_ROUTES[self.outbox_of(document["partitionKey"])].get(action or "", ()))
+
+    def _there(self, names: Sequence[str]) -> list[str]:
+        """Those of the names that are destinations of this campaign."""
+        return [each.name for each in self.destinations if each.name in names]
+
+    def file(self, source: Source) -> str:
+        """The content of relay.toml."""
+        sections = [_outbox(each, source) for each in self.outboxes]
+        sections += [
+            f'[destinations.{each.name}]\n{"queue" if each.is_queue else "topic"} = "{each.entity}"'
+            for each in self.destinations
+            if each.name != DEFAULT
+        ]
+        sections += [
+            f'[[routes]]\noutbox = "{outbox}"\nwhen.action = "{action}"\nto = {json.dumps(self._there(to))}'
+            for outbox in self.outboxes
+            for action, to in _ROUTES[outbox].items()
+        ]
+        return "\n\n".join(sections) + "\n"
+
+
+def container_of(outbox: str) -> str:
+    """The container of an outbox in Cosmos DB."""
+    return "data" if outbox == DEFAULT else outbox
+
+
+def table_of(outbox: str) -> str:
+    """The event table of an SQL outbox."""
+    return TABLE if outbox == DEFAULT else f"outbox.{outbox}"
+
+
+def _outbox(name: str, source: Source) -> str:
+    place = f'feed = "{table_of(name)}"' if source is Source.SQL else f'container = "{container_of(name)}"'
+    return f"[outboxes.{name}]\n{place}"
+
+
+def _name(outbox: str, destination: str) -> str:
+    return "-".join(each for each in (outbox, destination) if each != DEFAULT) or DEFAULT
