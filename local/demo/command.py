@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,24 @@ from local.demo.clients import Clients, Progress, UnexpectedAnswer
 from local.demo.committed import Store, open_store
 from local.demo.console import differences
 from local.demo.scenarios import scenarios
-from local.demo.subscriber import Subscriber
+from local.demo.subscriber import Observer, Subscriber
 from local.demo.tally import Tally
 from local.stack.environment import TOPIC, Source, write_env_file
-from local.stack.parts import Part
+from local.stack.parts import ROOT, Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 from relay.console.application import application
-from relay.console.observer import Observer
+from relay.console.observer import Observer as ConsoleObserver
 from relay.console.server import loopback, serving
+from relay.settings import FILE_VARIABLE
 from samples.contacts.consumer.directory import Directory
 
 SUBSCRIPTION = "all"
+# With `--routes`.
+_ROUTES = ROOT / "samples" / "contacts" / "relay.toml"
+_RENAME = "ContactNameUpdatedEvent"
+_CONTACTS = "contacts"
 # Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
 
@@ -74,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--console",
         action="store_true",
         help="also serve the console, and compare what it counts with what the checker counts",
+    )
+    parser.add_argument(
+        "--routes",
+        action="store_true",
+        help="publish changes of names to a second topic as well, by the sample's relay.toml",
     )
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
@@ -124,7 +134,10 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         logs=arguments.logs,
         hosts=arguments.hosts,
         host_options=_QUICK_LEASES,
-        settings=_QUICK_CLAIMS if arguments.source is Source.SQL else {},
+        settings={
+            **(_QUICK_CLAIMS if arguments.source is Source.SQL else {}),
+            **({FILE_VARIABLE: str(_ROUTES)} if arguments.routes else {}),
+        },
     )
     async with Stack(options) as stack, _service(stack, arguments.logs) as service:
         write_env_file(arguments.env_file, stack.settings)
@@ -133,6 +146,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         address = f"http://127.0.0.1:{service.details['port']}"
         console.print(f"The contact service is process {service.pid}, at {address}/docs")
         tally = Tally(timestamped=arguments.source is Source.COSMOS)
+        renames = Tally(timestamped=tally.timestamped, action=_RENAME)
         started = time.monotonic()
         async with (
             open_store(stack) as store,
@@ -149,13 +163,22 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                     subscription=SUBSCRIPTION,
                     sessions=arguments.receivers,
                 )
+                second = inbox.Receiver(
+                    servicebus,
+                    Observer(renames),
+                    topic=_CONTACTS,
+                    subscription=SUBSCRIPTION,
+                    sessions=arguments.receivers,
+                )
                 async with _background(
                     receiver.run(),
+                    *([second.run()] if arguments.routes else []),
                     _replace_killed_hosts(stack, console),
                 ):
-                    driving = asyncio.create_task(_drive(arguments, clients, store, tally))
+                    driving = asyncio.create_task(_drive(arguments, clients, store, tally, renames))
                     try:
-                        await _follow(arguments, tally, clients.progress, driving, stack, console)
+                        tallies = [tally, renames] if arguments.routes else [tally]
+                        await _follow(arguments, tallies, clients.progress, driving, stack, console)
                     finally:
                         driving.cancel()
                 seconds = time.monotonic() - started
@@ -165,6 +188,8 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             if observer:
                 await asyncio.sleep(_LAST_LOOK_S)
         summary = tally.summary()
+        if arguments.routes:
+            summary |= _with_second_topic(summary, renames.summary())
         summary = {
             **{name: value for name, value in summary.items() if not name.endswith("_ms")},
             "quarantined": quarantined,
@@ -187,7 +212,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
 @asynccontextmanager
 async def _console(
     arguments: argparse.Namespace, stack: Stack, console: Console
-) -> AsyncIterator[Observer | None]:
+) -> AsyncIterator[ConsoleObserver | None]:
     """With `--console`, the stack's page, without what changes anything; its observer looks all the time."""
     if not arguments.console:
         yield None
@@ -214,22 +239,36 @@ async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
         await part.stop()
 
 
-async def _drive(arguments: argparse.Namespace, clients: Clients, store: Store, tally: Tally) -> None:
+def _with_second_topic(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The error counts of both topics, and how many events the second one has."""
+    errors = {name: first[name] + second[name] for name in _ERRORS if name in second}
+    return {**errors, "renames_delivered": second["delivered"]}
+
+
+async def _drive(
+    arguments: argparse.Namespace, clients: Clients, store: Store, tally: Tally, renames: Tally
+) -> None:
     """Run every contact's scenario, then read what was committed."""
     contacts = min(arguments.contacts, arguments.events)
     await clients.run(scenarios(contacts, arguments.events, arguments.seed), arguments.rate)
     await store.read_committed(tally)
+    if arguments.routes:
+        await store.read_committed(renames)
 
 
 async def _follow(
     arguments: argparse.Namespace,
-    tally: Tally,
+    tallies: Sequence[Tally],
     written: Progress,
     driving: asyncio.Task[None],
     stack: Stack,
     console: Console,
 ) -> None:
-    """Show progress until everything committed has arrived, or nothing has for `--timeout` seconds."""
+    """Show progress until everything committed has arrived, or nothing has for `--timeout` seconds.
+
+    The first of the tallies has every event.
+    """
+    tally = tallies[0]
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     kill_at = arguments.events // 2 if arguments.kill_host else None
     last_arrival, last_count = time.monotonic(), 0
@@ -237,7 +276,7 @@ async def _follow(
         written_bar = bars.add_task("written", total=arguments.events)
         delivered_bar = bars.add_task("delivered", total=arguments.events)
         # A busy machine may deliver the second half at once: the host is still killed.
-        while not (driving.done() and tally.complete and kill_at is None):
+        while not (driving.done() and all(each.complete for each in tallies) and kill_at is None):
             await asyncio.sleep(0.1)
             if driving.done():
                 driving.result()
@@ -246,8 +285,9 @@ async def _follow(
             if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
                 stack.kill_host()
-            if tally.receipts > last_count or not driving.done():
-                last_arrival, last_count = time.monotonic(), tally.receipts
+            receipts = sum(each.receipts for each in tallies)
+            if receipts > last_count or not driving.done():
+                last_arrival, last_count = time.monotonic(), receipts
             elif time.monotonic() - last_arrival > arguments.timeout:
                 console.print(f"Nothing arrived for {arguments.timeout:.0f} s: giving up.")
                 return

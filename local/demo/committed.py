@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from local.demo.tally import Tally
 from local.stack.environment import DATABASE, Source
 from local.stack.supervisor import Stack
+from relay.settings import QUARANTINE_TABLE
 
 _PAGE = 1000
 
@@ -20,7 +21,7 @@ _EVENTS = """
 select id, partition_key as "partitionKey", type, data, sequence from outbox.domain_event
 where type = 'domainEvent' order by partition_key, sequence
 """
-_QUARANTINED = "select id from relay.item where type = 'quarantinedEvent'"
+_QUARANTINED = f"select id from {QUARANTINE_TABLE} where type = 'quarantinedEvent'"
 _COUNT_QUARANTINED = "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'quarantinedEvent'"
 
 
@@ -34,26 +35,28 @@ class Store(Protocol):
         """
 
     async def quarantined(self) -> int:
-        """Number of documents in quarantine."""
+        """Number of documents in quarantine, of all streams."""
 
 
 @asynccontextmanager
 async def open_store(stack: Stack) -> AsyncIterator[Store]:
     """The store of a stack's source."""
     if stack.source is Source.SQL:
-        yield SqlStore(stack.settings["SQL"])
+        yield SqlStore(stack.settings["SQL"], {each.sql.quarantine_table for each in stack.streams if each.sql})
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
         database = cosmos.get_database_client(DATABASE)
-        yield CosmosStore(database.get_container_client("data"), database.get_container_client("quarantine"))
+        names = {each.cosmos_quarantine_container for each in stack.streams}
+        quarantines = [database.get_container_client(name) for name in names]
+        yield CosmosStore(database.get_container_client("data"), quarantines)
 
 
 class CosmosStore:
-    """The outbox and the quarantine container."""
+    """The outbox and the quarantine container of each stream."""
 
-    def __init__(self, data: ContainerProxy, quarantine: ContainerProxy) -> None:
+    def __init__(self, data: ContainerProxy, quarantines: Collection[ContainerProxy]) -> None:
         self._data = data
-        self._quarantine = quarantine
+        self._quarantines = quarantines
 
     async def read_committed(self, tally: Tally) -> None:
         """As Store.read_committed. Within a commit by `order`: the change feed does not order documents there."""
@@ -64,15 +67,18 @@ class CosmosStore:
 
     async def quarantined(self) -> int:
         """As Store.quarantined."""
-        count: Any = [item async for item in self._quarantine.query_items(_COUNT_QUARANTINED)]
-        return int(count[0])
+        counts: list[Any] = [
+            item for each in self._quarantines async for item in each.query_items(_COUNT_QUARANTINED)
+        ]
+        return sum(counts)
 
 
 class SqlStore:
-    """The event table and the quarantine table."""
+    """The event table and the quarantine table of each stream."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, quarantines: Collection[str]) -> None:
         self._url = url
+        self._quarantines = quarantines
 
     async def read_committed(self, tally: Tally) -> None:
         """As Store.read_committed."""
@@ -81,7 +87,8 @@ class SqlStore:
 
     async def quarantined(self) -> int:
         """As Store.quarantined."""
-        return len(await self._rows(_QUARANTINED))
+        queries = [_QUARANTINED.replace(QUARANTINE_TABLE, each) for each in self._quarantines]
+        return sum([len(await self._rows(query)) for query in queries])
 
     async def _rows(self, query: str) -> list[dict[str, Any]]:
         # Only here does the demo need the driver.

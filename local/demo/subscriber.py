@@ -1,4 +1,4 @@
-"""The consumer of the demo: passes each message to the directory and to the checker."""
+"""The consumers of the demo: one of all events, for the directory and a checker, and one of a second topic."""
 
 from __future__ import annotations
 
@@ -12,24 +12,38 @@ from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiving import handle_message
 
 
-class Subscriber:
+class Observer:
     """Called with each message before it is completed.
 
-    If a completion is lost, the same message is delivered again with the same sequence number: only the directory
-    sees that. A duplicate would be another message.
+    If a completion is lost, the same message is delivered again with the same sequence number, which is not
+    recorded. A duplicate would be another message.
     """
 
-    def __init__(self, directory: Directory, tally: Tally) -> None:
-        self._directory = directory
+    def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._sequence_numbers: set[int] = set()
 
     def __call__(self, message: inbox.Message) -> None:
-        at = time.time()
-        handle_message(message, self._directory)
+        self.record(message, time.time())
+
+    def record(self, message: inbox.Message, at: float) -> None:
+        """Record a message that was received at this time, unless it was delivered before."""
         if message.sequence_number not in self._sequence_numbers:
             self._sequence_numbers.add(message.sequence_number)
             self._tally.received(_received(message, at))
+
+
+class Subscriber(Observer):
+    """Passes messages to the directory, which sees redeliveries too."""
+
+    def __init__(self, directory: Directory, tally: Tally) -> None:
+        super().__init__(tally)
+        self._directory = directory
+
+    def __call__(self, message: inbox.Message) -> None:
+        at = time.time()
+        handle_message(message, self._directory)
+        self.record(message, at)
 
     def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
         """Whether the directory has exactly these contacts, by id, and no gaps in their events."""

@@ -26,9 +26,11 @@ class Tally:
 
     Attributes:
         timestamped: Whether messages have a `cosmosTimestamp`: those of Cosmos DB alone have one.
+        action: The only action whose events arrive; None for all of them.
     """
 
     timestamped: bool = True
+    action: str | None = None
     _written: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     _written_at: dict[str, float] = field(default_factory=dict)
     _received: dict[str, list[Received]] = field(default_factory=lambda: defaultdict(list))
@@ -38,6 +40,8 @@ class Tally:
 
     def wrote(self, event: dict[str, Any], at: float) -> None:
         """Record a committed event; in commit order within its partition key, before or after it is received."""
+        if self.action not in (None, event["data"]["action"]):
+            return
         self._written[event["partitionKey"]].append(event)
         self._written_at[event["id"]] = at
         self.written += 1
