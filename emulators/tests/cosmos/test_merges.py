@@ -35,12 +35,13 @@ async def merge(server: CosmosServer, *ranges: str, status: int = 200) -> Any:
         return await answer.json()
 
 
-async def write(container: ContainerProxy, name: str, operations: int = 3) -> set[tuple[str, str]]:
-    """A batch of several items for each key."""
-    for key in KEYS:
+async def write(container: ContainerProxy, name: str, most: int = 5) -> set[tuple[str, str]]:
+    """A batch of one to `most` items for each key: the numbers of different partitions overlap."""
+    sizes = {key: 1 + number * 7 % most for number, key in enumerate(KEYS)}
+    for key, operations in sizes.items():
         batch = [("upsert", ({"id": f"{name}-{number}", "pk": key},)) for number in range(operations)]
         await container.execute_item_batch(batch, key)
-    return {(key, f"{name}-{number}") for key in KEYS for number in range(operations)}
+    return {(key, f"{name}-{number}") for key, operations in sizes.items() for number in range(operations)}
 
 
 async def ranges(raw: RawClient) -> list[dict[str, Any]]:

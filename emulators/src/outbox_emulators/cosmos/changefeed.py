@@ -2,7 +2,8 @@
 
 All documents of a transaction share one `_lsn`. A reader's position is a plain number. A transaction takes as many
 numbers as it has operations, and its documents have the last one as their `_lsn`. So a position can be within a
-transaction, and a reader that has reached a document's `_lsn` has the whole transaction.
+transaction, and a reader that has reached a document's `_lsn` has the whole transaction. Partitions that are
+merged have counted by themselves, so that their numbers overlap: their transactions are indivisible from then on.
 
 The behaviour that the service leaves open is drawn from a seed:
 
@@ -72,11 +73,12 @@ class ChangeFeed:
             return FeedPage([], position.number)
         transactions, is_last = self._page(partition, key_range, position, max_items)
         end = partition.lsn if is_last else transactions[-1][-1].lsn
-        cut = self._cut(transactions)
+        cut = self._cut(partition, transactions)
         if cut is not None:
             end = cut
         for transaction in transactions:
-            if transaction[0].lsn <= end and all(item.before >= position.number for item in transaction):
+            begins = transaction[0].lsn <= partition.whole or transaction[0].before >= position.number
+            if transaction[0].lsn <= end and begins:
                 self._reorder(transaction)
         return FeedPage(list(itertools.chain.from_iterable(transactions)), end)
 
@@ -111,17 +113,16 @@ class ChangeFeed:
             },
         )
         items = (Item(*row) for row in rows)
-        return (item for item in items if item.place > position.number)
+        return (item for item in items if item.lsn <= partition.whole or item.place > position.number)
 
-    def _cut(self, transactions: list[list[Item]]) -> int | None:
+    def _cut(self, partition: Partition, transactions: list[list[Item]]) -> int | None:
         """End the page early if so drawn; returns the number up to which it then reaches."""
         if len(transactions) > 1 and self._edges.drawn(Edge.PAGE_CUT, _CUT_A_PAGE):
             self._edges.met(Edge.PAGE_CUT)
             del transactions[self._edges.stream(Edge.PAGE_CUT).randrange(1, len(transactions)) :]
             return transactions[-1][-1].lsn
         last = sorted(transactions[-1], key=operator.attrgetter("place")) if transactions else []
-        # In a merged partition two transactions may share an LSN, and then also places, where no page can end.
-        is_divisible = len(last) > 1 and len({item.place for item in last}) == len(last)
+        is_divisible = len(last) > 1 and last[0].lsn > partition.whole
         if is_divisible and self._edges.drawn(Edge.TRANSACTION_CUT, _CUT_A_TRANSACTION):
             self._edges.met(Edge.TRANSACTION_CUT)
             del last[self._edges.stream(Edge.TRANSACTION_CUT).randrange(1, len(last)) :]

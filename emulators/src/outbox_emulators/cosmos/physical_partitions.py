@@ -23,6 +23,9 @@ class Partition:
     """The ids of the partitions that were split into this one, or merged, the oldest first."""
     oldest: int = 0
     """The number of the first of these, or its own: no item of it has a lower number."""
+    whole: int = 0
+    """Up to this LSN, numbers of transactions may overlap, as they come from partitions that were merged: there a
+    reader's position is never within a transaction."""
 
     def __post_init__(self) -> None:
         self.oldest = self.oldest or self.number
@@ -39,7 +42,7 @@ def children_of(
     """The two partitions that a split at this key makes."""
     ranges = (KeyRange(parent.key_range.minimum, cut), KeyRange(cut, parent.key_range.maximum))
     return [
-        Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest)
+        Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest, parent.whole)
         for index, (number, key_range, lsn) in enumerate(zip(numbers, ranges, lsns, strict=True), first_index)
     ]
 
@@ -48,7 +51,8 @@ def merged(first: Partition, second: Partition, number: int, lsn: int, index: in
     """The partition that takes the place of two."""
     key_range = KeyRange(first.key_range.minimum, second.key_range.maximum)
     parents = (*first.parents, first.id, *second.parents, second.id)
-    return Partition(number, index, key_range, lsn, parents, min(first.oldest, second.oldest))
+    oldest, whole = min(first.oldest, second.oldest), max(first.lsn, second.lsn)
+    return Partition(number, index, key_range, lsn, parents, oldest, whole)
 
 
 def replacing(
