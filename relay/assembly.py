@@ -20,6 +20,7 @@ from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings, SqlFeed
 from relay.telemetry import instruments
+from relay.telemetry.attempt import RelayTelemetry
 from relay.telemetry.gauges import LeaseAges
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[Ba
         duplicate_window_s=settings.duplicate_window_s,
         on_poison=settings.on_poison,
         attempt_timeout_s=settings.attempt_timeout_s,
+        telemetry=RelayTelemetry(label=settings.label),
     )
 
 

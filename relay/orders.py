@@ -16,7 +16,6 @@ compared with the checkpoint after the reading: of what was set aside, there is 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -27,6 +26,7 @@ from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
 from relay.holds import NOTHING, Holds, Order
 from relay.settings import OnPoison
+from relay.telemetry.stream import logger_of
 
 if TYPE_CHECKING:
     from relay.ports import Quarantine
@@ -57,7 +57,7 @@ _REMOVING_S = 10.0
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Orders:

@@ -36,6 +36,7 @@ class Relay(Generic[BatchT]):
         duplicate_window_s: float,
         on_poison: OnPoison = OnPoison.SKIP,
         attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
+        telemetry: RelayTelemetry | None = None,
     ) -> None:
         self._source = source
         self._publisher = publisher
@@ -45,7 +46,7 @@ class Relay(Generic[BatchT]):
         self._judge = verdict.Judge(on_poison)
         self._orders = Orders(quarantine, on_poison, source.settled)
         self._attempt_timeout_s = attempt_timeout_s
-        self.telemetry = RelayTelemetry()
+        self.telemetry = RelayTelemetry() if telemetry is None else telemetry
 
     async def handle(self, batch: BatchT, invocation_id: str, retry_count: int = 0) -> Outcome:
         """Relay one batch, in the order in which it was committed.

@@ -8,7 +8,6 @@ outbox; where something waits, the read of its oldest commit.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from relay.errors import first_line
 from relay.routes.selection import DEFAULT
 from relay.settings import Settings
 from relay.telemetry.gauges import LeaseAges
+from relay.telemetry.stream import logger_of, working_for
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -34,7 +34,7 @@ _LOOK_TIMEOUT_S = 50.0
 NO_LEASE = "none"
 """Lease that is reported for a range that no lease covers: nothing of it has ever been read."""
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,10 @@ class LeaseWatch:
 
     async def look(self) -> None:
         """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
+        with working_for(self._settings.label):
+            await self._look()
+
+    async def _look(self) -> None:
         # One for each look: a connection that is idle for a minute may have been cut.
         containers = Containers(self._settings)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,13 +18,14 @@ from relay.servicebus.messages import Contract
 from relay.servicebus.turn import PAUSES_S, Probe, Rules, Shared, Turn
 from relay.settings import Settings
 from relay.telemetry.instruments import BoundedActions
+from relay.telemetry.stream import logger_of
 from relay.verdict import Judge
 
 if TYPE_CHECKING:
     from relay.large.claims import Claims
     from relay.servicebus.senders import Senders
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _JUDGE = Judge()
 

@@ -7,7 +7,6 @@ is read again, so that its memory is free for other shards meanwhile.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,8 +35,9 @@ from relay.sql.database import FAILURES, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.rows import document_of
 from relay.sql.source import Ownership, SqlBatch, now
+from relay.telemetry.stream import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 Connect = Callable[[], Awaitable[AsyncSession]]
 

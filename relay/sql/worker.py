@@ -6,7 +6,6 @@ Every process decides by itself which shards it reads, from the claims that all 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import socket
@@ -26,8 +25,9 @@ from relay.sql.database import FAILURES, BoundedSession
 from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
+from relay.telemetry.stream import logger_of, working_for
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 # Number of renewals, and of looks at the others' claims, within a claim's time.
 _ROUNDS = 4
@@ -144,6 +144,10 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then finish the pages under way, and release the shards."""
+        with working_for(self._settings.label):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         retention = asyncio.create_task(carry_out_retention(self._connect, self._settings.feed))
         try:
             while not stop.is_set():

@@ -18,6 +18,7 @@ from relay.events import Event, Received
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, ShardAges
+from relay.telemetry.stream import attributes_of, logger_of, working_for
 
 # A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
@@ -28,7 +29,7 @@ SUMMARY_EVERY_S = 60.0
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Pace:
@@ -225,10 +226,17 @@ class RelayTelemetry:
     """The state that the attempts of one relay share. Another relay in the process has its own."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+        self,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        label: str | None = None,
     ) -> None:
-        self.headroom = Headroom(clock, monotonic)
-        self.shard_ages = ShardAges()
+        """`label` is the stream's."""
+        self._label = label
+        self._of_stream = {f"relay.{name}": value for name, value in (attributes_of(label) or {}).items()}
+        self.headroom = Headroom(clock, monotonic, label)
+        self.shard_ages = ShardAges(label)
         self._pace = Pace(SUMMARY_EVERY_S, monotonic)
         instruments.observe(self.headroom, self.shard_ages)
 
@@ -250,11 +258,13 @@ class RelayTelemetry:
                 "messaging.destination.name": topic,
                 # Application Insights drops what begins with `messaging.`.
                 "relay.topic": topic,
+                **self._of_stream,
             },
             record_exception=False,
             set_status_on_exception=False,
         )
-        with instruments.counted_together(), span_of_attempt as span:
+        counted = instruments.counted_together() if self._label is None else _counted_for(self._label)
+        with counted, span_of_attempt as span:
             attempt = Attempt(invocation_id, retry_count, span, self.headroom, self._pace)
             try:
                 yield attempt
@@ -262,6 +272,12 @@ class RelayTelemetry:
                 attempt.ended(error)
                 raise
             attempt.ended(None)
+
+
+@contextmanager
+def _counted_for(label: str) -> Iterator[None]:
+    with working_for(label), instruments.counted_together():
+        yield
 
 
 def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanContext]:

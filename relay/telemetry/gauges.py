@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from relay.events import Event, Rejected
+from relay.telemetry.stream import attributes_of
 
 # A failed batch comes again within the retry policy's longest interval, one minute. One that has not come for this
 # long has gone to another process, which reports it, or was given up with the lease.
@@ -59,8 +60,13 @@ class Headroom:
     """How much time the events on their way have left, those of failed batches included until these return."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+        self,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        label: str | None = None,
     ) -> None:
+        """`label` is the stream's."""
+        self.label = label
         self._clock = clock
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -99,7 +105,9 @@ class Headroom:
 class ShardAges:
     """How old the oldest event is that the reader of each shard of an SQL feed still has to publish."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: str | None = None) -> None:
+        """`label` is the stream's, whose shards have the numbers of those of other streams."""
+        self._prefix = "" if attributes_of(label) is None else f"{label}/"
         self._lock = threading.Lock()
         self._watched: dict[Callable[[], float], int] = {}
 
@@ -114,13 +122,15 @@ class ShardAges:
             with self._lock:
                 del self._watched[age_s]
 
-    def ages_s(self) -> dict[int, float]:
+    def ages_s(self) -> dict[int | str, float]:
+        """The ages by shard: its number, behind the name of the stream unless that is `default`."""
         with self._lock:
             watched = list(self._watched.items())
-        ages: dict[int, float] = {}
+        ages: dict[int | str, float] = {}
         for age_s, shard_id in watched:
+            shard = f"{self._prefix}{shard_id}" if self._prefix else shard_id
             # One reader may end while the next one of the same shard has begun.
-            ages[shard_id] = max(age_s(), ages.get(shard_id, 0.0))
+            ages[shard] = max(age_s(), ages.get(shard, 0.0))
         return ages
 
 

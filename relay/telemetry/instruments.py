@@ -23,6 +23,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from relay.events import Event, Reason
 from relay.telemetry.gauges import Headroom, LeaseAges, ShardAges
+from relay.telemetry.stream import attributes, attributes_of
 
 # A metric's series are kept by whoever stores them, one for each combination of attributes, and cost accordingly.
 MAX_ACTIONS = 50
@@ -31,7 +32,7 @@ OTHER_ACTIONS = "other"
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
-_PartT = TypeVar("_PartT", int, str)
+_PartT = TypeVar("_PartT", bound=int | str)
 
 # From an idle system's latency to the ten days that events live by convention.
 _LAG_BOUNDARIES = (
@@ -106,8 +107,11 @@ def observe_leases(lease_ages: LeaseAges) -> None:
 def _observe_headroom(_options: CallbackOptions) -> Iterable[Observation]:
     with _observing:
         headrooms = list(_headrooms)
-    left_s = [least for each in headrooms if (least := each.least()) is not None]
-    return [Observation(min(left_s))] if left_s else []
+    left_s: dict[str | None, float] = {}
+    for each in headrooms:
+        if (least := each.least()) is not None:
+            left_s[each.label] = min(least, left_s.get(each.label, least))
+    return [Observation(least, attributes_of(label)) for label, least in left_s.items()]
 
 
 _meter.create_observable_gauge(
@@ -185,19 +189,21 @@ class _Tally:
 def _record(transfers: Sequence[_Transfer]) -> None:
     if not transfers:
         return
-    _sends.add(len(transfers), None, _WITHOUT_SPAN)
+    of_stream = attributes()
+    _sends.add(len(transfers), of_stream, _WITHOUT_SPAN)
     # All of them are of one attempt, and so of one relay.
     bounded = transfers[0][3]
     actions = Counter([event.action for events, _, _, _ in transfers for event in events])
     for action, count in actions.items():
-        _published.add(count, bounded.attributes(action), _WITHOUT_SPAN)
+        of_action = bounded.attributes(action)
+        _published.add(count, {**of_action, **of_stream} if of_stream else of_action, _WITHOUT_SPAN)
     for events, at, duration_s, _ in transfers:
-        _send_duration.record(duration_s, None, _WITHOUT_SPAN)
-        _batch_events.record(len(events), None, _WITHOUT_SPAN)
+        _send_duration.record(duration_s, of_stream, _WITHOUT_SPAN)
+        _batch_events.record(len(events), of_stream, _WITHOUT_SPAN)
         for event in events:
             if event.committed_at is not None:
                 # Clocks of outbox and machine may differ, and a histogram takes nothing below zero.
-                _lag.record(max(0.0, at - event.committed_at), None, _WITHOUT_SPAN)
+                _lag.record(max(0.0, at - event.committed_at), of_stream, _WITHOUT_SPAN)
 
 
 _tally: ContextVar[_Tally | None] = ContextVar("_tally", default=None)
@@ -220,11 +226,12 @@ def counted_together() -> Iterator[None]:
 
 def received(*, documents: int, ignored: int, retried: bool) -> None:
     """Count what one attempt of an invocation was given."""
-    _received.add(documents)
+    of_stream = attributes()
+    _received.add(documents, of_stream)
     if ignored:
-        _ignored.add(ignored)
+        _ignored.add(ignored, of_stream)
     if retried and documents > ignored:
-        _redelivered.add(documents - ignored)
+        _redelivered.add(documents - ignored, of_stream)
 
 
 def accepted(events: Sequence[Event], duration_s: float, actions: BoundedActions) -> None:
@@ -243,9 +250,9 @@ def accepted(events: Sequence[Event], duration_s: float, actions: BoundedActions
 def already_published(events: int) -> None:
     """Count events that were not sent again, as the ledger holds them."""
     if events:
-        _ledger_hits.add(events)
+        _ledger_hits.add(events, attributes())
 
 
 def quarantined(reason: Reason) -> None:
     """Count one record that was not in the quarantine container before."""
-    _quarantined.add(1, {"reason": str(reason)})
+    _quarantined.add(1, {"reason": str(reason), **(attributes() or {})})

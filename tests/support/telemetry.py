@@ -64,6 +64,10 @@ class Metrics:
         """The instruments that reported anything."""
         return {name for name, points in self._points.items() if points}
 
+    def points(self, name: str) -> list[Any]:
+        """The data points of an instrument."""
+        return list(self._points.get(name, ()))
+
     def total(self, name: str) -> int:
         """A counter's sum over all attributes."""
         return sum(point.value for point in self._points.get(name, ()))
