@@ -45,8 +45,7 @@ class Blobs:
             )
         except (AzureError, OSError) as error:
             raise ContentError(" ".join(explained(error, self._settings.container))) from error
-        # With a shared access signature the SDK's URL has a query, which is a secret.
-        return str(blob.url).partition("?")[0]
+        return str(blob.url)
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -191,30 +191,27 @@ class Turn:
     async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
         (event,) = transfer.events
         try:
-            transfer, duration_s = await self._send_or_claim(event, transfer, limits)
+            check_size(transfer, limits.message)
+            if self._shared.evidence.wants_repeat(event):
+                await self._shared.probe.repeat(self._sender, event, self._left_s())
+            duration_s = await self._send(transfer)
         except PoisonError as error:
-            self._judge(event, error)
+            claims = self._shared.claims
+            is_whole = transfer.message_of is self._shared.message_of
+            if claims is None or not error.too_large or not is_whole:
+                self._judge(event, error)
+                return
         except RetryableError as error:
             if error.refused:
                 self._outcome.blocked_by = event.id
             raise
         else:
             self._accept(transfer, duration_s)
-
-    async def _send_or_claim(self, event: Event, transfer: Transfer, limits: LinkLimits) -> tuple[Transfer, float]:
-        """Send one message, or the one that names its content if it is too large; returns what was accepted."""
-        claims = self._shared.claims
-        try:
-            check_size(transfer, limits.message)
-            if self._shared.evidence.wants_repeat(event):
-                await self._shared.probe.repeat(self._sender, event, self._left_s())
-            return transfer, await self._send(transfer)
-        except PoisonError as error:
-            if claims is None or not error.too_large:
-                raise
+            return
         claim = await claims.claim(event, self._left_s())
-        transfer = alone(event, lambda _: claim)
-        return transfer, await self._send(transfer)
+        await self._send_alone(alone(event, lambda _: claim), limits)
+        # A repeat would have the body that the claim takes the place of.
+        self._shared.evidence.cannot_repeat(event)
 
     def _judge(self, event: Event, refusal: PoisonError) -> None:
         """Set the event aside, or stop here. Raises the error of a verdict to wait."""
@@ -263,9 +260,7 @@ class Turn:
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
-        # A repeat has its body again, which a claim takes the place of.
-        is_whole = transfer.message_of is self._shared.message_of
-        can_be_kept = is_whole and len(transfer.payload) <= _WITNESS_BYTES * len(events)
+        can_be_kept = len(transfer.payload) <= _WITNESS_BYTES * len(events)
         self._note_accepted(events, events[-1] if can_be_kept else None)
         self._outcome.published += len(events)
         self._outcome.sends += 1

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,12 +15,14 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.servicebus import ServiceBusReceivedMessage
 
+from emulators.tests.languages.checks import FOLDER, skip_without
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
-from tests.integration.conftest import BOTH_SENDERS, RelayMaker
+from tests.integration.conftest import BOTH_SENDERS, ROOT, RelayMaker
 from tests.support.azurite import Container
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.contract import check_message
+from tests.support.operators import relay_command
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import body, properties, received
@@ -136,3 +143,53 @@ async def test_a_process_that_ends_between_content_and_message_leaves_what_the_n
     assert await blobs.stored() == before
     assert (await topic_counts(servicebus.admin_port))["duplicates_dropped"] == 2
     await check_arrived(servicebus, blobs)
+
+
+async def test_a_consumer_in_node_gets_large_events_whole_and_in_order(
+    make_relay: RelayMaker, servicebus: ServiceBusServer, blobs: Container, tmp_path: Path
+) -> None:
+    skip_without("@azure/service-bus", "@azure/storage-blob")
+    page = (ROOT / "docs/large-events.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```js\n(// receive\.mjs\n.*?)```", page, re.DOTALL)
+    versions = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    for name in ("@azure/service-bus", "@azure/storage-blob"):
+        assert f"{name}@{versions[name]}" in page
+    (tmp_path / "receive.mjs").write_text(program, encoding="utf-8")
+    (tmp_path / "node_modules").symlink_to(FOLDER / "node_modules")
+    await make_relay(**blobs.settings).handle(documents(), "i1")
+
+    process = await asyncio.create_subprocess_exec(
+        *("node", "receive.mjs"),
+        cwd=tmp_path,
+        env={**os.environ, **blobs.settings, "SERVICEBUS": servicebus.connection_string},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, errors = await asyncio.wait_for(process.communicate(), 30)
+
+    assert process.returncode == 0, errors.decode()
+    sizes = [len(json.dumps(each["data"], ensure_ascii=False, separators=(",", ":"))) for each in documents()]
+    assert printed.decode().splitlines() == [
+        f"k-{n} ContactNameUpdatedEvent {size}" for n, size in enumerate(sizes)
+    ]
+
+
+async def test_what_was_quarantined_as_too_large_can_be_released_once_contents_are_stored(
+    make_relay: RelayMaker,
+    environment: dict[str, str],
+    servicebus: ServiceBusServer,
+    blobs: Container,
+    quarantine: ContainerProxy,
+) -> None:
+    outcome = await make_relay().handle([documents()[2]], "i1")
+    release = ("quarantine", "release", "--reason", "message-too-large", "--json")
+
+    before = await relay_command(environment, *release)
+    after = await relay_command(environment | blobs.settings, *release)
+
+    assert outcome.quarantined == {"message-too-large": 1}
+    assert (before.code, [each["reason"] for each in before.json["stillInvalid"]]) == (1, ["message-too-large"])
+    assert (after.code, len(after.json["released"])) == (0, 1)
+    assert await quarantined(quarantine) == []
+    [message] = (await received(servicebus.connection_string, 1)).messages["k"]
+    assert await content_of(message, blobs) == orjson.dumps(documents()[2]["data"])

@@ -34,12 +34,13 @@ LATER = {
         "azure.cosmos",
         "azure.identity",
         "azure.servicebus",
+        "azure.storage",
         "psycopg",
         "psycopg_binary",
         "mssql_python",
         "opentelemetry.sdk",
     ),
-    *("relay.cli", "relay.console", "outbox", "inbox", "difflib"),
+    *("relay.cli", "relay.console", "relay.large", "outbox", "inbox", "difflib"),
 }
 # What knows an outbox; the commands and the console ask relay.assembly and relay.outbox instead.
 SOURCES = {"changefeed", "relay.cosmos", "relay.sql"}

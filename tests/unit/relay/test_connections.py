@@ -18,6 +18,7 @@ from relay.clients import (
     Connection,
     ConnectionString,
     Identity,
+    blob_container_client,
     cosmos_client,
     servicebus_administration_client,
     servicebus_client,
@@ -136,6 +137,16 @@ async def test_an_address_is_met_with_the_identity_that_is_chosen(
         (client.client_connection, "aad_credentials") if make is cosmos_client else (client, "_credential")
     )
     assert isinstance(getattr(holder, name), credential)
+    await client.close()
+
+
+async def test_a_container_of_blobs_is_met_with_the_identity_too() -> None:
+    address, identity = "https://a.blob.core.windows.net", Identity(managed=True, client_id="c")
+
+    client = blob_container_client(Connection(address=address, identity=identity), "large-events")
+
+    assert client.url == f"{address}/large-events"
+    assert isinstance(client.credential, ManagedIdentityCredential)
     await client.close()
 
 
