@@ -112,6 +112,7 @@ def test_invalid_syntax_is_rejected(text: str) -> None:
         ("1 + 2 * 3", 7),
         ("true ? 'a' : 'b'", "a"),
         ("!false && 2 > 1 || false", True),
+        ("2 <= 2 && !(3 <= 2)", True),
         ("{ a: { b: [1, 2] } }.a.b", [1, 2]),
         ("{ a: 1 }.?b ?? 5", 5),
         ("'it\\'s ${1 + 1} \\${x}'", "it's 2 ${x}"),
@@ -120,6 +121,10 @@ def test_invalid_syntax_is_rejected(text: str) -> None:
         ("union({ a: 1 }, { b: 2, a: 3 })", {"a": 3, "b": 2}),
         ("cidrSubnet('10.0.0.0/24', 26, 3)", "10.0.0.192/26"),
         ("filter([1, 2, 3], x => x > 1)", [2, 3]),
+        ("[for (x, at) in ['a', 'b']: '${x}${at}']", ["a0", "b1"]),
+        ("[[1, 2], [3]][0][1]", 2),
+        ("union(['b', 'a', 'b'], ['c', 'a'])", ["b", "a", "c"]),
+        ("toObject(['a', 'b'], x => '${x}1', x => { is: x })", {"a1": {"is": "a"}, "b1": {"is": "b"}}),
     ],
 )
 def test_expressions_have_their_values(text: str, expected: object, tmp_path: Path) -> None:
@@ -127,6 +132,22 @@ def test_expressions_have_their_values(text: str, expected: object, tmp_path: Pa
     file.write_text(f"var x = {text}\noutput x string = x\n", encoding="utf-8")
 
     assert deploy(file, {}).outputs == {"x": expected}
+
+
+def test_a_resource_of_a_loop_is_found_by_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "x.bicep"
+    file.write_text(
+        "resource x 'A.B/c@1' = [for name in ['a', 'b']: { name: name }]\n"
+        "resource y 'A.B/d@1' = [for (name, at) in ['a', 'b']: { name: 'of-${name}', scope: x[at] }]\n"
+        "output last string = x[1].id\n"
+        "output named array = map(['a'], name => resourceId('A.B/c', name))\n",
+        encoding="utf-8",
+    )
+    deployment = deploy(file, {})
+
+    a, b = deployment.of("A.B/c")
+    assert [each.scope for each in deployment.of("A.B/d")] == [a.id, b.id]
+    assert deployment.outputs == {"last": b.id, "named": [a.id]}
 
 
 def test_a_module_loads_a_text_from_its_own_folder(tmp_path: Path) -> None:
@@ -152,6 +173,8 @@ def test_a_module_loads_a_text_from_its_own_folder(tmp_path: Path) -> None:
         ("output a string = b", {}, "b is not declared"),
         ("output a string = { b: 1 }.c", {}, "no c in"),
         ("output a string = loadTextContent('${1}.kql')", {}, "BCP032"),
+        ("resource a 'A.B/c@1' = [for x in []: { name: x }]\noutput b string = a[0].id", {}, "no item 0"),
+        ("resource a 'A.B/c@1' = { name: 'x' }\noutput b string = a[0].id", {}, "a is no loop"),
     ],
 )
 def test_what_the_compiler_rejects_is_rejected(
@@ -171,6 +194,7 @@ def test_what_the_compiler_rejects_is_rejected(
         ("var b = true ? 'x' : 'y'\nparam a = readEnvironmentVariable('A', b)", "BCP427"),
         ("param a = readEnvironmentVariable('A', '${1}x')", "BCP427"),
         ("param a = readEnvironmentVariable(empty('') ? 'A' : 'B', 'x')", "BCP032"),
+        ("param a = loadJsonContent('${1}.json')", "BCP032"),
         (
             "param a = readEnvironmentVariable('NOT_SET')",
             "BCP427: the environment variable NOT_SET does not exist",

@@ -22,17 +22,22 @@ class Reference(ABC):
     def member(self, name: str) -> Any:
         """The value of `reference.name`."""
 
+    @abstractmethod
+    def at(self, number: int) -> Reference:
+        """The reference `reference[number]`."""
+
 
 class Scope:
     """Values by name, and the value of an expression that uses them.
 
-    `special` adds functions that depend on the file. They receive the expressions of their arguments.
+    `special` adds functions that depend on the file. They receive the scope of the call, and the expressions of
+    its arguments.
     """
 
     def __init__(
         self,
         names: Mapping[str, Any],
-        special: Mapping[str, Callable[[tuple[Expression, ...]], Any]] | None = None,
+        special: Mapping[str, Callable[[Scope, tuple[Expression, ...]], Any]] | None = None,
         outer: Scope | None = None,
     ) -> None:
         self.names = dict(names)
@@ -52,8 +57,8 @@ class Scope:
 
     def each(self, loop: tree.Loop) -> Iterator[Scope]:
         """The scope of each iteration of a loop."""
-        for item in self.value(loop.source):
-            yield self.inner({loop.item: item})
+        for number, item in enumerate(self.value(loop.source)):
+            yield self.inner({loop.item: item, loop.number: number} if loop.number else {loop.item: item})
 
     def value(self, expression: Expression) -> Any:
         match expression:
@@ -65,9 +70,16 @@ class Scope:
                 return self.lookup(name)
             case tree.Member(target, name, safe):
                 return self._member(self.value(target), name, safe=safe)
+            case tree.Index(target, number):
+                found = self.value(target)
+                return found.at(self.value(number)) if isinstance(found, Reference) else found[self.value(number)]
             case tree.Call(function, arguments):
                 special = self._special.get(function)
-                return special(arguments) if special else functions.call(function, [*map(self.value, arguments)])
+                return (
+                    special(self, arguments)
+                    if special
+                    else functions.call(function, [*map(self.value, arguments)])
+                )
             case tree.Lambda(parameter, body):
                 return lambda item: self.inner({parameter: item}).value(body)
             case tree.Not(operand):
@@ -116,6 +128,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
+    "<=": operator.le,
     ">": operator.gt,
     "+": operator.add,
     "-": operator.sub,

@@ -87,10 +87,22 @@ def _date_time_to_epoch(text: str) -> int:
     return int(datetime.strptime(text, _ISO_8601).replace(tzinfo=UTC).timestamp())
 
 
+def _union(*parts: Any) -> Any:
+    """Of objects, each name with its last value; of arrays, each value once, in the order of its first."""
+    if isinstance(parts[0], dict):
+        return {name: value for each in parts for name, value in each.items()}
+    found: list[Any] = []
+    for value in (item for each in parts for item in each):
+        if value not in found:
+            found.append(value)
+    return found
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bool": lambda value: value if isinstance(value, bool) else value.lower() == "true",
     "cidrSubnet": _cidr_subnet,
     "concat": lambda *arrays: [item for array in arrays for item in array],
+    "contains": lambda whole, part: part in whole,
     "dateTimeAdd": _date_time_add,
     "dateTimeToEpoch": _date_time_to_epoch,
     "empty": lambda value: not value,
@@ -110,6 +122,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": lambda items, delimiter: delimiter.join(items),
     "length": len,
     "map": lambda items, function: [function(item) for item in items],
+    "max": max,
     "replace": lambda text, old, new: text.replace(old, new),
     "string": _string,
     "subscription": lambda: {
@@ -122,7 +135,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ),
     "toLower": lambda text: text.lower(),
     "trim": lambda text: text.strip(),
-    "union": lambda *objects: {name: value for each in objects for name, value in each.items()},
+    "toObject": lambda items, name, value: {name(item): value(item) for item in items},
+    "union": _union,
     "uniqueString": _unique_string,
     "uri": lambda base, relative: f"{base.removesuffix('/')}/{relative.removeprefix('/')}",
     "uriComponent": lambda text: quote(text, safe="-_.!~*'()"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,14 @@ def read_parameters(file: Path, environment: Mapping[str, str] | None = None) ->
 
 class _ParameterFile(Scope):
     def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
-        super().__init__({}, {"readEnvironmentVariable": self._read_environment_variable})
+        super().__init__(
+            {},
+            {
+                "loadJsonContent": self._load_json_content,
+                "readEnvironmentVariable": self._read_environment_variable,
+            },
+        )
+        self._file = file
         self._environment = environment
         self._literals: set[str] = set()
         self.parameters: dict[str, Any] = {}
@@ -51,7 +59,13 @@ class _ParameterFile(Scope):
                 return function == "readEnvironmentVariable"
         return False
 
-    def _read_environment_variable(self, arguments: tuple[Expression, ...]) -> str:
+    def _load_json_content(self, _: Scope, arguments: tuple[Expression, ...]) -> Any:
+        match arguments:
+            case (tree.Constant(str(path)),):
+                return json.loads((self._file.parent / path).read_text(encoding="utf-8"))
+        raise BicepError(f"{self._file.name}: BCP032: the argument of loadJsonContent must be a string literal")
+
+    def _read_environment_variable(self, _: Scope, arguments: tuple[Expression, ...]) -> str:
         """As `ReadEnvironmentVariableResultBuilder` in Azure/bicep, SystemNamespaceType.cs.
 
         Unlike there, the default is checked even if the variable is set, so that the result is the same anywhere.

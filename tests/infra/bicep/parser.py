@@ -20,6 +20,7 @@ from tests.infra.bicep.tree import (
     Constant,
     Declaration,
     Expression,
+    Index,
     Lambda,
     Loop,
     Member,
@@ -31,7 +32,7 @@ from tests.infra.bicep.tree import (
 
 _T = TypeVar("_T")
 
-_PRECEDENCE = (("??",), ("||",), ("&&",), ("==", "!="), ("<", ">"), ("+", "-"), ("*",))
+_PRECEDENCE = (("??",), ("||",), ("&&",), ("==", "!="), ("<", "<=", ">"), ("+", "-"), ("*",))
 
 
 @functools.cache  # a changed copy of infra/ shares most files with the original
@@ -183,6 +184,9 @@ class _Parser:
             if self._is(".", ".?"):
                 safe = self._next().text == ".?"
                 target = Member(target, self._identifier(), safe)
+            elif self._take("["):
+                target = Index(target, self.expression())
+                self._expect("]")
             elif not self._take("!"):  # `!` asserts to the compiler that the value is not null
                 return target
 
@@ -219,14 +223,21 @@ class _Parser:
         return Text(tuple(inner))
 
     def _loop(self) -> Loop:
-        item = self._identifier()
+        number = ""
+        if self._take("("):
+            item = self._identifier()
+            self._expect(",")
+            number = self._identifier()
+            self._expect(")")
+        else:
+            item = self._identifier()
         self._expect("in")
         source = self.expression()
         self._expect(":")
         body = self.expression()
         self._newlines()
         self._expect("]")
-        return Loop(item, source, body)
+        return Loop(item, source, body, number)
 
     def _entry(self) -> tuple[Expression, Expression]:
         token = self._next()

@@ -48,6 +48,15 @@ class _Reference(Reference):
             return _at_runtime(resource)
         return {"id": resource.id, "name": _own_name(resource)}[name]
 
+    def at(self, number: int) -> _Reference:
+        loop = self.declaration.value
+        if not isinstance(loop, tree.Loop):
+            raise BicepError(f"{self.declaration.name} is no loop, and has no item {number}")
+        scopes = list(self.template.each(loop))
+        if not 0 <= number < len(scopes):
+            raise BicepError(f"{self.declaration.name} has {len(scopes)} items, and no item {number}")
+        return _Reference(self.declaration, self.template, scopes[number], number)
+
 
 def _own_name(resource: Resource) -> str:
     return resource.name.rpartition("/")[2]
@@ -120,20 +129,20 @@ class _Template(Scope):
         if not least <= size <= most:
             raise BicepError(f"{where}, which is not from {least} to {most}")
 
-    def _load_text(self, arguments: tuple[Expression, ...]) -> str:
+    def _load_text(self, _: Scope, arguments: tuple[Expression, ...]) -> str:
         match arguments:
             case (tree.Constant(str(path)),):
                 return (self._file.parent / path).read_text(encoding="utf-8")
         raise BicepError(f"{self._file.name}: BCP032: the argument of loadTextContent must be a string literal")
 
-    def _resource_group(self, arguments: tuple[Expression, ...]) -> dict[str, str]:
+    def _resource_group(self, scope: Scope, arguments: tuple[Expression, ...]) -> dict[str, str]:
         """That of the deployment, or the one with this name."""
-        name, *_ = [*map(self.value, arguments), self._group]
+        name, *_ = [*map(scope.value, arguments), self._group]
         return functions.resource_group(name)
 
-    def _resource_id(self, arguments: tuple[Expression, ...]) -> str:
+    def _resource_id(self, scope: Scope, arguments: tuple[Expression, ...]) -> str:
         """In the deployment's group, or in the one that comes before the type."""
-        values = [*map(self.value, arguments)]
+        values = [*map(scope.value, arguments)]
         group = self._group if "/" in values[0] else values.pop(0)
         kind, *names = values
         return f"{functions.resource_group(group)['id']}/providers/{kind}/{'/'.join(names)}"

@@ -38,6 +38,14 @@ class Member(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Index(Expression):
+    """`target[number]`: an item of an array, or one of the resources or modules of a loop."""
+
+    target: Expression
+    number: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Expression):
     function: str
     arguments: tuple[Expression, ...]
@@ -82,11 +90,12 @@ class ObjectOf(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Expression):
-    """`[for item in source: body]`."""
+    """`[for item in source: body]`, or `[for (item, number) in source: body]`."""
 
     item: str
     source: Expression
     body: Expression
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True)
