@@ -24,6 +24,8 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user
 
 COPY changefeed/ changefeed/
 COPY relay/ relay/
+# relay.toml only if there is one: a COPY needs a file that exists.
+COPY requirements.lock relay.tom[l] ./
 # The user below cannot write here, so every start would compile the modules anew.
 RUN python -m compileall -q changefeed relay
 

@@ -65,6 +65,13 @@ param cosmosContainer string = 'data'
 param cosmosLeaseContainer string = 'leases'
 param cosmosQuarantineContainer string = 'quarantine'
 
+@description('The streams of relay.toml (docs/deployment.md#with-relaytoml): an outbox that is read for a destination. Each has a name, and optionally the database, container, leaseContainer and quarantineContainer of its outbox (defaults: those above), or the feed and shards of an outbox in SQL. The quarantine of a stream is called quarantine-<stream>.')
+param streams array = [
+  {
+    name: 'default'
+  }
+]
+
 @allowed([
   1
   2
@@ -95,11 +102,21 @@ param serviceBusSku string = 'Standard'
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
 
+@description('The topics and queues that relay.toml names (docs/deployment.md#with-relaytoml). Each has a name, and optionally kind (topic or queue), entity (its own name; default: serviceBusTopic), connection (default: SERVICEBUS) and duplicateWindow (default: duplicateDetectionWindow).')
+param destinations array = [
+  {
+    name: 'default'
+  }
+]
+
 @description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
 param existingServiceBusNamespace string = ''
 
 @description('Resource group of existingServiceBusNamespace.')
 param existingServiceBusResourceGroup string = resourceGroup().name
+
+@description('The namespaces of destinations with another connection than SERVICEBUS. Each exists, and has the connection, its name, and optionally resourceGroup (default: that of this deployment) and sku (default: serviceBusSku).')
+param otherNamespaces array = []
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries. Service Bus keeps every id for that time and compares each message with them, which takes space and throughput of the topic.')
 param duplicateDetectionWindow string = 'P1D'
@@ -113,7 +130,7 @@ param messageTimeToLive string = 'P14D'
 @description('Maximum message size in kilobytes, on Premium.')
 param maxMessageSizeInKilobytes int = 1024
 
-@description('Subscriptions. Each has a name, and optionally an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
+@description('Subscriptions. Each has a name, and optionally a destination (the topic by its name in relay.toml; default: default), an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
 param subscriptions array = [
   {
     name: 'all'
@@ -123,6 +140,9 @@ param subscriptions array = [
     action: 'ContactNameUpdatedEvent'
   }
 ]
+
+@description('Principal ids of the consumers of each queue, by the name of the destination, such as { billing: [id] }.')
+param queueReceivers object = {}
 
 // The relay: docs/settings.md
 
@@ -153,6 +173,24 @@ param relayMessageFormat string = 'plain'
 
 @description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
 param relayCloudEventsSource string = ''
+
+@allowed([
+  'quarantine'
+  'claim-check'
+])
+@description('What becomes of an event that is larger than its topic or queue takes: it is quarantined, or its content goes into a storage account that is then deployed, and a message that names it takes its place (docs/large-events.md).')
+param relayLarge string = 'quarantine'
+
+@description('The container with the contents of large events.')
+param relayBlobContainer string = 'large-events'
+
+@minValue(1)
+@description('Days after which the content of a large event is deleted. It must be more than the longest time to live of a message and deadLettersKeptInDays together.')
+param largeEventsKeptInDays int = 60
+
+@minValue(0)
+@description('Days within which your consumers\' dead letters are settled. Service Bus keeps them without a limit; the content of a large event has one.')
+param deadLettersKeptInDays int = 30
 
 @description('Settings of an outbox in SQL that the app reads in addition to the one in Cosmos DB: SQL, without a password, and optionally SQL_FEED, SQL_SHARDS and SQL_CLAIM_S (docs/sql.md#on-azure-functions). The database, and the rights of the app in it, are yours to create.')
 param sqlOutbox object = {}
@@ -245,24 +283,102 @@ var serviceBusGroup = empty(existingServiceBusNamespace) ? resourceGroup().name 
 var existingWorkspaceId = empty(existingWorkspace) ? '' : resourceId(existingWorkspaceResourceGroup, 'Microsoft.OperationalInsights/workspaces', existingWorkspace)
 var functionAppName = 'func-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
+var largeEventsName = 'stlarge${resourceToken}'
 var deploymentContainer = 'app-package'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
+
+// Every container by its stream: relay/streams.py has the names.
+var inCosmos = filter(streams, each => empty(each.?feed))
+var cosmosStreams = map(empty(inCosmos) ? fail('streams has no outbox in Cosmos DB: deploy sql.bicep') : inCosmos, each => {
+  functionName: each.name == 'default' ? 'relay' : 'relay_${replace(each.name, '-', '_')}'
+  database: each.?database ?? cosmosDatabase
+  container: each.?container ?? cosmosContainer
+  leaseContainer: each.?leaseContainer ?? cosmosLeaseContainer
+  quarantineContainer: '${each.?quarantineContainer ?? cosmosQuarantineContainer}${each.name == 'default' ? '' : '-${each.name}'}'
+})
+// union() leaves each value in once.
+var databases = union([cosmosDatabase], map(cosmosStreams, each => each.database))
+var dataPaths = union(map(cosmosStreams, each => 'dbs/${each.database}/colls/${each.container}'), [])
+var leasePaths = union(map(cosmosStreams, each => 'dbs/${each.database}/colls/${each.leaseContainer}'), [])
+var quarantinePaths = union(map(cosmosStreams, each => 'dbs/${each.database}/colls/${each.quarantineContainer}'), [])
+
+// Every namespace, the app's own first.
+var namespaces = concat([
+  {
+    connection: 'SERVICEBUS'
+    name: serviceBusName
+    group: serviceBusGroup
+    sku: allowedSku
+    isNew: empty(existingServiceBusNamespace)
+  }
+], map(otherNamespaces, each => {
+  connection: each.connection
+  name: each.name
+  group: each.?resourceGroup ?? resourceGroup().name
+  sku: (privateNetworking && (each.?sku ?? serviceBusSku) != 'Premium') ? fail('privateNetworking needs sku Premium of otherNamespaces: ${each.name}') : (each.?sku ?? serviceBusSku)
+  isNew: false
+}))
+var strayed = filter(destinations, each => !contains(map(namespaces, namespace => namespace.connection), each.?connection ?? 'SERVICEBUS'))
+var allowedDestinations = empty(strayed) ? destinations : fail('otherNamespaces lacks the connection of ${join(map(strayed, each => each.name), ', ')}')
+// For alerts and the workbook.
+var everyWatched = map(namespaces, each => {
+  suffix: each.connection == 'SERVICEBUS' ? '' : '-${replace(toLower(each.connection), '_', '-')}'
+  id: resourceId(each.group, 'Microsoft.ServiceBus/namespaces', each.name)
+  entities: map(filter(allowedDestinations, destination => (destination.?connection ?? 'SERVICEBUS') == each.connection), destination => destination.?entity ?? serviceBusTopic)
+  capacityInMegabytes: topicMaxSizeInMegabytes * (each.sku == 'Standard' ? 16 : 1)
+})
+var watchedNamespaces = filter(everyWatched, each => !empty(each.entities))
+var otherAddresses = toObject(otherNamespaces, each => '${each.connection}__fullyQualifiedNamespace', each => replace(messaging[0].outputs.fullyQualifiedNamespace, serviceBusName, each.name))
+var identitiesOfOthers = union(toObject(otherNamespaces, each => '${each.connection}__credential', each => 'managedidentity'), toObject(otherNamespaces, each => '${each.connection}__clientId', each => identity.outputs.clientId))
+
+// A content has to outlive its message, wherever that waits.
+var claimCheck = relayLarge == 'claim-check'
+var timesToLive = concat([messageTimeToLive], map(subscriptions, entry => entry.?messageTimeToLive ?? messageTimeToLive))
+var secondsOfADay = 86400
+var neededSeconds = max(map(timesToLive, each => dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', each, 'yyyy-MM-ddTHH:mm:ssZ')))) + deadLettersKeptInDays * secondsOfADay
+var allowedKeptInDays = (claimCheck && largeEventsKeptInDays * secondsOfADay <= neededSeconds) ? fail('largeEventsKeptInDays is ${largeEventsKeptInDays}: set more days than the longest time to live of a message and deadLettersKeptInDays (${deadLettersKeptInDays}) together') : largeEventsKeptInDays
+var readers = union(flatten(map(subscriptions, entry => entry.?receiverPrincipalIds ?? [])), flatten(map(items(queueReceivers), entry => entry.value)))
+var namespaceTargets = map(otherNamespaces, each => {
+  name: each.name
+  id: resourceId(each.?resourceGroup ?? resourceGroup().name, 'Microsoft.ServiceBus/namespaces', each.name)
+  groupId: 'namespace'
+  zoneName: 'privatelink.servicebus.windows.net'
+})
+var largeTargets = claimCheck ? [
+  {
+    name: 'large-events'
+    id: resourceId('Microsoft.Storage/storageAccounts', largeEventsName)
+    groupId: 'blob'
+    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+  }
+] : []
+var otherTargets = privateNetworking ? concat(namespaceTargets, largeTargets) : []
+var largeSettings = claimCheck ? {
+  RELAY_LARGE: relayLarge
+  RELAY_BLOB_CONTAINER: relayBlobContainer
+  BLOBS__serviceUri: largeEvents!.outputs.blobEndpoint
+} : {}
+var largeIdentity = claimCheck ? {
+  BLOBS__credential: 'managedidentity'
+  BLOBS__clientId: identity.outputs.clientId
+} : {}
+
 // Those of the app that python -m relay needs as well: an operator's release or replay sends events as the app does.
-var sharedSettings = {
-  COSMOS__accountEndpoint: cosmosContainers.outputs.endpoint
+var sharedSettings = union({
+  COSMOS__accountEndpoint: cosmosContainers[0].outputs.endpoint
   COSMOS_DATABASE: cosmosDatabase
   COSMOS_CONTAINER: cosmosContainer
   COSMOS_LEASE_CONTAINER: cosmosLeaseContainer
   COSMOS_QUARANTINE_CONTAINER: cosmosQuarantineContainer
-  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS__fullyQualifiedNamespace: messaging[0].outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
   RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
   RELAY_ON_POISON: relayOnPoison
   RELAY_MESSAGE_FORMAT: relayMessageFormat
   RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+}, otherAddresses, largeSettings)
 var serverless = cosmosCapacityMode == 'Serverless'
 
 // Service Bus has private endpoints on Premium only. A serverless account has one region.
@@ -326,15 +442,16 @@ module cosmos 'modules/cosmos.bicep' = if (empty(existingCosmosAccount)) {
   }
 }
 
-module cosmosContainers 'modules/cosmos-containers.bicep' = {
-  name: 'cosmos-containers-${resourceToken}'
+@batchSize(1)
+module cosmosContainers 'modules/cosmos-containers.bicep' = [for database in databases: {
+  name: database == cosmosDatabase ? 'cosmos-containers-${resourceToken}' : 'cosmos-containers-${uniqueString(database)}-${resourceToken}'
   scope: resourceGroup(cosmosGroup)
   params: {
     accountName: cosmosName
-    database: cosmosDatabase
-    dataContainer: cosmosContainer
-    leaseContainer: cosmosLeaseContainer
-    quarantineContainer: cosmosQuarantineContainer
+    database: database
+    dataContainers: union(map(filter(cosmosStreams, each => each.database == database), each => each.container), [])
+    leaseContainers: union(map(filter(cosmosStreams, each => each.database == database), each => each.leaseContainer), [])
+    quarantineContainers: union(map(filter(cosmosStreams, each => each.database == database), each => each.quarantineContainer), [])
     capacityMode: cosmosCapacityMode
     maxThroughput: cosmosMaxThroughput
     leaseMaxThroughput: cosmosLeaseMaxThroughput
@@ -344,17 +461,17 @@ module cosmosContainers 'modules/cosmos-containers.bicep' = {
   dependsOn: [
     cosmos
   ]
-}
+}]
 
 module cosmosAccess 'modules/cosmos-access.bicep' = {
   name: 'cosmos-access-${resourceToken}'
   scope: resourceGroup(cosmosGroup)
   params: {
     accountName: cosmosName
-    database: cosmosDatabase
-    dataContainer: cosmosContainer
-    leaseContainer: cosmosLeaseContainer
-    quarantineContainer: cosmosQuarantineContainer
+    databases: databases
+    dataContainers: dataPaths
+    leaseContainers: leasePaths
+    quarantineContainers: quarantinePaths
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     writerPrincipalIds: writerPrincipalIds
@@ -366,28 +483,51 @@ module cosmosAccess 'modules/cosmos-access.bicep' = {
   ]
 }
 
-module messaging 'modules/messaging.bicep' = {
-  name: 'messaging'
+module messaging 'modules/messaging.bicep' = [for namespace in namespaces: {
+  name: namespace.connection == 'SERVICEBUS' ? 'messaging' : 'messaging-${namespace.name}'
   params: {
-    namespaceName: serviceBusName
-    group: serviceBusGroup
-    newNamespace: empty(existingServiceBusNamespace)
+    namespaceName: namespace.name
+    group: namespace.group
+    newNamespace: namespace.isNew
     location: location
     tags: allTags
     resourceToken: resourceToken
-    sku: allowedSku
+    sku: namespace.sku
     messagingUnits: serviceBusMessagingUnits
     publicAccess: !privateNetworking
+    connection: namespace.connection
+    destinations: allowedDestinations
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
     subscriptions: subscriptions
+    queueReceivers: queueReceivers
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
+  }
+}]
+
+module largeEvents 'modules/large-events.bicep' = if (claimCheck) {
+  name: 'large-events'
+  params: {
+    name: largeEventsName
+    location: location
+    tags: allTags
+    container: relayBlobContainer
+    zoneRedundant: zoneRedundant
+    publicAccess: !privateNetworking
+    keptInDays: allowedKeptInDays
+    lockAccount: lockContainers
+    workspaceId: monitoring.outputs.workspaceId
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+    operatorPrincipalIds: operatorPrincipalIds
+    operatorPrincipalType: operatorPrincipalType
+    readerPrincipalIds: readers
   }
 }
 
@@ -413,13 +553,13 @@ module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
     targets: [
       {
         name: 'cosmos'
-        id: cosmosContainers.outputs.accountId
+        id: cosmosContainers[0].outputs.accountId
         groupId: 'Sql'
         zoneName: 'privatelink.documents.azure.com'
       }
       {
         name: 'servicebus'
-        id: messaging.outputs.namespaceId
+        id: messaging[0].outputs.namespaceId
         groupId: 'namespace'
         zoneName: 'privatelink.servicebus.windows.net'
       }
@@ -436,6 +576,27 @@ module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
     cosmosAccess
   ]
 }
+
+// Serially, as some deploy a DNS zone that another endpoint has too.
+@batchSize(1)
+module otherEndpoints 'modules/private-endpoint.bicep' = [for target in otherTargets: {
+  name: 'endpoint-${target.name}'
+  params: {
+    name: 'pep-${target.name}-${resourceToken}'
+    location: location
+    tags: allTags
+    targetId: target.id
+    groupId: target.groupId
+    zoneName: target.zoneName
+    networkName: networkName
+    networkId: network!.outputs.id
+    subnetId: network!.outputs.endpointSubnetId
+  }
+  dependsOn: [
+    endpoints
+    largeEvents
+  ]
+}]
 
 module functionAppEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
   name: 'endpoint-function-app'
@@ -465,7 +626,7 @@ module functionApp 'modules/functions.bicep' = {
     storageBlobEndpoint: storage.outputs.blobEndpoint
     deploymentContainer: deploymentContainer
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: union(sharedSettings, {
+    relaySettings: union(sharedSettings, identitiesOfOthers, largeIdentity, {
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
       RELAY_PIPELINED: relayPipelined ? 'true' : 'false'
@@ -473,6 +634,7 @@ module functionApp 'modules/functions.bicep' = {
       RELAY_SEND_TIMEOUT_S: string(relaySendTimeoutS)
       RELAY_ATTEMPT_TIMEOUT_S: string(relayAttemptTimeoutS)
     }, empty(sqlOutbox) ? {} : union({ SQL__credential: 'managedidentity', SQL__clientId: identity.outputs.clientId }, sqlOutbox))
+    functionNames: map(cosmosStreams, each => each.functionName)
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     alwaysReadyInstances: alwaysReadyInstances
@@ -484,6 +646,7 @@ module functionApp 'modules/functions.bicep' = {
   dependsOn: [
     cosmosAccess
     endpoints
+    otherEndpoints
   ]
 }
 
@@ -512,16 +675,17 @@ module alerts 'modules/alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: messaging.outputs.namespaceId
-    topicName: serviceBusTopic
-    cosmosAccountId: cosmosContainers.outputs.accountId
+    namespaces: watchedNamespaces
+    cosmosAccountId: cosmosContainers[0].outputs.accountId
     functionAppId: functionApp.outputs.id
-    outboxContainer: cosmosContainer
-    topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
+    outboxContainers: union(map(cosmosStreams, each => each.container), [])
     operatorEmails: operatorEmails
     runbook: runbook
     thresholds: alertThresholds
   }
+  dependsOn: [
+    messaging
+  ]
 }
 
 module workbook 'modules/workbook.bicep' = {
@@ -532,12 +696,15 @@ module workbook 'modules/workbook.bicep' = {
     resourceToken: resourceToken
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: messaging.outputs.namespaceId
-    topicName: serviceBusTopic
-    cosmosAccountId: cosmosContainers.outputs.accountId
-    outboxContainer: cosmosContainer
+    serviceBusNamespaceIds: map(watchedNamespaces, each => each.id)
+    entities: flatten(map(watchedNamespaces, each => each.entities))
+    cosmosAccountId: cosmosContainers[0].outputs.accountId
+    outboxContainers: union(map(cosmosStreams, each => each.container), [])
     runbook: runbook
   }
+  dependsOn: [
+    messaging
+  ]
 }
 
 // The output names are those of docs/settings.md, so that python -m relay accepts them unchanged. COSMOS__credential is left

@@ -24,3 +24,7 @@ param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
 param operatorEmails = empty(email) ? [] : [email]
 param runbook = readEnvironmentVariable('RUNBOOK', 'docs/runbook.md')
+
+// What relay.toml needs, as python -m infra.parameters writes it.
+param destinations = loadJsonContent('relay.json').destinations
+param streams = loadJsonContent('relay.json').streams

@@ -42,3 +42,7 @@ param logRetentionInDays = 90
 param dailyLogQuotaInGigabytes = 20
 // In preview: set it to false if the deployment of diagnostic settings fails because of it.
 param summarizeWrites = true
+
+// What relay.toml needs, as python -m infra.parameters writes it.
+param destinations = loadJsonContent('relay.json').destinations
+param streams = loadJsonContent('relay.json').streams

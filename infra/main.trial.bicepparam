@@ -27,3 +27,7 @@ param operatorPrincipalIds = []
 param operatorPrincipalType = 'User'
 param operatorEmails = []
 param runbook = 'docs/runbook.md'
+
+// What relay.toml needs, as python -m infra.parameters writes it.
+param destinations = loadJsonContent('relay.json').destinations
+param streams = loadJsonContent('relay.json').streams

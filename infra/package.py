@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FILES = {"function_app.py": "function_app.py", "host.json": "host.json", "requirements.txt": "requirements.lock"}
 """Single files: name in the zip, and path in the repository."""
+OPTIONAL = ("relay.toml",)
+"""Files that only some apps have."""
 FOLDERS = ("relay", "changefeed")
 _LEFT_OUT = {"LICENSE", "pyproject.toml"}
 
@@ -24,6 +26,9 @@ def packed(root: Path) -> Iterator[tuple[str, Path]]:
     """The name in the zip of each file, and where it is."""
     for name, path in FILES.items():
         yield name, root / path
+    for name in OPTIONAL:
+        if (root / name).exists():
+            yield name, root / name
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.is_file() and not _ignored(file):

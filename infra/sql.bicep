@@ -100,6 +100,13 @@ param feed string = 'outbox.domain_event'
 @description('Number of shards that writers use. To change it, stop the writers and let the relay publish what is there (docs/sql.md#choose-the-number-of-shards).')
 param shards int = 1
 
+@description('The streams of relay.toml (docs/deployment.md#with-relaytoml): an outbox that is read for a destination. Each has a name, and optionally the feed and shards of its outbox (defaults: those above).')
+param streams array = [
+  {
+    name: 'default'
+  }
+]
+
 @minValue(2)
 @maxValue(300)
 @description('Seconds without a sign of life after which another replica takes over a replica\'s shards.')
@@ -147,11 +154,21 @@ param serviceBusSku string = 'Standard'
 param serviceBusMessagingUnits int = 1
 param serviceBusTopic string = 'domain-events'
 
+@description('The topics and queues that relay.toml names (docs/deployment.md#with-relaytoml). Each has a name, and optionally kind (topic or queue), entity (its own name; default: serviceBusTopic), connection (default: SERVICEBUS) and duplicateWindow (default: duplicateDetectionWindow).')
+param destinations array = [
+  {
+    name: 'default'
+  }
+]
+
 @description('Name of an existing Service Bus namespace to use instead of a new one. The topic and its subscriptions are created in it; the namespace stays as it is. serviceBusSku must be its tier.')
 param existingServiceBusNamespace string = ''
 
 @description('Resource group of existingServiceBusNamespace.')
 param existingServiceBusResourceGroup string = resourceGroup().name
+
+@description('The namespaces of destinations with another connection than SERVICEBUS. Each exists, and has the connection, its name, and optionally resourceGroup (default: that of this deployment) and sku (default: serviceBusSku).')
+param otherNamespaces array = []
 
 @description('ISO 8601 duration, PT20S to P7D, within which Service Bus drops a message with an id that it has already accepted. Make it longer than the longest outage after which the relay retries.')
 param duplicateDetectionWindow string = 'P1D'
@@ -165,12 +182,15 @@ param messageTimeToLive string = 'P14D'
 @description('Maximum message size in kilobytes, on Premium.')
 param maxMessageSizeInKilobytes int = 1024
 
-@description('Subscriptions. Each has a name, and optionally an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
+@description('Subscriptions. Each has a name, and optionally a destination (the topic by its name in relay.toml; default: default), an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
 param subscriptions array = [
   {
     name: 'all'
   }
 ]
+
+@description('Principal ids of the consumers of each queue, by the name of the destination, such as { billing: [id] }.')
+param queueReceivers object = {}
 
 // The relay: docs/settings.md
 
@@ -199,6 +219,27 @@ param relayMessageFormat string = 'plain'
 
 @description('The source of CloudEvents, such as /contacts. Only with relayMessageFormat cloudevents.')
 param relayCloudEventsSource string = ''
+
+@allowed([
+  'quarantine'
+  'claim-check'
+])
+@description('What becomes of an event that is larger than its topic or queue takes: it is quarantined, or its content goes into a storage account that is then deployed, and a message that names it takes its place (docs/large-events.md).')
+param relayLarge string = 'quarantine'
+
+@description('The container with the contents of large events.')
+param relayBlobContainer string = 'large-events'
+
+@minValue(1)
+@description('Days after which the content of a large event is deleted. It must be more than the longest time to live of a message and deadLettersKeptInDays together.')
+param largeEventsKeptInDays int = 60
+
+@minValue(0)
+@description('Days within which your consumers\' dead letters are settled. Service Bus keeps them without a limit; the content of a large event has one.')
+param deadLettersKeptInDays int = 30
+
+@description('Lock the storage account with the contents of large events against deletion. Requires the permission Microsoft.Authorization/locks/write, which Owner and User Access Administrator have.')
+param lockLargeEvents bool = true
 
 // People
 
@@ -256,8 +297,12 @@ var azureSqlName = 'sql-relay-${resourceToken}'
 var workerName = 'ca-relay-${resourceToken}'
 var workerEnvironmentName = 'cae-relay-${resourceToken}'
 var networkName = 'vnet-relay-${resourceToken}'
+var largeEventsName = 'stlarge${resourceToken}'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
+// The most that a stream has: an alert counts the shards that are read.
+var inCosmos = filter(streams, each => contains(each, 'container'))
+var mostShards = empty(inCosmos) ? max(map(streams, each => each.?shards ?? shards)) : fail('streams has an outbox in Cosmos DB, which the worker does not read: ${join(map(inCosmos, each => each.name), ', ')}. Deploy main.bicep with sqlOutbox')
 var onPostgres = engine == 'PostgreSQL'
 var newServer = empty(existingDatabaseServer)
 
@@ -266,7 +311,7 @@ var allowedApplicationInsights = (!empty(existingApplicationInsights) && empty(e
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
 var allowedTier = (onPostgres && zoneRedundant && postgresSkuTier == 'Burstable') ? fail('zoneRedundant needs postgresSkuTier GeneralPurpose or MemoryOptimized: a Burstable server has no standby') : postgresSkuTier
-var atMost = shards > minReplicas ? shards : minReplicas
+var atMost = max(mostShards, minReplicas)
 var allowedMaxReplicas = (maxReplicas < minReplicas || maxReplicas > atMost) ? fail('maxReplicas must be at least minReplicas, and at most the number of shards where that is more: a replica without a shard is idle') : maxReplicas
 
 // A URL of PostgreSQL has the name of the role, which is the identity's; the token takes the place of the password.
@@ -275,20 +320,81 @@ var serverId = !newServer ? existingServer!.outputs.id : (onPostgres ? postgres!
 var postgresUrl = '${host}:5432/${database}?sslmode=verify-full&sslrootcert=system'
 var azureSqlServer = 'Server=tcp:${host},1433;Database=${database};Encrypt=yes'
 
+// Every namespace, the worker's own first.
+var namespaces = concat([
+  {
+    connection: 'SERVICEBUS'
+    name: serviceBusName
+    group: serviceBusGroup
+    sku: allowedSku
+    isNew: empty(existingServiceBusNamespace)
+  }
+], map(otherNamespaces, each => {
+  connection: each.connection
+  name: each.name
+  group: each.?resourceGroup ?? resourceGroup().name
+  sku: (privateNetworking && (each.?sku ?? serviceBusSku) != 'Premium') ? fail('privateNetworking needs sku Premium of otherNamespaces: ${each.name}') : (each.?sku ?? serviceBusSku)
+  isNew: false
+}))
+var strayed = filter(destinations, each => !contains(map(namespaces, namespace => namespace.connection), each.?connection ?? 'SERVICEBUS'))
+var allowedDestinations = empty(strayed) ? destinations : fail('otherNamespaces lacks the connection of ${join(map(strayed, each => each.name), ', ')}')
+// For alerts and the workbook.
+var everyWatched = map(namespaces, each => {
+  suffix: each.connection == 'SERVICEBUS' ? '' : '-${replace(toLower(each.connection), '_', '-')}'
+  id: resourceId(each.group, 'Microsoft.ServiceBus/namespaces', each.name)
+  entities: map(filter(allowedDestinations, destination => (destination.?connection ?? 'SERVICEBUS') == each.connection), destination => destination.?entity ?? serviceBusTopic)
+  capacityInMegabytes: topicMaxSizeInMegabytes * (each.sku == 'Standard' ? 16 : 1)
+})
+var watchedNamespaces = filter(everyWatched, each => !empty(each.entities))
+var otherAddresses = toObject(otherNamespaces, each => '${each.connection}__fullyQualifiedNamespace', each => replace(messaging[0].outputs.fullyQualifiedNamespace, serviceBusName, each.name))
+var identitiesOfOthers = union(toObject(otherNamespaces, each => '${each.connection}__credential', each => 'managedidentity'), toObject(otherNamespaces, each => '${each.connection}__clientId', each => identity.outputs.clientId))
+
+// A content has to outlive its message, wherever that waits.
+var claimCheck = relayLarge == 'claim-check'
+var timesToLive = concat([messageTimeToLive], map(subscriptions, entry => entry.?messageTimeToLive ?? messageTimeToLive))
+var secondsOfADay = 86400
+var neededSeconds = max(map(timesToLive, each => dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', each, 'yyyy-MM-ddTHH:mm:ssZ')))) + deadLettersKeptInDays * secondsOfADay
+var allowedKeptInDays = (claimCheck && largeEventsKeptInDays * secondsOfADay <= neededSeconds) ? fail('largeEventsKeptInDays is ${largeEventsKeptInDays}: set more days than the longest time to live of a message and deadLettersKeptInDays (${deadLettersKeptInDays}) together') : largeEventsKeptInDays
+var readers = union(flatten(map(subscriptions, entry => entry.?receiverPrincipalIds ?? [])), flatten(map(items(queueReceivers), entry => entry.value)))
+var namespaceTargets = map(otherNamespaces, each => {
+  name: each.name
+  id: resourceId(each.?resourceGroup ?? resourceGroup().name, 'Microsoft.ServiceBus/namespaces', each.name)
+  groupId: 'namespace'
+  zoneName: 'privatelink.servicebus.windows.net'
+})
+var largeTargets = claimCheck ? [
+  {
+    name: 'large-events'
+    id: resourceId('Microsoft.Storage/storageAccounts', largeEventsName)
+    groupId: 'blob'
+    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+  }
+] : []
+var otherTargets = privateNetworking ? concat(namespaceTargets, largeTargets) : []
+var largeSettings = claimCheck ? {
+  RELAY_LARGE: relayLarge
+  RELAY_BLOB_CONTAINER: relayBlobContainer
+  BLOBS__serviceUri: largeEvents!.outputs.blobEndpoint
+} : {}
+var largeIdentity = claimCheck ? {
+  BLOBS__credential: 'managedidentity'
+  BLOBS__clientId: identity.outputs.clientId
+} : {}
+
 // Those of the worker that python -m relay needs as well: an operator's release or replay sends events as the worker does.
-var sharedSettings = {
+var sharedSettings = union({
   SQL_FEED: feed
   SQL_MAX_BYTES: '67108864'
   SQL_SHARDS: string(shards)
   SQL_CLAIM_S: string(claimSeconds)
-  SERVICEBUS__fullyQualifiedNamespace: messaging.outputs.fullyQualifiedNamespace
+  SERVICEBUS__fullyQualifiedNamespace: messaging[0].outputs.fullyQualifiedNamespace
   SERVICEBUS_TOPIC: serviceBusTopic
   RELAY_EVENT_TYPE: relayEventType
   RELAY_DUPLICATE_WINDOW_S: string(duplicateDetectionSeconds)
   RELAY_ON_POISON: relayOnPoison
   RELAY_MESSAGE_FORMAT: relayMessageFormat
   RELAY_CLOUDEVENTS_SOURCE: relayCloudEventsSource
-}
+}, otherAddresses, largeSettings)
 
 module identity 'modules/identity.bicep' = {
   name: 'identity'
@@ -365,30 +471,33 @@ module azureSql 'modules/azure-sql.bicep' = if (newServer && !onPostgres) {
   }
 }
 
-module messaging 'modules/messaging.bicep' = {
-  name: 'messaging'
+module messaging 'modules/messaging.bicep' = [for namespace in namespaces: {
+  name: namespace.connection == 'SERVICEBUS' ? 'messaging' : 'messaging-${namespace.name}'
   params: {
-    namespaceName: serviceBusName
-    group: serviceBusGroup
-    newNamespace: empty(existingServiceBusNamespace)
+    namespaceName: namespace.name
+    group: namespace.group
+    newNamespace: namespace.isNew
     location: location
     tags: allTags
     resourceToken: resourceToken
-    sku: allowedSku
+    sku: namespace.sku
     messagingUnits: serviceBusMessagingUnits
     publicAccess: !privateNetworking
+    connection: namespace.connection
+    destinations: allowedDestinations
     topicName: serviceBusTopic
     duplicateDetectionWindow: duplicateDetectionWindow
     maxSizeInMegabytes: topicMaxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
     subscriptions: subscriptions
+    queueReceivers: queueReceivers
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
     operatorPrincipalIds: operatorPrincipalIds
     operatorPrincipalType: operatorPrincipalType
   }
-}
+}]
 
 module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
   name: 'registry-access'
@@ -396,6 +505,26 @@ module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)
     registryName: registryName
     relayIdentityId: identityId
     relayPrincipalId: identity.outputs.principalId
+  }
+}
+
+module largeEvents 'modules/large-events.bicep' = if (claimCheck) {
+  name: 'large-events'
+  params: {
+    name: largeEventsName
+    location: location
+    tags: allTags
+    container: relayBlobContainer
+    zoneRedundant: allowedZoneRedundant
+    publicAccess: !privateNetworking
+    keptInDays: allowedKeptInDays
+    lockAccount: lockLargeEvents
+    workspaceId: monitoring.outputs.workspaceId
+    relayIdentityId: identityId
+    relayPrincipalId: identity.outputs.principalId
+    operatorPrincipalIds: operatorPrincipalIds
+    operatorPrincipalType: operatorPrincipalType
+    readerPrincipalIds: readers
   }
 }
 
@@ -427,13 +556,34 @@ module endpoints 'modules/private-endpoints.bicep' = if (privateNetworking) {
       }
       {
         name: 'servicebus'
-        id: messaging.outputs.namespaceId
+        id: messaging[0].outputs.namespaceId
         groupId: 'namespace'
         zoneName: 'privatelink.servicebus.windows.net'
       }
     ]
   }
 }
+
+// Serially, as some deploy a DNS zone that another endpoint has too.
+@batchSize(1)
+module otherEndpoints 'modules/private-endpoint.bicep' = [for target in otherTargets: {
+  name: 'endpoint-${target.name}'
+  params: {
+    name: 'pep-${target.name}-${resourceToken}'
+    location: location
+    tags: allTags
+    targetId: target.id
+    groupId: target.groupId
+    zoneName: target.zoneName
+    networkName: networkName
+    networkId: network!.outputs.id
+    subnetId: network!.outputs.endpointSubnetId
+  }
+  dependsOn: [
+    endpoints
+    largeEvents
+  ]
+}]
 
 // After every role assignment and private endpoint. Until the feed is installed and the identity has its role in the database,
 // the worker reports that, and tries again.
@@ -449,7 +599,7 @@ module worker 'modules/worker.bicep' = {
     image: image
     registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
     applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
-    relaySettings: union(sharedSettings, {
+    relaySettings: union(sharedSettings, identitiesOfOthers, largeIdentity, {
       SQL: onPostgres ? 'postgresql://${identityName}@${postgresUrl}' : '${azureSqlServer};Authentication=ActiveDirectoryMSI;UID=${identity.outputs.clientId}'
       RELAY_MAX_ITEMS: string(relayMaxItems)
       RELAY_POLL_DELAY_MS: string(relayPollDelayMs)
@@ -469,6 +619,7 @@ module worker 'modules/worker.bicep' = {
   }
   dependsOn: [
     endpoints
+    otherEndpoints
   ]
 }
 
@@ -497,15 +648,16 @@ module alerts 'modules/sql-alerts.bicep' = {
     tags: allTags
     resourceToken: resourceToken
     workspaceId: monitoring.outputs.workspaceId
-    serviceBusNamespaceId: messaging.outputs.namespaceId
-    topicName: serviceBusTopic
+    namespaces: watchedNamespaces
     workerId: worker.outputs.id
-    shards: shards
-    topicCapacityInMegabytes: topicMaxSizeInMegabytes * (serviceBusSku == 'Standard' ? 16 : 1)
+    shards: mostShards
     operatorEmails: operatorEmails
     runbook: runbook
     thresholds: alertThresholds
   }
+  dependsOn: [
+    messaging
+  ]
 }
 
 @description('The settings for python -m relay --env-file, for the administrator of the database: no password, as az login provides a token. Other operators put their own name into SQL.')

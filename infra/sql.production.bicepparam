@@ -40,3 +40,7 @@ param subscriptions = [
     receiverPrincipalIds: []
   }
 ]
+
+// What relay.toml needs, as python -m infra.parameters writes it.
+param destinations = loadJsonContent('relay.json').destinations
+param streams = loadJsonContent('relay.json').streams

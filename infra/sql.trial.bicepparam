@@ -15,3 +15,7 @@ param clientIpAddresses = []
 // docker build, docker push, or az acr build --registry myregistry --image outbox-relay:1 .
 param registryName = 'myregistry'
 param image = 'myregistry.azurecr.io/outbox-relay:1'
+
+// What relay.toml needs, as python -m infra.parameters writes it.
+param destinations = loadJsonContent('relay.json').destinations
+param streams = loadJsonContent('relay.json').streams

@@ -37,7 +37,7 @@ def read_streams(
         SettingsError: Naming everything that is wrong with the environment, or with the file.
     """
     path, found = read_file(environment, app)
-    pairs = list(_pairs(found))
+    pairs = list(pairs_of(found))
     used = dict.fromkeys(found.destinations[each].connection for _, each in pairs)
     settings = Settings.from_environment(
         environment, function_timeout_s=function_timeout_s, namespaces=list(used) or [SERVICEBUS]
@@ -143,8 +143,8 @@ def stream_name(source: str, destination: str) -> str:
     return "-".join(each for each in (source, destination) if each != DEFAULT) or DEFAULT
 
 
-def _pairs(found: RelayFile) -> Iterator[tuple[str, str]]:
-    """Each outbox with each destination that its routes name: first `default`, wherever a route names it.
+def pairs_of(found: RelayFile) -> Iterator[tuple[str, str]]:
+    """The streams of a file: each outbox with each destination that its routes name, first `default`.
 
     What belongs to nobody is the first one's, so a route that is added ahead of the others does not move it.
     """

@@ -4,16 +4,14 @@ param location string
 param tags object
 param resourceToken string
 param workspaceId string
-param serviceBusNamespaceId string
-param topicName string
+
+@description('The Service Bus namespaces: as relay-alerts.bicep describes.')
+param namespaces array
 param cosmosAccountId string
 param functionAppId string
 
-@description('The container of business documents and events.')
-param outboxContainer string
-
-@description('Maximum size of the topic in megabytes, over all its partitions.')
-param topicCapacityInMegabytes int
+@description('The containers of business documents and events.')
+param outboxContainers array
 
 @description('E-mail addresses to notify. Without any, alerts appear only in the portal.')
 param operatorEmails array
@@ -88,7 +86,7 @@ var logAlerts = [
     name: 'silent'
     says: 'The relay receives no documents although there is work to do.'
     severity: 1
-    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
+    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', join(outboxContainers, '" or CollectionName == "'))
     measure: {}
     timeAggregation: 'Count'
     operator: 'GreaterThan'
@@ -144,9 +142,7 @@ module rules 'relay-alerts.bicep' = {
     tags: tags
     resourceToken: resourceToken
     workspaceId: workspaceId
-    serviceBusNamespaceId: serviceBusNamespaceId
-    topicName: topicName
-    topicCapacityInMegabytes: topicCapacityInMegabytes
+    namespaces: namespaces
     operatorEmails: operatorEmails
     runbook: runbook
     limits: limits

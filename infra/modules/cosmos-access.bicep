@@ -1,10 +1,12 @@
-metadata description = 'Access to the outbox by data plane roles of Cosmos DB. Azure roles give no access to data.'
+metadata description = 'Access to the outboxes by data plane roles of Cosmos DB. Azure roles give no access to data.'
 
 param accountName string
-param database string
-param dataContainer string
-param leaseContainer string
-param quarantineContainer string
+param databases array
+
+@description('Paths within the account, such as dbs/outbox/colls/data.')
+param dataContainers array
+param leaseContainers array
+param quarantineContainers array
 
 @description('Resource id and principal id of the function app\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
@@ -23,10 +25,6 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2025-04-15' existing = {
   name: accountName
 }
 
-var databaseScope = '${account.id}/dbs/${database}'
-var dataScope = '${databaseScope}/colls/${dataContainer}'
-var leaseScope = '${databaseScope}/colls/${leaseContainer}'
-var quarantineScope = '${databaseScope}/colls/${quarantineContainer}'
 // Built into every account: https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security
 var dataReader = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000001'
 var dataContributor = '${account.id}/sqlRoleDefinitions/00000000-0000-0000-0000-000000000002'
@@ -110,51 +108,20 @@ resource eventWriter 'Microsoft.DocumentDB/databaseAccounts/sqlRoleDefinitions@2
   ]
 }
 
-var relayRights = [
-  {
-    who: relayIdentityId
-    principalId: relayPrincipalId
-    roleDefinitionId: metadataReader.id
-    scope: databaseScope
-  }
-  {
-    who: relayIdentityId
-    principalId: relayPrincipalId
-    roleDefinitionId: dataReader
-    scope: dataScope
-  }
-  {
-    who: relayIdentityId
-    principalId: relayPrincipalId
-    roleDefinitionId: dataContributor
-    scope: leaseScope
-  }
-  {
-    who: relayIdentityId
-    principalId: relayPrincipalId
-    roleDefinitionId: quarantineWriter.id
-    scope: quarantineScope
-  }
-]
-var writersMetadata = [for principalId in writerPrincipalIds: {
-  who: principalId
-  principalId: principalId
-  roleDefinitionId: metadataReader.id
-  scope: databaseScope
-}]
-var writersData = [for principalId in writerPrincipalIds: {
-  who: principalId
-  principalId: principalId
-  roleDefinitionId: writersMayDelete ? dataContributor : eventWriter.id
-  scope: dataScope
-}]
+var databaseScopes = map(databases, database => '${account.id}/dbs/${database}')
+var metadataRights = map(databaseScopes, scope => { roleDefinitionId: metadataReader.id, scope: scope })
+var readRights = map(dataContainers, path => { roleDefinitionId: dataReader, scope: '${account.id}/${path}' })
+var leaseRights = map(leaseContainers, path => { roleDefinitionId: dataContributor, scope: '${account.id}/${path}' })
+var quarantineRights = map(quarantineContainers, path => { roleDefinitionId: quarantineWriter.id, scope: '${account.id}/${path}' })
+var writeRights = map(dataContainers, path => { roleDefinitionId: writersMayDelete ? dataContributor : eventWriter.id, scope: '${account.id}/${path}' })
 // The smoke test writes an event, and quarantine discard deletes a record.
-var operatorsOutbox = [for principalId in operatorPrincipalIds: {
-  who: principalId
-  principalId: principalId
-  roleDefinitionId: dataContributor
-  scope: databaseScope
-}]
+var operatorRights = map(databaseScopes, scope => { roleDefinitionId: dataContributor, scope: scope })
+
+var relay = { who: relayIdentityId, principalId: relayPrincipalId }
+var relayRights = map(concat(metadataRights, readRights, leaseRights, quarantineRights), right => union(relay, right))
+var writersMetadata = flatten(map(writerPrincipalIds, id => map(metadataRights, right => union({ who: id, principalId: id }, right))))
+var writersData = flatten(map(writerPrincipalIds, id => map(writeRights, right => union({ who: id, principalId: id }, right))))
+var operatorsOutbox = flatten(map(operatorPrincipalIds, id => map(operatorRights, right => union({ who: id, principalId: id }, right))))
 
 // Deployed serially: Cosmos DB locks the account for each assignment and rejects a concurrent one with 412.
 // https://github.com/hashicorp/terraform-provider-azurerm/issues/15842

@@ -1,10 +1,12 @@
-metadata description = 'The outbox in a Cosmos DB account: the database and its three containers.'
+metadata description = 'The outboxes in one database of a Cosmos DB account: the database, and the containers with documents, leases and quarantine.'
 
 param accountName string
 param database string
-param dataContainer string
-param leaseContainer string
-param quarantineContainer string
+param dataContainers array
+param leaseContainers array
+
+@description('One for each stream of relay.toml.')
+param quarantineContainers array
 
 @allowed([
   'Serverless'
@@ -32,6 +34,8 @@ param lockContainers bool
 var serverless = capacityMode == 'Serverless'
 var dataOptions = serverless ? {} : { autoscaleSettings: { maxThroughput: maxThroughput } }
 var leaseOptions = serverless ? {} : { autoscaleSettings: { maxThroughput: leaseMaxThroughput } }
+var lockedLeases = lockContainers ? leaseContainers : []
+var lockedQuarantines = lockContainers ? quarantineContainers : []
 // The minimum of autoscale.
 var quarantineOptions = serverless ? {} : { autoscaleSettings: { maxThroughput: 1000 } }
 // Cosmos DB always indexes a document's id and _ts.
@@ -61,12 +65,12 @@ resource outbox 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2025-04-15' 
   }
 }
 
-resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
+resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = [for container in dataContainers: {
   parent: outbox
-  name: dataContainer
+  name: container
   properties: {
     resource: {
-      id: dataContainer
+      id: container
       partitionKey: {
         kind: 'Hash'
         paths: [
@@ -82,14 +86,14 @@ resource data 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@202
     }
     options: dataOptions
   }
-}
+}]
 
-resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
+resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = [for container in leaseContainers: {
   parent: outbox
-  name: leaseContainer
+  name: container
   properties: {
     resource: {
-      id: leaseContainer
+      id: container
       // The change feed processor requires this partition key.
       partitionKey: {
         kind: 'Hash'
@@ -108,14 +112,14 @@ resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
     }
     options: leaseOptions
   }
-}
+}]
 
-resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = {
+resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-04-15' = [for container in quarantineContainers: {
   parent: outbox
-  name: quarantineContainer
+  name: container
   properties: {
     resource: {
-      id: quarantineContainer
+      id: container
       // No time to live: a quarantined event stays until an operator releases or discards it.
       partitionKey: {
         kind: 'Hash'
@@ -131,28 +135,28 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
     }
     options: quarantineOptions
   }
-}
+}]
 
 // Without the leases every event would be published again; without quarantine, events that were not published would be lost. A
 // lock also prevents the deletion of the database, the account and the resource group: infra/README.md says how to delete a
 // deployment.
-resource leasesLock 'Microsoft.Authorization/locks@2020-05-01' = if (lockContainers) {
+resource leasesLock 'Microsoft.Authorization/locks@2020-05-01' = [for (container, number) in lockedLeases: {
   name: 'keep-leases'
-  scope: leases
+  scope: leases[number]
   properties: {
     level: 'CanNotDelete'
     notes: 'Holds the checkpoints of the relay. Without it every event is published again.'
   }
-}
+}]
 
-resource quarantineLock 'Microsoft.Authorization/locks@2020-05-01' = if (lockContainers) {
+resource quarantineLock 'Microsoft.Authorization/locks@2020-05-01' = [for (container, number) in lockedQuarantines: {
   name: 'keep-quarantine'
-  scope: quarantine
+  scope: quarantine[number]
   properties: {
     level: 'CanNotDelete'
     notes: 'Holds the events that could not be published. Without it they are lost.'
   }
-}
+}]
 
 output accountId string = account.id
 output endpoint string = account.properties.documentEndpoint

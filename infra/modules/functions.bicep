@@ -15,6 +15,9 @@ param applicationInsightsConnectionString string
 @description('Settings of the relay, by name (docs/settings.md).')
 param relaySettings object
 
+@description('The functions that a change feed triggers, one for each stream. Each has instances of its own.')
+param functionNames array
+
 @description('512, 2048 or 4096.')
 param instanceMemoryMB int
 param maximumInstanceCount int
@@ -30,7 +33,7 @@ param integrationSubnetId string
 @description('Replace instances in batches, so that running attempts finish. In preview.')
 param rollingUpdates bool
 
-var alwaysReady = alwaysReadyInstances > 0 ? [{ name: 'function:relay', instanceCount: alwaysReadyInstances }] : []
+var alwaysReady = alwaysReadyInstances > 0 ? map(functionNames, name => { name: 'function:${name}', instanceCount: alwaysReadyInstances }) : []
 var network = empty(integrationSubnetId) ? {} : { virtualNetworkSubnetId: integrationSubnetId }
 
 // Omitted by default, because a region without the preview might reject the app. The default strategy is to recreate.

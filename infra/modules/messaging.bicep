@@ -1,4 +1,4 @@
-metadata description = 'The topic with its subscriptions, in a new Service Bus namespace or in an existing one.'
+metadata description = 'The destinations in one Service Bus namespace, a new one or an existing one: topics with their subscriptions, and queues.'
 
 @description('Name of the namespace, and of its resource group.')
 param namespaceName string
@@ -14,14 +14,23 @@ param resourceToken string
 param sku string
 param messagingUnits int
 param publicAccess bool
+
+@description('The setting that names the namespace: the destinations with this connection are created in it.')
+param connection string
+
+@description('Those of every namespace, as the parameter of main.bicep and sql.bicep.')
+param destinations array
+
+@description('Of a destination that has none of its own.')
 param topicName string
 param duplicateDetectionWindow string
 param maxSizeInMegabytes int
 param messageTimeToLive string
 param maxMessageSizeInKilobytes int
 
-@description('As the parameter of main.bicep and sql.bicep.')
+@description('As the parameters of main.bicep and sql.bicep.')
 param subscriptions array
+param queueReceivers object
 
 @description('Resource id and principal id of the relay\'s identity. Names of role assignments derive from the resource id, which what-if knows.')
 param relayIdentityId string
@@ -30,6 +39,25 @@ param relayPrincipalId string
 @description('Principal ids of operators, who run python -m relay.')
 param operatorPrincipalIds array
 param operatorPrincipalType string
+
+var complete = map(destinations, each => {
+  name: each.name
+  isQueue: each.?kind == 'queue'
+  connection: each.?connection ?? 'SERVICEBUS'
+  entity: each.?entity ?? topicName
+  duplicateDetectionWindow: each.?duplicateWindow ?? duplicateDetectionWindow
+})
+var topics = filter(complete, each => each.connection == connection && !each.isQueue)
+var queues = filter(complete, each => each.connection == connection && each.isQueue)
+var topicNames = toObject(topics, each => each.name, each => each.entity)
+var everyTopic = map(filter(complete, each => !each.isQueue), each => each.name)
+var everyQueue = map(filter(complete, each => each.isQueue), each => each.name)
+
+// What would be ignored in silence is refused.
+var strayed = filter(subscriptions, entry => !contains(everyTopic, entry.?destination ?? 'default'))
+var allowedSubscriptions = empty(strayed) ? subscriptions : fail('subscriptions: ${join(map(strayed, entry => entry.name), ', ')} has no topic. Set destination to one of ${join(everyTopic, ', ')}')
+var unknownQueues = filter(items(queueReceivers), entry => !contains(everyQueue, entry.key))
+var allowedQueueReceivers = empty(unknownQueues) ? queueReceivers : fail('queueReceivers: ${join(map(unknownQueues, entry => entry.key), ', ')} is no queue. The queues are: ${join(everyQueue, ', ')}')
 
 module serviceBus 'servicebus.bicep' = if (newNamespace) {
   name: 'servicebus'
@@ -43,14 +71,25 @@ module serviceBus 'servicebus.bicep' = if (newNamespace) {
   }
 }
 
-module topic 'topic.bicep' = {
-  name: 'topic-${resourceToken}'
+module namespaceThere 'namespace.bicep' = {
+  name: 'namespace-${uniqueString(namespaceName)}-${resourceToken}'
+  scope: resourceGroup(group)
+  params: {
+    name: namespaceName
+  }
+  dependsOn: [
+    serviceBus
+  ]
+}
+
+module topicModules 'topic.bicep' = [for each in topics: {
+  name: each.name == 'default' ? 'topic-${resourceToken}' : 'topic-${each.name}-${resourceToken}'
   scope: resourceGroup(group)
   params: {
     namespaceName: namespaceName
     sku: sku
-    topicName: topicName
-    duplicateDetectionWindow: duplicateDetectionWindow
+    topicName: each.entity
+    duplicateDetectionWindow: each.duplicateDetectionWindow
     maxSizeInMegabytes: maxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
@@ -62,17 +101,39 @@ module topic 'topic.bicep' = {
   dependsOn: [
     serviceBus
   ]
-}
+}]
+
+module queueModules 'queue.bicep' = [for each in queues: {
+  name: 'queue-${each.name}-${resourceToken}'
+  scope: resourceGroup(group)
+  params: {
+    namespaceName: namespaceName
+    sku: sku
+    queueName: each.entity
+    duplicateDetectionWindow: each.duplicateDetectionWindow
+    maxSizeInMegabytes: maxSizeInMegabytes
+    messageTimeToLive: messageTimeToLive
+    maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
+    receiverPrincipalIds: contains(allowedQueueReceivers, each.name) ? allowedQueueReceivers[each.name] : []
+    relayIdentityId: relayIdentityId
+    relayPrincipalId: relayPrincipalId
+    operatorPrincipalIds: operatorPrincipalIds
+    operatorPrincipalType: operatorPrincipalType
+  }
+  dependsOn: [
+    serviceBus
+  ]
+}]
 
 // Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
 // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
 @batchSize(1)
-module topicSubscriptions 'subscription.bicep' = [for entry in subscriptions: {
-  name: 'subscription-${entry.name}'
+module topicSubscriptions 'subscription.bicep' = [for entry in filter(allowedSubscriptions, entry => contains(topicNames, entry.?destination ?? 'default')): {
+  name: contains(entry, 'destination') ? 'subscription-${uniqueString(entry.destination, entry.name)}-${resourceToken}' : 'subscription-${entry.name}'
   scope: resourceGroup(group)
   params: {
     namespaceName: namespaceName
-    topicName: topicName
+    topicName: topicNames[entry.?destination ?? 'default']
     name: entry.name
     action: entry.?action ?? ''
     maxDeliveryCount: entry.?maxDeliveryCount ?? 10
@@ -81,9 +142,9 @@ module topicSubscriptions 'subscription.bicep' = [for entry in subscriptions: {
     receiverPrincipalIds: entry.?receiverPrincipalIds ?? []
   }
   dependsOn: [
-    topic
+    topicModules
   ]
 }]
 
-output namespaceId string = topic.outputs.namespaceId
-output fullyQualifiedNamespace string = topic.outputs.fullyQualifiedNamespace
+output namespaceId string = namespaceThere.outputs.id
+output fullyQualifiedNamespace string = namespaceThere.outputs.fullyQualifiedNamespace

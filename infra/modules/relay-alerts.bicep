@@ -4,11 +4,9 @@ param location string
 param tags object
 param resourceToken string
 param workspaceId string
-param serviceBusNamespaceId string
-param topicName string
 
-@description('Maximum size of the topic in megabytes, over all its partitions.')
-param topicCapacityInMegabytes int
+@description('The Service Bus namespaces: each with its id, the names of its topics and queues that the relay sends to (entities), the maximum size of one of them over all its partitions (capacityInMegabytes), and what its rules add to their names (suffix).')
+param namespaces array
 
 @description('E-mail addresses to notify. Without any, alerts appear only in the portal.')
 param operatorEmails array
@@ -104,12 +102,14 @@ var sharedLogAlerts = [
 
 // Rules on platform metrics, which cannot be exported to the workspace (column DS Export of
 // https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/metrics-index), so no query can use them.
-var sharedMetricAlerts = [
+// Where a dimension has several values, each topic or queue has an alert of its own.
+var sharedMetricAlerts = flatten(map(namespaces, each => [
   {
     name: 'dead-letters'
+    suffix: each.suffix
     says: 'Messages were dead-lettered: a consumer did not process them, or they expired.'
     severity: 2
-    resourceId: serviceBusNamespaceId
+    resourceId: each.id
     metric: 'DeadletteredMessages'
     namespace: 'Microsoft.ServiceBus/namespaces'
     timeAggregation: 'Maximum'
@@ -118,7 +118,7 @@ var sharedMetricAlerts = [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: [topicName]
+        values: each.entities
       }
     ]
     window: 'PT5M'
@@ -126,9 +126,10 @@ var sharedMetricAlerts = [
   }
   {
     name: 'backlog'
+    suffix: each.suffix
     says: 'Messages accumulate in the topic: a consumer is slow or stopped.'
     severity: 3
-    resourceId: serviceBusNamespaceId
+    resourceId: each.id
     // The sum over all subscriptions of the topic. Azure Monitor has no such metric for one subscription.
     // https://github.com/Azure/azure-service-bus/issues/119
     metric: 'ActiveMessages'
@@ -139,7 +140,7 @@ var sharedMetricAlerts = [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: [topicName]
+        values: each.entities
       }
     ]
     window: 'PT15M'
@@ -147,9 +148,10 @@ var sharedMetricAlerts = [
   }
   {
     name: 'connections'
+    suffix: each.suffix
     says: 'The namespace approaches its connection limit, beyond which the relay and consumers cannot connect.'
     severity: 2
-    resourceId: serviceBusNamespaceId
+    resourceId: each.id
     metric: 'ActiveConnections'
     namespace: 'Microsoft.ServiceBus/namespaces'
     // The only available aggregation. Over more than one minute it would count a connection more than once.
@@ -161,9 +163,10 @@ var sharedMetricAlerts = [
   }
   {
     name: 'servicebus-throttling'
+    suffix: each.suffix
     says: 'Service Bus throttles requests.'
     severity: 3
-    resourceId: serviceBusNamespaceId
+    resourceId: each.id
     metric: 'ThrottledRequests'
     namespace: 'Microsoft.ServiceBus/namespaces'
     timeAggregation: 'Total'
@@ -174,24 +177,25 @@ var sharedMetricAlerts = [
   }
   {
     name: 'topic-size'
+    suffix: each.suffix
     says: 'The topic fills up. A full topic refuses sends, and publishing stops.'
     severity: 1
-    resourceId: serviceBusNamespaceId
+    resourceId: each.id
     metric: 'Size'
     namespace: 'Microsoft.ServiceBus/namespaces'
     timeAggregation: 'Maximum'
-    threshold: topicCapacityInMegabytes * percentOfMegabyte * limits.topicSizePercent
+    threshold: each.capacityInMegabytes * percentOfMegabyte * limits.topicSizePercent
     dimensions: [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: [topicName]
+        values: each.entities
       }
     ]
     window: 'PT5M'
     frequency: 'PT5M'
   }
-]
+]))
 
 resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: 'ag-relay-${resourceToken}'
@@ -249,7 +253,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rul
 }]
 
 resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for rule in concat(sharedMetricAlerts, metricAlerts): {
-  name: 'relay-${rule.name}-${resourceToken}'
+  name: 'relay-${rule.name}${rule.?suffix ?? ''}-${resourceToken}'
   location: 'global'
   tags: tags
   properties: {

@@ -4,15 +4,13 @@ param location string
 param tags object
 param resourceToken string
 param workspaceId string
-param serviceBusNamespaceId string
-param topicName string
+
+@description('The Service Bus namespaces: as relay-alerts.bicep describes.')
+param namespaces array
 param workerId string
 
 @description('Number of shards, each of which some replica must read.')
 param shards int
-
-@description('Maximum size of the topic in megabytes, over all its partitions.')
-param topicCapacityInMegabytes int
 
 @description('E-mail addresses to notify. Without any, alerts appear only in the portal.')
 param operatorEmails array
@@ -81,9 +79,7 @@ module rules 'relay-alerts.bicep' = {
     tags: tags
     resourceToken: resourceToken
     workspaceId: workspaceId
-    serviceBusNamespaceId: serviceBusNamespaceId
-    topicName: topicName
-    topicCapacityInMegabytes: topicCapacityInMegabytes
+    namespaces: namespaces
     operatorEmails: operatorEmails
     runbook: runbook
     limits: limits

@@ -86,6 +86,3 @@ resource operatorsOwnTopic 'Microsoft.Authorization/roleAssignments@2022-04-01' 
     principalType: operatorPrincipalType
   }
 }]
-
-output namespaceId string = namespace.id
-output fullyQualifiedNamespace string = replace(replace(namespace.properties.serviceBusEndpoint, 'https://', ''), ':443/', '')

@@ -5,12 +5,16 @@ param tags object
 param resourceToken string
 param applicationInsightsId string
 param workspaceId string
-param serviceBusNamespaceId string
-param topicName string
+
+@description('Resource ids of the Service Bus namespaces.')
+param serviceBusNamespaceIds array
+
+@description('Names of the topics and queues that the relay sends to.')
+param entities array
 param cosmosAccountId string
 
-@description('The container of business documents and events.')
-param outboxContainer string
+@description('The containers of business documents and events.')
+param outboxContainers array
 
 @description('Address of docs/runbook.md.')
 param runbook string
@@ -24,11 +28,13 @@ var maximum = 3
 var average = 4
 var counted = 7
 
+// Several topics and queues have a line each.
+var lines = length(entities) > 1 ? { splitBy: 'EntityName' } : {}
 var ofTheTopic = [
   {
     key: 'EntityName'
     operator: 0
-    values: [topicName]
+    values: entities
   }
 ]
 
@@ -100,7 +106,7 @@ var logPanels = [
   {
     row: 6
     title: 'Work to do, but nothing received (last 30 minutes; empty is good)'
-    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', outboxContainer)
+    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', join(outboxContainers, '" or CollectionName == "'))
     visualization: 'table'
     width: '20'
   }
@@ -139,10 +145,10 @@ var metricPanels = [
     row: 4
     title: 'Topic: incoming and outgoing messages'
     resourceType: serviceBus
-    resourceId: serviceBusNamespaceId
+    resourceIds: serviceBusNamespaceIds
     metrics: [
-      { namespace: serviceBus, metric: '${serviceBus}--IncomingMessages', aggregation: total }
-      { namespace: serviceBus, metric: '${serviceBus}--OutgoingMessages', aggregation: total }
+      union({ namespace: serviceBus, metric: '${serviceBus}--IncomingMessages', aggregation: total }, lines)
+      union({ namespace: serviceBus, metric: '${serviceBus}--OutgoingMessages', aggregation: total }, lines)
     ]
     filters: ofTheTopic
     width: '25'
@@ -151,10 +157,10 @@ var metricPanels = [
     row: 4
     title: 'Topic: active and dead-lettered messages'
     resourceType: serviceBus
-    resourceId: serviceBusNamespaceId
+    resourceIds: serviceBusNamespaceIds
     metrics: [
-      { namespace: serviceBus, metric: '${serviceBus}--ActiveMessages', aggregation: average }
-      { namespace: serviceBus, metric: '${serviceBus}--DeadletteredMessages', aggregation: maximum }
+      union({ namespace: serviceBus, metric: '${serviceBus}--ActiveMessages', aggregation: average }, lines)
+      union({ namespace: serviceBus, metric: '${serviceBus}--DeadletteredMessages', aggregation: maximum }, lines)
     ]
     filters: ofTheTopic
     width: '25'
@@ -163,9 +169,9 @@ var metricPanels = [
     row: 4
     title: 'Topic: size in bytes'
     resourceType: serviceBus
-    resourceId: serviceBusNamespaceId
+    resourceIds: serviceBusNamespaceIds
     metrics: [
-      { namespace: serviceBus, metric: '${serviceBus}--Size', aggregation: maximum }
+      union({ namespace: serviceBus, metric: '${serviceBus}--Size', aggregation: maximum }, lines)
     ]
     filters: ofTheTopic
     width: '25'
@@ -174,7 +180,7 @@ var metricPanels = [
     row: 4
     title: 'Service Bus: throttled requests'
     resourceType: serviceBus
-    resourceId: serviceBusNamespaceId
+    resourceIds: serviceBusNamespaceIds
     metrics: [
       { namespace: serviceBus, metric: '${serviceBus}--ThrottledRequests', aggregation: total }
     ]
@@ -185,7 +191,7 @@ var metricPanels = [
     row: 5
     title: 'Cosmos DB: requests by status (429: throttled)'
     resourceType: cosmos
-    resourceId: cosmosAccountId
+    resourceIds: [cosmosAccountId]
     metrics: [
       { namespace: cosmos, metric: '${cosmos}-Requests-TotalRequests', aggregation: counted, splitBy: 'StatusCode' }
     ]
@@ -196,7 +202,7 @@ var metricPanels = [
     row: 5
     title: 'Cosmos DB: request units by container'
     resourceType: cosmos
-    resourceId: cosmosAccountId
+    resourceIds: [cosmosAccountId]
     metrics: [
       { namespace: cosmos, metric: '${cosmos}-Requests-TotalRequestUnits', aggregation: total, splitBy: 'CollectionName' }
     ]
@@ -207,7 +213,7 @@ var metricPanels = [
     row: 5
     title: 'Cosmos DB: share of provisioned request units (not with Serverless)'
     resourceType: cosmos
-    resourceId: cosmosAccountId
+    resourceIds: [cosmosAccountId]
     metrics: [
       { namespace: cosmos, metric: '${cosmos}-Requests-NormalizedRUConsumption', aggregation: maximum }
     ]
@@ -253,9 +259,7 @@ var metricItems = [for panel in metricPanels: {
       chartType: 2
       resourceType: panel.resourceType
       metricScope: 0
-      resourceIds: [
-        panel.resourceId
-      ]
+      resourceIds: panel.resourceIds
       timeContextFromParameter: 'TimeRange'
       metrics: panel.metrics
       filters: panel.filters
@@ -274,7 +278,7 @@ var head = [
     type: 1
     name: 'head'
     content: {
-      json: 'Topic **${topicName}**, published from container **${outboxContainer}**. Runbook: ${runbook}'
+      json: 'Topic **${join(entities, '**, **')}**, published from container **${join(outboxContainers, '**, **')}**. Runbook: ${runbook}'
     }
   }
   {

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from relay.cli.terminal import ExitCode
+from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
 
 LOCK = "requirements.lock"
@@ -37,14 +38,16 @@ def copied() -> list[str]:
     return [source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1]]
 
 
+PATTERNS = [
+    line
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
 def context() -> list[str]:
     """The versioned files that .dockerignore lets through: the last pattern that matches decides."""
-    patterns = [
-        line
-        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-        if line and not line.startswith("#")
-    ]
-    return [path for path in versioned() if not ignored(path, patterns)]
+    return [path for path in versioned() if not ignored(path, PATTERNS)]
 
 
 def ignored(path: str, patterns: list[str]) -> bool:
@@ -110,9 +113,12 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     sources = copied()
     sent = context()
 
-    assert sources == [LOCK, "changefeed", "relay"]
-    assert all((ROOT / source).exists() for source in sources)
-    assert {path.partition("/")[0] for path in sent} == set(sources)
+    # The lock is there for the second COPY too, whose other file need not exist.
+    assert sources == [LOCK, "changefeed", "relay", LOCK, "relay.tom[l]"]
+    assert all((ROOT / source).exists() for source in sources[:4])
+    assert {path.partition("/")[0] for path in sent} - {FILE} == set(sources[:4])
+    assert fnmatch(FILE, sources[4])
+    assert not ignored(FILE, PATTERNS)
     assert {"relay/__main__.py", "changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
     assert not [path for path in sent if path.endswith(("README.md", "pyproject.toml"))]
 

@@ -17,6 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from infra import package
+from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
 
 DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "changefeed"}
@@ -102,7 +103,8 @@ def versioned() -> set[str]:
 def test_azd_uploads_the_app_and_nothing_else() -> None:
     there = versioned() | set(UNVERSIONED)
 
-    assert {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored())} == DEPLOYED
+    kept = {name for name in there | {FILE} if not any(fnmatch(name, pattern) for pattern in ignored())}
+    assert kept == DEPLOYED | {FILE}
 
 
 @pytest.fixture
@@ -176,7 +178,7 @@ def test_the_zip_has_what_is_uploaded_and_the_locked_requirements(uploaded: Path
     wanted = {str(path.relative_to(uploaded)): path.read_bytes() for path in uploaded.rglob("*") if path.is_file()}
 
     assert made == wanted | {"requirements.txt": (ROOT / "requirements.lock").read_bytes()}
-    assert {name.partition("/")[0] for name in made} == DEPLOYED
+    assert {name.partition("/")[0] for name in made} - {FILE} == DEPLOYED
 
 
 def packed(archive: Path) -> dict[str, bytes]:
@@ -192,12 +194,13 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         for path in (*package.FILES.values(), "relay/a.py", "relay/__pycache__/a.pyc", "changefeed/README.md"):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(path, encoding="utf-8")
+        (root / FILE).write_text("unrouted = 'ignore'", encoding="utf-8")
         (root / "relay").joinpath("a.py").chmod(0o600 if name == "first" else 0o755)
         os.utime(root / "host.json", (1_000_000_000, 1_000_000_000 if name == "first" else 1_500_000_000))
         package.pack(root, tmp_path / f"{name}.zip")
 
     assert (tmp_path / "first.zip").read_bytes() == (tmp_path / "second.zip").read_bytes()
-    assert set(contents(tmp_path / "first.zip")) == {*package.FILES, "relay/a.py"}
+    assert set(contents(tmp_path / "first.zip")) == {*package.FILES, FILE, "relay/a.py"}
 
 
 def test_a_zip_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -272,11 +275,11 @@ def test_every_target_path_and_link_of_a_document_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:md|py|json|yaml|toml))`", text)
     linked = re.findall(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", text)
-    # Neither exists in a clone: .gitignore names them.
-    gitignored = {path for path in named if path == "local.settings.json" or path.startswith(".local/")}
+    # None exists in a clone: .gitignore names the first two, and the third is an app's own.
+    absent = {path for path in named if path in ("local.settings.json", FILE) or path.startswith(".local/")}
 
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= targets()
-    for path in {*named, *linked} - gitignored:
+    for path in {*named, *linked} - absent:
         assert (ROOT / path).exists() or list((ROOT / ".github/workflows").glob(path)), path
 
 

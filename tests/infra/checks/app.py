@@ -125,7 +125,7 @@ def the_app_is_deployed_after_its_roles_and_endpoints(project: Project) -> None:
     [waits] = [value for key, value in app.entries if key == tree.Constant("dependsOn")]
     assert isinstance(waits, tree.ArrayOf)
     # It waits for the topic, the account and the storage, too: it has their outputs.
-    wanted = ("cosmosAccess", "endpoints")
+    wanted = ("cosmosAccess", "endpoints", "otherEndpoints")
     assert set(waits.items) == {tree.Name(name) for name in wanted}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from relay.settings import Settings
 from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
-from tests.infra.checks.settings import CONNECTION_STRINGS, known_settings
+from tests.infra.checks.settings import CONNECTION_STRINGS, ON_REQUEST, known_settings
 from tests.infra.project import (
     CONTAINERS,
     COSMOS,
@@ -136,7 +136,7 @@ def every_setting_is_documented_with_the_default_that_is_deployed(project: Proje
     settings = of_worker | settings
     for name, default in documented.items():
         # The relay's default window is the service's; it is deployed with the topic's.
-        if default and name not in {*CONNECTION_STRINGS, "RELAY_DUPLICATE_WINDOW_S"}:
+        if default and name not in {*CONNECTION_STRINGS, *ON_REQUEST, "RELAY_DUPLICATE_WINDOW_S"}:
             assert settings[name] == default, name
 
 

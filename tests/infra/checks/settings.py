@@ -22,6 +22,11 @@ HOST_SETTINGS = {
     "PYTHON_APPLICATIONINSIGHTS_LOGGER_NAME",
 }
 CONNECTION_STRINGS = {"COSMOS", "SERVICEBUS"}
+ON_REQUEST = {
+    *("RELAY_FILE", "RELAY_LARGE", "RELAY_BLOB_CONTAINER"),
+    *("BLOBS", "BLOBS__serviceUri", "BLOBS__credential", "BLOBS__clientId"),
+}
+"""Settings that a deployment has only if they are asked for."""
 
 
 def of_sql(names: set[str]) -> set[str]:
@@ -53,7 +58,7 @@ def every_setting_of_the_relay_is_set_and_no_unknown_one(deployment: Deployment)
     settings = app_settings(deployment)
     known = known_settings(settings)
 
-    assert set(settings) - HOST_SETTINGS == known - CONNECTION_STRINGS - of_sql(known)
+    assert set(settings) - HOST_SETTINGS == known - CONNECTION_STRINGS - ON_REQUEST - of_sql(known)
     assert set(settings) >= HOST_SETTINGS
 
 

@@ -16,7 +16,7 @@ from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment
 from tests.infra.bicep.expressions import BicepError
 from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.checks.settings import RELAY, assert_relay, known_settings
+from tests.infra.checks.settings import ON_REQUEST, RELAY, assert_relay, known_settings
 from tests.infra.project import (
     AZURE_SQL,
     COMPONENT,
@@ -84,7 +84,7 @@ def the_worker_understands_its_settings(deployment: Deployment) -> None:
     known = known_settings(environment)
 
     assert set(environment) - EXPORTER == {
-        name for name in known - {"SERVICEBUS"} if name != "COSMOS" and not name.startswith("COSMOS_")
+        name for name in known - {"SERVICEBUS"} - ON_REQUEST if name != "COSMOS" and not name.startswith("COSMOS_")
     }
     assert settings.cosmos is None
     assert settings.sql is not None
