@@ -52,8 +52,7 @@ class Waiting:
 class Tables:
     """Operations on the tables of one feed; carry them out with `run` or `run_async`.
 
-    Those that return events are for event tables with the primary key `id`, those of a key for a column
-    `partition_key`.
+    Those that return events are for event tables with the primary key `id`.
 
     Attributes:
         dialect: That of the database.
@@ -61,10 +60,11 @@ class Tables:
         events, outbox, feed, state, claim: The names of the tables, qualified and quoted.
     """
 
-    def __init__(self, dialect: Dialect, table: str) -> None:
-        """`table` is `schema.Table`, as it was given to setup_feed."""
+    def __init__(self, dialect: Dialect, table: str, key: str = "partition_key") -> None:
+        """`table` is `schema.Table`, as it was given to setup_feed; `key` the column that has an event's key."""
         self.dialect = dialect
         self.table = table
+        self._key = f"e.{dialect.quoted(key)}"
         schema, _, name = table.partition(".")
         names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
         self.events = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
@@ -92,10 +92,10 @@ class Tables:
         return [_unnumbered(result, row) for row in result.rows]
 
     def numbered_of_key(self, partition_key: str, limit: int) -> Operation[list[tuple[int, Entry]]]:
-        """The last events whose column `partition_key` is this, the latest first, each with its shard."""
+        """The last events of a key, the latest first, each with its shard."""
         result = yield Statement(
             f"select f.shard_id, f.ulid, f.id, e.* from {self.events} e join {self.feed} f on f.id = e.id "
-            f"where e.partition_key = ? order by f.ulid desc {_AT_MOST}",
+            f"where {self._key} = ? order by f.ulid desc {_AT_MOST}",
             (partition_key, limit),
         )
         return [(row[0], _entry(result, row, 2, bytes(row[1]))) for row in result.rows]
@@ -105,7 +105,7 @@ class Tables:
         result = yield Statement(
             f"select o.shard_id, o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
             f"join {self.events} e on e.id = o.id "
-            f"where e.partition_key = ? order by o.order_sequence desc {_AT_MOST}",
+            f"where {self._key} = ? order by o.order_sequence desc {_AT_MOST}",
             (partition_key, limit),
         )
         return [_unnumbered(result, row) for row in result.rows]
@@ -114,7 +114,7 @@ class Tables:
         """The ids of the events of a key with `after < position <= until`."""
         result = yield Statement(
             f"select e.id from {self.feed} f join {self.events} e on e.id = f.id "
-            "where f.shard_id = ? and f.ulid > ? and f.ulid <= ? and e.partition_key = ?",
+            f"where f.shard_id = ? and f.ulid > ? and f.ulid <= ? and {self._key} = ?",
             (shard_id, self.dialect.ulid(after), self.dialect.ulid(until), partition_key),
         )
         return [row[0] for row in result.rows]
@@ -122,7 +122,7 @@ class Tables:
     def rows(self, partition_key: str, ids: Sequence[str]) -> Operation[list[Entry]]:
         """The events of a key with these ids that exist; `ulid` is START."""
         result = yield Statement(
-            f"select e.* from {self.events} e where e.partition_key = ? and e.id in ({', '.join('?' * len(ids))})",
+            f"select e.* from {self.events} e where {self._key} = ? and e.id in ({', '.join('?' * len(ids))})",
             (partition_key, *ids),
         )
         return [Entry(START, dict(zip(result.columns, row, strict=True)), {}) for row in result.rows]

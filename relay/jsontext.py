@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -87,6 +87,43 @@ def read_object(text: str) -> tuple[dict[str, Any], str] | None:
     if not isinstance(found, dict):
         return None
     return shallow(found) if is_deep(found, text) else found, text
+
+
+def member(text: str, names: Sequence[str]) -> str | None:
+    """The text of a value within the objects of JSON text; None if it cannot be told from the rest."""
+    start, end = 0, len(text)
+    try:
+        for name in names:
+            # As the parser does, the last of several members with one name counts.
+            start, end = [(start, end) for found, start, end in _members(text, start) if found == name][-1]
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return text[start:end]
+
+
+def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """The members of the object whose text starts there: names, and where their values start and end."""
+    at = _next(text, start)
+    while text[at] in ("{", ","):
+        at = _next(text, at + 1)
+        if text[at] == "}":
+            return
+        name, at = _PLACES.raw_decode(text, at)
+        value = _next(text, _next(text, at) + 1)
+        at = _PLACES.raw_decode(text, value)[1]
+        yield name, value, at
+        at = _next(text, at)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next character that is no space is."""
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
+
+
+# No number is read, which could have too many digits.
+_PLACES = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def parsed(text: str) -> Any:

@@ -60,11 +60,24 @@ def read_streams(
             problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
         if source.container and settings.cosmos is None:
             problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
+    problems += [f"{path.name}: {each}" for each in _beyond_columns(streams)]
     if len(streams) > 1 or found.routes:
         problems += [f"{path.name}: {each}" for each in (*_shared(streams), *_without_type(streams))]
     if problems:
         raise SettingsError(list(dict.fromkeys(problems)))
     return _sharing_memory(streams)
+
+
+def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
+    """Fields of an SQL outbox by which a feed cannot be read."""
+    for each in streams:
+        if each.sql is None or not each.selection.fields.names_fields:
+            continue
+        given = dict(each.selection.fields.given)
+        if [pointer.text for pointer in given.get("id", ())] not in ([], ["/id"]):
+            yield f"fields.id of the outbox {each.outbox} is not /id, the event table's primary key: leave it out"
+        if any(len(pointer.names) > 1 for pointer in given.get("key", ())):
+            yield f"fields.key of the outbox {each.outbox} is within a column: name a column, such as /aggregateid"
 
 
 def _sharing_memory(streams: list[Settings]) -> list[Settings]:

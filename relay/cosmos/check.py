@@ -95,7 +95,7 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
     leases = f"COSMOS_LEASE_CONTAINER '{lease_name}'"
     definitions = {}
     for setting, name, path in (
-        ("COSMOS_CONTAINER", settings.cosmos_container, "/partitionKey"),
+        ("COSMOS_CONTAINER", settings.cosmos_container, settings.selection.fields.of_document("key")[0].text),
         ("COSMOS_LEASE_CONTAINER", lease_name, "/id"),
         ("COSMOS_QUARANTINE_CONTAINER", settings.cosmos_quarantine_container, "/partitionKey"),
     ):
@@ -163,10 +163,10 @@ def _partition_key(subject: str, definition: Mapping[str, Any], expected: str) -
     found = ", ".join(paths) or "none"
     if paths == [expected]:
         return Finding.ok(f"{subject} has the partition key {found}")
-    return Finding.error(
-        f"{subject} has the partition key {found}, not {expected}",
-        "A container's partition key cannot be changed: create another container and copy the items to it.",
-    )
+    remedy = "A container's partition key cannot be changed: create another container and copy the items to it."
+    if subject.startswith("COSMOS_CONTAINER") and len(paths) == 1:
+        remedy += f' Or, if {found} is the key of its events, set key = "{found}" in [fields] of relay.toml.'
+    return Finding.error(f"{subject} has the partition key {found}, not {expected}", remedy)
 
 
 def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:

@@ -16,7 +16,6 @@ from relay.settings import SqlFeed
 from relay.sql.backlog import Backlog
 from relay.sql.catalog import RIGHTS, Catalog, catalog_of
 from relay.sql.database import FAILURES, connect
-from relay.sql.rows import REQUIRED_COLUMNS
 
 # Maximum seconds of all that is asked, apart from the wait for signs of life.
 _TIMEOUT_S = 30.0
@@ -31,7 +30,7 @@ _TEXT = {
 }
 _IDENTIFIERS = _TEXT | {"uuid", "uniqueidentifier", "bigint", "integer", "int", "smallint"}
 _DATA = _TEXT | {"json", "jsonb"}
-_TYPES = {"id": _IDENTIFIERS, "partition_key": _IDENTIFIERS, "data": _DATA}
+_TYPES = {"id": _IDENTIFIERS, "key": _IDENTIFIERS, "data": _DATA}
 
 _LONG_TRANSACTION_S = 3600.0
 
@@ -55,6 +54,11 @@ async def check(feed: SqlFeed) -> list[Finding]:
     finally:
         if session is not None:
             await session.close()
+
+
+def required_columns(feed: SqlFeed) -> dict[str, set[str]]:
+    """The columns that an event table needs, with the types that each may have."""
+    return {feed.selection.fields.of_columns(name)[0].names[0]: kinds for name, kinds in _TYPES.items()}
 
 
 def _unavailable(engine: str, error: Exception) -> Finding:
@@ -143,21 +147,23 @@ class DatabaseCheck:
         table = self._feed.feed
         columns = {name: kind for name, kind, *_ in await self._rows(self._catalog.columns(table))}
         key = [name for (name,) in await self._rows(self._catalog.primary_key(table))]
-        missing = [name for name in REQUIRED_COLUMNS if name not in columns]
+        required = required_columns(self._feed)
+        missing = [name for name in required if name not in columns]
         if missing:
             yield Finding.error(
                 f"{self._subject} has no column {' and no column '.join(missing)}: no event of it can become a "
                 "message",
-                "Add the columns id, partition_key and data, or let SQL_FEED name the table that has them.",
+                f"Add the columns {', '.join(required)}, let SQL_FEED name their table, or name others "
+                "in [fields] of relay.toml.",
             )
-        wrong = {name: kind for name, kind in columns.items() if kind not in _TYPES.get(name, {kind})}
+        wrong = {name: columns[name] for name, kinds in required.items() if columns.get(name, "text") not in kinds}
         for name, kind in wrong.items():
             yield Finding.error(
                 f"the column {name} of {self._subject} has the type {kind}: its events would all be quarantined",
-                "Use a text type (nvarchar on SQL Server), json or jsonb for data, and for id and partition_key "
-                "also a UUID or an integer.",
+                "Use a text type (nvarchar on SQL Server), json or jsonb for the data, and for id and key also a "
+                "UUID or an integer.",
             )
-        if narrow := [name for name in REQUIRED_COLUMNS if columns.get(name) in self._catalog.narrow]:
+        if narrow := [name for name in required if columns.get(name) in self._catalog.narrow]:
             yield Finding.warning(
                 f"{self._subject} stores {', '.join(narrow)} as varchar: unless the collation is a UTF-8 one, "
                 "letters that it does not have become question marks, and two keys may become one",
@@ -170,7 +176,7 @@ class DatabaseCheck:
                 "Make id the primary key, then set the feed up again.",
             )
         elif not missing and not wrong:
-            said = f"{self._subject} has the columns {', '.join(REQUIRED_COLUMNS)} and the primary key id"
+            said = f"{self._subject} has the columns {', '.join(required)} and the primary key id"
             yield Finding.ok(said)
 
     def _reading(self) -> Finding:

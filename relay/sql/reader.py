@@ -21,7 +21,7 @@ from changefeed.tables import Tables, Unnumbered
 from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay import jsontext
 from relay.canary import is_canary
-from relay.events import DATA_TEXT, Document, Event, Rejected, read_event
+from relay.events import DATA_TEXT, Document, Event, Rejected
 from relay.findings import Finding
 from relay.outbox import (
     POSITIONS_DELETED,
@@ -38,7 +38,15 @@ from relay.place import Place
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import Database, explaining
-from relay.sql.rows import committed_at, document_if_taken, document_of, identifier_of, select, type_of
+from relay.sql.rows import (
+    committed_at,
+    document_if_taken,
+    document_of,
+    identifier_of,
+    mapped_again,
+    read,
+    select,
+)
 
 # Number of rows without a position that are read again: numbers are drawn before a transaction commits, so a lower
 # one may become visible after a higher one. What comes even later is seen when it gets its position.
@@ -81,7 +89,8 @@ class SqlOutbox:
         self._shards: dict[int, _Shard] | None = None
         # Events read and not returned, because the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
-        self._tables = Tables(catalog_of(feed.connection_string).dialect, feed.feed)
+        (key, *_) = feed.selection.fields.of_columns("key")[0].names
+        self._tables = Tables(catalog_of(feed.connection_string).dialect, feed.feed, key)
         self._cursors: Mapping[int, bytes] | None = None
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
@@ -130,8 +139,8 @@ class SqlOutbox:
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
         """Two statements, each of which looks for the key in the event table.
 
-        Without an index that begins with `partition_key` the database reads all of that table; with it, the events
-        of the key, whose positions it then sorts.
+        Without an index that begins with the key's column the database reads all of that table; with it, the
+        events of the key, whose positions it then sorts.
         """
         # In this order: what gets its position in between is in both, and then counts with its position.
         unnumbered = await self._ask(self._tables.unnumbered_of_key(partition_key, limit + 1))
@@ -162,7 +171,7 @@ class SqlOutbox:
     def event_of(self, document: Document, /) -> Event | Rejected:
         ulid = document.get("_ulid")
         at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
-        return self._selection.judged(read_event(document, committed_at=at))
+        return self._selection.judged(read(mapped_again(document, self._selection), 0, at))
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """An event that has no position yet was not passed."""
@@ -174,7 +183,8 @@ class SqlOutbox:
         passed = any(shard in claims and ulid <= claims[shard].cursor for shard, ulid in places)
         at = [Place(ulid=to_text(ulid), shard=shard) for shard, ulid in places]
         taken = document_if_taken(found[0], 0, self._selection) is not None
-        return Found(type_of(found[0].row, self._selection), taken, passed, at)
+        document = document_of(found[0], 0, self._selection)
+        return Found(document.get("type"), taken, passed, at)
 
     async def passed(self, document: Document, /) -> bool:
         ulid = document.get("_ulid")

@@ -9,7 +9,8 @@ The columns `id`, `partition_key` and `data` are required; `action`, `created_at
 
 `data` is what its writer stored; `action` and `created_at` are added if it has no such member. The message's
 body is the text of the column, to which nothing else is done. Columns of types that JSON does not have become
-text, so that every document can be stored in quarantine.
+text, so that every document can be stored in quarantine. Where relay.toml names fields, a row is an object by the
+names of its columns, text that is a JSON object or array is that, and the fields are taken from it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from uuid import UUID
 from changefeed.statements import Entry
 from changefeed.ulid import milliseconds, to_text
 from relay import jsontext
-from relay.events import DATA_TEXT, Document, Event, Received, Rejected, read_event
+from relay.events import (
+    DATA_TEXT,
+    MAPPED,
+    ORIGINAL,
+    Document,
+    Event,
+    Received,
+    Rejected,
+    read_event,
+    read_mapped,
+)
 from relay.routes.selection import Selection
 
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
@@ -62,10 +73,11 @@ def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> Docu
     """
     if entry.row is None:
         return document_of(entry, shard_id, selection) if selection.is_first else None
-    if not selection.has_type(type_of(entry.row, selection)):
+    if not selection.fields.names_fields and not selection.has_type(type_of(entry.row, selection)):
         return None
     document = document_of(entry, shard_id, selection)
-    return document if selection.is_by_type or selection.takes(document) else None
+    is_sure = selection.is_by_type and not selection.fields.names_fields
+    return document if is_sure or selection.takes(document) else None
 
 
 def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
@@ -82,8 +94,30 @@ def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 
 
 def event_in(document: Document, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
     """Likewise, where the entry's document was made before."""
-    event = read_event(document, position, committed_at=committed_at(entry.ulid))
+    event = read(document, position, committed_at(entry.ulid))
     return event if entry.row is None else selection.judged(event)
+
+
+def read(document: Document, position: int, committed_at: int | None) -> Event | Rejected:
+    """The event of a document, which may be a mapped one."""
+    if MAPPED in document:
+        return read_mapped(document, position, committed_at=committed_at)
+    return read_event(document, position, committed_at=committed_at)
+
+
+def mapped_again(document: Document, selection: Selection) -> Document:
+    """A document that quarantine has, as relay.toml maps it now."""
+    fields, original = selection.fields, document.get(ORIGINAL, document)
+    # One that was made of a row without names of fields has its place.
+    if "_ulid" in original:
+        return document if fields.names_fields and original is document else fields.document(original)
+    if not fields.names_fields:
+        return document
+    place = {name: document[name] for name in ("_shard", "_ulid") if name in document}
+    found = _of_columns(original, place, selection)
+    if DATA_TEXT in document and found.get("data") == document["data"]:
+        found[DATA_TEXT] = document[DATA_TEXT]
+    return found
 
 
 def committed_at(ulid: bytes) -> int:
@@ -99,6 +133,8 @@ def document_of(entry: Entry, shard_id: int, selection: Selection) -> dict[str, 
         key = {name: identifier_of(value) for name, value in entry.key.items()}
         return {**key, "type": selection.type, **place}
     row = entry.row
+    if selection.fields.names_fields:
+        return _by_columns(row, place, selection)
     data, text = _data(row)
     document: dict[str, Any] = {
         "id": identifier_of(row.get("id")),
@@ -112,7 +148,47 @@ def document_of(entry: Entry, shard_id: int, selection: Selection) -> dict[str, 
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
             document[column] = _integer(row[column])
+    return dict(selection.fields.document(document))
+
+
+def _by_columns(row: Mapping[str, Any], place: Mapping[str, Any], selection: Selection) -> dict[str, Any]:
+    """The document of a row with other columns."""
+    texts: dict[str, str] = {}
+    document = _of_columns({name: _cell(name, value, texts) for name, value in row.items()}, place, selection)
+    column, *within = selection.fields.of_columns("data")[0].names
+    if column in texts and isinstance(document.get("data"), dict):
+        text = jsontext.member(texts[column], within)
+        if text is not None:
+            document[DATA_TEXT] = text
     return document
+
+
+def _of_columns(row: Document, place: Mapping[str, Any], selection: Selection) -> dict[str, Any]:
+    document = selection.fields.of_row(row, {"type": selection.type, **place})
+    for name in ("id", "partitionKey"):
+        if isinstance(document.get(name), int):
+            document[name] = identifier_of(document[name])
+    if isinstance(document["type"], str):
+        # A column of fixed length is padded with spaces.
+        document["type"] = document["type"].rstrip(" ")
+    return document
+
+
+def _cell(name: str, value: Any, texts: dict[str, str]) -> Any:
+    """A column's value as JSON has it. JSON text is added to `texts`, by the column's name."""
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        found = jsontext.read_object(value)
+        if found is not None:
+            parsed, texts[name] = found
+            return parsed
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        parsed = jsontext.parsed(value)
+        return value if parsed is None or jsontext.is_deep(parsed, value) else parsed
+    if isinstance(value, bytes) and len(value) == _UUID_BYTES:
+        return identifier_of(value)
+    if isinstance(value, datetime):
+        return _time(value)
+    return value if isinstance(value, dict) else _integer(value)
 
 
 def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:

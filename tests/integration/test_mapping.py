@@ -1,0 +1,189 @@
+"""The three layouts of docs/mapping.md, each relayed by the file that the page shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+
+from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.assembly import assemble
+from relay.cosmos.reader import CosmosOutbox
+from relay.outbox import Range
+from relay.settings import Settings
+from relay.sql.reader import SqlOutbox
+from relay.streams import read_streams
+from tests.integration.conftest import BOTH_SENDERS
+from tests.support.operators import relay_command
+from tests.support.outbox import event
+from tests.support.pages import ROOT
+from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
+from tests.support.subscriber import body, properties, received
+
+CLOUDEVENT = {
+    "specversion": "1.0",
+    "id": "7f3a",
+    "source": "/shop",
+    "type": "com.shop.placed",
+    "partitionkey": "order-7",
+    "time": "2026-02-09T11:37:00Z",
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "data": {"tenant": "a", "amount": 12, "total": 1.5},
+}
+
+
+def layout(name: str) -> str:
+    """The file that the page shows for a layout."""
+    blocks = (ROOT / "docs/mapping.md").read_text(encoding="utf-8").split("```toml\n")[1:]
+    (found,) = [block for each in blocks if (block := each.split("```")[0]).startswith(f'layout = "{name}"')]
+    return found
+
+
+def only_stream(environment: dict[str, str], folder: Path, text: str) -> Settings:
+    (folder / "relay.toml").write_text(text)
+    (stream,) = read_streams(environment | {"RELAY_DUPLICATE_WINDOW_S": "604800"}, app=folder)
+    return stream
+
+
+async def delivered(account: CosmosClient, container: str) -> list[dict[str, Any]]:
+    """All documents of a container, as a trigger would deliver them."""
+    feed = account.get_database_client(DATABASE).get_container_client(container)
+    return [each async for each in feed.query_items_change_feed(start_time="Beginning")]
+
+
+@BOTH_SENDERS
+async def test_cloudevents_are_relayed_as_they_are_stored(
+    cosmos: CosmosServer,
+    account: CosmosClient,
+    servicebus: ServiceBusServer,
+    environment: dict[str, str],
+    pipelined: bool,
+    quick_sdk: None,
+    tmp_path: Path,
+) -> None:
+    provision(cosmos.account, [ContainerSpec.parse(f"{DATABASE}/events:/partitionkey:-1")])
+    container = account.get_database_client(DATABASE).get_container_client("events")
+    environment |= {"COSMOS_CONTAINER": "events", "RELAY_PIPELINED": str(pipelined)}
+    settings = only_stream(environment, tmp_path, layout("cloudevents"))
+    wrong = {**CLOUDEVENT, "id": "bad", "data": {"amount": []}}
+    for document in (CLOUDEVENT, {**CLOUDEVENT, "id": "x" * 130}, wrong, {"id": "o", "partitionkey": "order-7"}):
+        await container.create_item(document)
+    relay, outbox = assemble(settings), CosmosOutbox(settings)
+    try:
+        await relay.handle(await delivered(account, "events"), "i")
+        (first, second) = (await received(servicebus.connection_string, 2)).messages["order-7"]
+        found = await outbox.find("order-7", "/shop 7f3a")
+        news = await outbox.news(10)
+        of_key, more = await outbox.of_key("order-7", 2)
+        data = await outbox.data("order-7", ["/shop 7f3a", str(second.message_id)])
+        reading = await outbox.in_range(Range(0, 2**40, "order-7", "com.shop.placed", ["/shop 7f3a"]))
+        await reading.count()
+        ranged = [each async for page in reading.pages() for each in page]
+    finally:
+        await outbox.close()
+        await relay.close()
+
+    assert (first.message_id, first.session_id, first.subject) == ("/shop 7f3a", "order-7", "com.shop.placed")
+    assert json.loads(body(first)) == CLOUDEVENT["data"]
+    assert properties(first).items() >= {
+        "type": "com.shop.placed", "createdAt": CLOUDEVENT["time"], "traceparent": CLOUDEVENT["traceparent"],
+        "cloudEvents:id": "7f3a", "cloudEvents:source": "/shop", "cloudEvents:specversion": "1.0",
+        "cloudEvents:type": "com.shop.placed", "cloudEvents:time": CLOUDEVENT["time"],
+        "tenant": "a", "amount": 12.0,
+    }.items()  # fmt: skip
+    assert type(properties(first)["amount"]) is float
+    assert len(str(second.message_id)) == 64
+    quarantine = account.get_database_client(DATABASE).get_container_client("quarantine")
+    records = [each async for each in quarantine.read_all_items() if each["type"] == "quarantinedEvent"]
+    assert [(each["reason"], each["document"]["id"]) for each in records] == [("not-mapped", "/shop bad")]
+    assert records[0]["document"]["_original"]["id"] == "bad"
+    # The commands know the event by the id of its message.
+    assert found is not None
+    assert (found.type, found.is_taken, len(found.places)) == ("com.shop.placed", True, 1)
+    ids = ["/shop 7f3a", str(second.message_id), "/shop bad"]
+    assert [each.id for each in news] == ids
+    assert ([each.id for each in of_key], more) == (ids[1:], True)
+    assert json.loads(data["/shop 7f3a"]) == CLOUDEVENT["data"]
+    assert len(data) == 2
+    assert [each["id"] for each in ranged] == ["/shop 7f3a"]
+
+
+async def test_the_articles_events_get_properties_and_are_filtered(
+    account: CosmosClient, servicebus: ServiceBusServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    settings = only_stream(environment, tmp_path, layout("article"))
+    data = {
+        "internal": False, "tenant": "a", "total": "7", "due": "2026-02-10T00:00:00Z", "subject": "S",
+        "correlationId": "c", "replyTo": "r", "validFor": "PT1H",
+    }  # fmt: skip
+    container = account.get_database_client(DATABASE).get_container_client("data")
+    for document in (event("inside", "k", internal=True), event("e1", "k", **data)):
+        await container.create_item(document)
+    relay = assemble(settings)
+    try:
+        await relay.handle(await delivered(account, "data"), "i")
+        (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
+    finally:
+        await relay.close()
+
+    assert (message.message_id, message.subject) == ("e1", "S")
+    assert (message.correlation_id, message.reply_to) == ("c", "r")
+    assert message.time_to_live is not None
+    assert message.time_to_live.total_seconds() == 3600
+    assert json.loads(body(message)).items() >= data.items()
+    assert properties(message).items() >= {"tenant": "a", "total": 7, "due": 1_770_681_600_000}.items()
+
+
+async def test_the_table_of_debezium_is_relayed(
+    sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    sql.create(
+        "id uuid primary key, aggregatetype varchar(255) not null, aggregateid varchar(255) not null, "
+        "type varchar(255) not null, payload jsonb"
+    )
+    environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
+    settings = only_stream(environment, tmp_path, f'outboxes.default.feed = "{TABLE}"\n{layout("debezium")}')
+    ids = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(2)]
+    payloads = ['{"total": 1.000000000000000000001}', '"no object"']
+    with sql.connection.transaction():
+        for identifier, payload in zip(ids, payloads, strict=True):
+            row = (identifier, "order", "order-7", "OrderPlaced", payload)
+            sql.connection.execute(f"insert into {TABLE} values (%s, %s, %s, %s, %s)", row)
+            sql.connection.execute(f"insert into {OUTBOX} (shard_id, id) values (0, %s)", (identifier,))
+    assert settings.feed is not None
+    outbox = SqlOutbox(settings.feed)
+    try:
+        async with working(settings):
+            (message,) = (await received(servicebus.connection_string, 1)).messages["order-7"]
+        found = await outbox.find("order-7", ids[0])
+        of_key, _ = await outbox.of_key("order-7", 5)
+        data = await outbox.data("order-7", ids[:1])
+        (aside,) = [each async for page in (await outbox.in_range(Range(0, 2**40))).pages() for each in page][1:]
+        again = outbox.event_of(aside)
+    finally:
+        await outbox.close()
+
+    assert (message.message_id, message.subject) == (ids[0], "OrderPlaced")
+    assert body(message).decode() == payloads[0]
+    assert properties(message) == {"type": "OrderPlaced", "aggregatetype": "order"}
+    assert found is not None
+    assert (found.type, found.is_taken) == ("OrderPlaced", True)
+    assert [each.id for each in of_key] == ids
+    assert data == {ids[0]: payloads[0]}
+    assert str(again) == "data-not-object: data is a string, not an object"
+
+
+async def test_check_refuses_a_key_that_is_not_the_containers(environment: dict[str, str], tmp_path: Path) -> None:
+    (file := tmp_path / "relay.toml").write_text('fields.key = "/data/customer"')
+
+    run = await relay_command(environment | {"RELAY_FILE": str(file)}, "check", "--json")
+
+    (finding,) = [each for each in run.json["findings"] if "partition key /partitionKey, not" in each["what"]]
+    assert finding["level"] == "error"
+    assert finding["what"].endswith("has the partition key /partitionKey, not /data/customer")
+    assert 'set key = "/partitionKey" in [fields]' in finding["remedy"]
