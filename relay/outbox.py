@@ -238,6 +238,12 @@ class Outbox(Protocol):
     def event_of(self, document: Document, /) -> Event | Rejected:
         """The event of a document that `in_range` gave or the quarantine has, or why it cannot be published."""
 
+    def delivered(self, stored: Document, /) -> Document:
+        """A document, or a row by the names of its columns, in the shape of relay/events.py."""
+
+    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+        """The document of an event as it is now, without its place in the feed; None if there is none."""
+
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """An event by its key and id; None if there is none."""
 

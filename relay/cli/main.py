@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from relay import __version__
-from relay.cli import check, console, deadletters, install, quarantine, replay, smoke
+from relay.cli import check, console, deadletters, explain, install, quarantine, replay, smoke
 from relay.cli import run as worker
 from relay.cli.arguments import Commands, Parser, with_files
 from relay.cli.suggestions import completed
@@ -41,7 +41,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"outbox-relay {__version__}")
     commands = Commands(top)
-    for command in (check, smoke, quarantine, deadletters, replay, install, console, worker):
+    for command in (check, explain, smoke, quarantine, deadletters, replay, install, console, worker):
         command.add_to(commands)
     return top
 

@@ -194,6 +194,12 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
 
 def _taken(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """The document, as one that the stream takes. Raises UsageError if it cannot be made one."""
+    if settings.selection.fields.is_mapped:
+        raise UsageError(
+            f"relay.toml maps fields of the outbox of the stream {settings.stream!r}, and a smoke "
+            "test writes events without them: write one of its own, and see what becomes of it with "
+            "`python -m relay explain`"
+        )
     found = example(document, settings.selection)
     if found is None:
         selection = settings.selection

@@ -147,6 +147,13 @@ class CosmosOutbox:
         selection = self._settings.selection
         return selection.judged(mapped_event_of(mapped_again(document, selection)))
 
+    def delivered(self, stored: Document, /) -> Document:
+        return self._settings.selection.fields.document(stored)
+
+    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+        """As `find`, by a query."""
+        return next(iter(await self._of_ids(partition_key, [identifier])), None)
+
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """The id may have `/`, `?` or `#`. One that is joined from several is looked for among all of the key."""
         fields = self._settings.selection.fields

@@ -114,6 +114,12 @@ class Selection:
         route = self.route_of(document)
         return self.keeps_unrouted if route is None else self.destination in route.to
 
+    def unmet(self, document: Document) -> str | None:
+        """The condition for a document to be an event that this one does not fulfil; None if it is an event."""
+        if not self.has_type(document.get("type")):
+            return f"the type is {self.types_text}"
+        return next((str(each) for each in self.events if not each.holds(document)), None)
+
     def route_of(self, document: Document) -> Route | None:
         """The route that counts for an event; None if there is none."""
         return next((route for route in self.routes if route.holds(document)), None)

@@ -173,6 +173,13 @@ class SqlOutbox:
         at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
         return self._selection.judged(read(mapped_again(document, self._selection), 0, at))
 
+    def delivered(self, stored: Document, /) -> Document:
+        return document_of(Entry(START, dict(stored), {}), 0, self._selection)
+
+    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+        found = await self._ask(self._tables.rows(partition_key, [identifier]))
+        return document_of(found[0], 0, self._selection) if found and found[0].row is not None else None
+
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """An event that has no position yet was not passed."""
         found = await self._ask(self._tables.rows(partition_key, [identifier]))

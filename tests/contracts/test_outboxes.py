@@ -413,6 +413,10 @@ async def test_an_event_is_found_with_its_type_and_whether_it_was_passed(
     await harness.commit(event(identifier, "k"))
     await harness.commit(event("contact", "k") | {"type": "contact"})
     found = await harness.outbox.find("k", identifier)
+    current = await harness.outbox.current("k", identifier)
+    assert current is not None
+    assert harness.outbox.event_of(current).id == identifier
+    assert await harness.outbox.current("other", identifier) is None
     assert found is not None
     assert not found.passed
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
@@ -19,7 +20,8 @@ from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
 from relay.streams import read_streams
 from tests.integration.conftest import BOTH_SENDERS
-from tests.support.operators import relay_command
+from tests.support.broker import topic_counts
+from tests.support.operators import relay_command, shell_words
 from tests.support.outbox import event
 from tests.support.pages import ROOT
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
@@ -178,11 +180,85 @@ async def test_the_table_of_debezium_is_relayed(
     assert str(again) == "data-not-object: data is a string, not an object"
 
 
+async def test_explain_shows_an_event_of_a_file_and_one_of_the_outbox_and_sends_nothing(
+    cosmos: CosmosServer,
+    account: CosmosClient,
+    servicebus: ServiceBusServer,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provision(cosmos.account, [ContainerSpec.parse(f"{DATABASE}/events:/partitionkey:-1")])
+    await account.get_database_client(DATABASE).get_container_client("events").create_item(CLOUDEVENT)
+    monkeypatch.chdir(tmp_path)
+    (stored := tmp_path / "event.json").write_text(json.dumps(CLOUDEVENT))
+    (tmp_path / "relay.toml").write_text(layout("cloudevents"))
+    environment |= {"RELAY_FILE": str(tmp_path / "relay.toml"), "COSMOS_CONTAINER": "events"}
+    page = (ROOT / "docs/mapping.md").read_text(encoding="utf-8")
+    commands = page.split("```sh\n")[1].split("```")[0].splitlines()
+
+    of_file, of_id = [await relay_command(environment, *shell_words(each)[3:], "--json") for each in commands]
+    lines = await relay_command(environment, *shell_words(commands[0])[3:])
+    stored.write_text(json.dumps({**CLOUDEVENT, "time": "soon"}))
+    aside = await relay_command(environment, "explain", "event.json")
+    nowhere = await relay_command(environment, "explain", "7f3a", "--key", "order-7")
+
+    (stream,) = of_file.json["streams"]
+    message = stream["message"]
+    assert (of_file.code, stream["outcome"], stream["destination"]) == (0, "publish", "the topic 'domain-events'")
+    assert (message["message_id"], message["session_id"]) == ("/shop 7f3a", "order-7")
+    assert message["application_properties"]["amount"] == {"type": "double", "value": 12.0}
+    assert json.loads(message["body"]) == CLOUDEVENT["data"]
+    # The outbox adds the time of the commit.
+    (other,) = of_id.json["streams"]
+    assert other["message"]["application_properties"].pop("cosmosTimestamp")["type"] == "int"
+    assert other == stream
+    assert "stream default, to the topic 'domain-events': the event is published (every event)" in lines.out
+    assert "  amount = 12.0 (double)" in lines.out
+    assert (aside.code, "  not-mapped: fields.time: /time is no time in RFC 3339" in aside.out) == (1, True)
+    assert (nowhere.code, "is in no outbox" in nowhere.err) == (2, True)
+    assert (await topic_counts(servicebus.admin_port, "domain-events"))["accepted"] == 0
+
+
+async def test_explain_shows_what_each_stream_does(environment: dict[str, str], tmp_path: Path) -> None:
+    routes = """
+        [destinations.audit]
+        queue = "audit"
+        [[routes]]
+        when.key = "a"
+        to = ["audit"]
+        [[routes]]
+        when.key = "b"
+        to = ["default"]
+        [message]
+        scheduled_enqueue_time = "/data/at"
+        time_to_live = "/data/lasts"
+    """
+    (file := tmp_path / "relay.toml").write_text(routes)
+    (stored := tmp_path / "event.json").write_text(
+        json.dumps(event("e", "b", at="2026-02-10T00:00:00Z", lasts=1.5))
+    )
+
+    run = await relay_command(environment | {"RELAY_FILE": str(file)}, "explain", str(stored), "--json")
+    stored.write_text(json.dumps(event("e", "c")))
+    unrouted = await relay_command(environment | {"RELAY_FILE": str(file)}, "explain", str(stored))
+
+    found = {each["stream"]: (each["outcome"], each["rule"]) for each in run.json["streams"]}
+    assert found == {"audit": ("ignore", "key is 'b' → default"), "default": ("publish", "key is 'b' → default")}
+    (message,) = [each["message"] for each in run.json["streams"] if "message" in each]
+    assert (message["scheduled_enqueue_time"], message["time_to_live_s"]) == ("2026-02-10T00:00:00.000Z", 1.5)
+    assert unrouted.code == 1
+    assert "  no-route: " in unrouted.out
+
+
 async def test_check_refuses_a_key_that_is_not_the_containers(environment: dict[str, str], tmp_path: Path) -> None:
     (file := tmp_path / "relay.toml").write_text('fields.key = "/data/customer"')
 
     run = await relay_command(environment | {"RELAY_FILE": str(file)}, "check", "--json")
 
+    smoke = await relay_command(environment | {"RELAY_FILE": str(file)}, "smoke")
+
+    assert (smoke.code, "a smoke test writes events without them" in smoke.err) == (2, True)
     (finding,) = [each for each in run.json["findings"] if "partition key /partitionKey, not" in each["what"]]
     assert finding["level"] == "error"
     assert finding["what"].endswith("has the partition key /partitionKey, not /data/customer")

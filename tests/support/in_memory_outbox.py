@@ -151,6 +151,14 @@ class InMemoryOutbox:
     def event_of(self, document: Document, /) -> Event | Rejected:
         return event_of(document)
 
+    def delivered(self, stored: Document, /) -> Document:
+        return stored
+
+    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+        self.answer()
+        name = (partition_key, identifier)
+        return next((each for each in self.documents if (each["partitionKey"], each["id"]) == name), None)
+
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         self.answer()
         for document in self.documents:
