@@ -41,7 +41,7 @@ from local.chaos.history import Aside, Histories, History
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
 from local.chaos.liveness import Phase, bound_s, standing
-from local.chaos.operators import Logs, Operator
+from local.chaos.operators import DISCARDED, Logs, Operator
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.streams import DEFAULT, Layout, Stream
@@ -450,7 +450,7 @@ class Campaign:
         wrong_reasons = Counter(
             (" or ".join(sorted(poison[identifier])), reason)
             for identifier, reason in quarantined.items()
-            if identifier in poison and reason not in poison[identifier]
+            if identifier in poison and reason not in {*poison[identifier], DISCARDED}
         )
         for (expected, found), times in wrong_reasons.items():
             self._console.print(f"{times} document(s) were quarantined as {found} instead of {expected}")

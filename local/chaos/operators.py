@@ -29,7 +29,8 @@ _COMMAND_TIMEOUT_S = 30.0
 _AT_ONCE = 10
 _PATIENT_S = 4.0
 _PARKED = "key-parked"
-_DISCARDED = "discarded"
+DISCARDED = "discarded"
+"""What stands for the reason of poison that was parked behind other poison, and has been discarded."""
 
 _LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _COMMAND = re.compile(r"python -m relay quarantine add (?:--stream (?P<stream>\S+) )?(?P<arguments>[^`\n]+)")
@@ -174,7 +175,7 @@ class Operator:
             identifier = record["documentId"]
             self.history.discarding(record["partitionKey"], identifier)
             reason = record["reason"]
-            self.aside.records[identifier] = _DISCARDED if reason == _PARKED else reason
+            self.aside.records[identifier] = DISCARDED if reason == _PARKED else reason
             await self._command("discard", record["id"], "--yes")
         await self._command("release", "--all", "--partition-key", key)
 

@@ -160,7 +160,8 @@ def of_account(
         container = line["container"].rpartition("/")[2]
         for index, change in enumerate(line["changes"]):
             if container == outbox and change["item"] is not None:
-                origin = Origin(line["at"], (change["place"], index), line["effective"])
+                # Of the whole commit: within a merged partition, the numbers of two commits may overlap.
+                origin = Origin(line["at"], (line["lsn"], index), line["effective"])
                 recorded.origins.setdefault(change["id"], origin)
             elif container == "leases" and is_of_stream(change["id"]):
                 _lease(leases, line["at"], change)

@@ -90,7 +90,7 @@ def test_an_event_is_where_it_was_committed_first(tmp_path: Path) -> None:
 
     origins = of_account(path).origins
 
-    assert origins["e1"] == Origin(1.0, (2, 1), "05C1")
+    assert origins["e1"] == Origin(1.0, (3, 1), "05C1")
     assert origins["e2"] == Origin(1.0, (3, 2), "05C1")
 
 
