@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from azure.storage.blob.aio import ContainerClient
@@ -104,6 +105,7 @@ async def test_a_content_that_is_not_what_the_message_names_is_dead_lettered_wit
         ({"dataLength": 1}, "content-differs"),
         ({"dataRef": f"{container.url}/missing"}, "content-missing"),
         ({"dataRef": "https://elsewhere.example/large/1"}, "content-elsewhere"),
+        ({"dataRef": f"https://elsewhere.example{urlsplit(container.url).path}/1"}, "content-elsewhere"),
         ({"dataRef": f"{container.url}/../other/1"}, "content-elsewhere"),
         ({"dataRef": f"{container.url}/%2E%2E/other/1"}, "content-elsewhere"),
         ({"dataRef": f"{container.url}-other/1"}, "content-elsewhere"),

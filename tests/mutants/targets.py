@@ -182,6 +182,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/integration/test_pipelined_ends.py",
         "tests/integration/test_pipelined_waits.py",
     ),
+    **{
+        f"relay/large/{module}.py": ("tests/unit/relay/test_large.py", "tests/contracts/test_contents.py")
+        for module in ("content", "claims", "blobs")
+    },
+    "relay/large/check.py": ("tests/unit/relay/test_large_check.py", "tests/integration/test_operators_check.py"),
     "relay/quarantine/items.py": ("tests/unit/relay/test_records.py", "tests/contracts/test_items.py"),
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),

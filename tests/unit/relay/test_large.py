@@ -185,6 +185,16 @@ async def test_a_claim_is_not_repeated_to_see_whether_the_topic_accepts_anything
     assert world.topic.transfers == [["large"], ["doubted"], ["doubted"]]
 
 
+async def test_an_event_whose_claim_is_too_large_as_well_is_set_aside() -> None:
+    topic = FakeTopic(limit=300)
+    publisher = topic.publisher(claims=Claims(InMemoryContents(), messages.plain))
+
+    (outcome,) = await publisher.publish({"k": [event("large", size=LARGE), event("a")]})
+
+    assert [each.reason for each in outcome.rejected] == ["message-too-large"]
+    assert (outcome.published, topic.ids()) == (1, ["a"])
+
+
 async def test_without_a_store_a_large_event_is_set_aside() -> None:
     (outcome,) = await FakeTopic(limit=LIMIT).publisher().publish({"k": [event("large", size=LARGE)]})
 
