@@ -300,9 +300,9 @@ var networkName = 'vnet-relay-${resourceToken}'
 var largeEventsName = 'stlarge${resourceToken}'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
-// The most that a stream has: an alert counts the shards that are read.
+// Those of all streams: a replica claims the shards of each stream by itself, and an alert counts all that are read.
 var inCosmos = filter(streams, each => contains(each, 'container'))
-var mostShards = empty(inCosmos) ? max(map(streams, each => each.?shards ?? shards)) : fail('streams has an outbox in Cosmos DB, which the worker does not read: ${join(map(inCosmos, each => each.name), ', ')}. Deploy main.bicep with sqlOutbox')
+var allShards = empty(inCosmos) ? length(flatten(map(streams, each => range(0, each.?shards ?? shards)))) : fail('streams has an outbox in Cosmos DB, which the worker does not read: ${join(map(inCosmos, each => each.name), ', ')}. Deploy main.bicep with sqlOutbox')
 var onPostgres = engine == 'PostgreSQL'
 var newServer = empty(existingDatabaseServer)
 
@@ -311,7 +311,7 @@ var allowedApplicationInsights = (!empty(existingApplicationInsights) && empty(e
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
 var allowedZoneRedundant = (zoneRedundant && !privateNetworking) ? fail('zoneRedundant needs privateNetworking: an environment of Container Apps is zone redundant only in a virtual network') : zoneRedundant
 var allowedTier = (onPostgres && zoneRedundant && postgresSkuTier == 'Burstable') ? fail('zoneRedundant needs postgresSkuTier GeneralPurpose or MemoryOptimized: a Burstable server has no standby') : postgresSkuTier
-var atMost = max(mostShards, minReplicas)
+var atMost = max(allShards, minReplicas)
 var allowedMaxReplicas = (maxReplicas < minReplicas || maxReplicas > atMost) ? fail('maxReplicas must be at least minReplicas, and at most the number of shards where that is more: a replica without a shard is idle') : maxReplicas
 
 // A URL of PostgreSQL has the name of the role, which is the identity's; the token takes the place of the password.
@@ -650,7 +650,7 @@ module alerts 'modules/sql-alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     namespaces: watchedNamespaces
     workerId: worker.outputs.id
-    shards: mostShards
+    shards: allShards
     operatorEmails: operatorEmails
     runbook: runbook
     thresholds: alertThresholds

@@ -9,7 +9,7 @@ param workspaceId string
 param namespaces array
 param workerId string
 
-@description('Number of shards, each of which some replica must read.')
+@description('Number of shards of all streams, each of which some replica must read.')
 param shards int
 
 @description('E-mail addresses to notify. Without any, alerts appear only in the portal.')

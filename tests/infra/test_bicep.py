@@ -123,6 +123,7 @@ def test_invalid_syntax_is_rejected(text: str) -> None:
         ("filter([1, 2, 3], x => x > 1)", [2, 3]),
         ("[for (x, at) in ['a', 'b']: '${x}${at}']", ["a0", "b1"]),
         ("[[1, 2], [3]][0][1]", 2),
+        ("range(2, 3)", [2, 3, 4]),
         ("union(['b', 'a', 'b'], ['c', 'a'])", ["b", "a", "c"]),
         ("toObject(['a', 'b'], x => '${x}1', x => { is: x })", {"a1": {"is": "a"}, "b1": {"is": "b"}}),
     ],

@@ -123,6 +123,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "length": len,
     "map": lambda items, function: [function(item) for item in items],
     "max": max,
+    "range": lambda first, count: list(range(first, first + count)),
     "replace": lambda text, old, new: text.replace(old, new),
     "string": _string,
     "subscription": lambda: {

@@ -198,6 +198,8 @@ def every_sql_stream_of_a_relay_file_has_its_destination(project: Project) -> No
         assert stream.feed is not None
         assert (stream.feed.feed, stream.feed.shards) == ("shop.event", 3)
         check_destination(deployment, stream, sender)
+    # Each stream reports its own: orders-contacts/0, orders-billing/0 and so on.
+    assert 'toint("6")' in condition(rules(deployment)["unowned"])["query"]
 
 
 @check
