@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relay import commands
@@ -51,6 +51,30 @@ class Refused:
             "reason": str(self.rejected.reason),
             "detail": self.rejected.detail,
         }
+
+
+@dataclass(slots=True)
+class Places:
+    """Where names were seen first, of which any may be seen in one place only.
+
+    Attributes:
+        twice: The names that were seen in a second place, each with both.
+    """
+
+    twice: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _first: dict[str, str] = field(default_factory=dict)
+
+    def see(self, name: str, place: str) -> None:
+        first = self._first.setdefault(name, place)
+        if first != place:
+            self.twice.setdefault(name, (first, place))
+
+    def findings(self, what: str, remedy: str) -> Iterator[Finding]:
+        """A warning for each name; `what` says what it is, with `{name}`, `{first}` and `{second}`."""
+        for name, (first, second) in list(self.twice.items())[:_NAMED_EVENTS]:
+            yield Finding.warning(what.format(name=repr(name), first=repr(first), second=repr(second)), remedy)
+        if (more := len(self.twice) - _NAMED_EVENTS) > 0:
+            yield Finding.warning(f"{more} more like that", remedy)
 
 
 def refused_findings(

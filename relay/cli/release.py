@@ -11,7 +11,7 @@ from relay import commands
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
-from relay.events import Document, Event, EventName, Reason
+from relay.events import ORIGINAL, Document, Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
@@ -152,15 +152,19 @@ class Release:
 
     async def _load(self, summary: RecordSummary) -> Event | StillInvalid | None:
         """The event of a record, or why it cannot be sent; None if the record is gone."""
-        document = await self._records.document(summary)
+        document: Document | None = await self._records.document(summary)
         if document is None:
             return None
-        if not self._selection.has_type(document.get("type")):
+        event = None
+        if ORIGINAL in document or "type" in document:
+            # As relay.toml maps it now.
+            event = self._outbox.event_of(document)
+            document = event.document
+        if event is None or not self._selection.has_type(document.get("type")):
             detail = f"the document's type is not {self._selection.types_text}"
             return StillInvalid(summary, _TYPE_DIFFERS, detail)
         if not self._selection.takes(document):
             return StillInvalid(summary, _OTHER_STREAM, self._where(document))
-        event = self._outbox.event_of(document)
         if not isinstance(event, Event):
             return StillInvalid(summary, str(event.reason), event.detail)
         if event.name in self._sent:

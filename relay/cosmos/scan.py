@@ -20,10 +20,10 @@ from relay.cosmos.feed import behind, integers_of_any_length
 from relay.cosmos.leases import LeasePosition, read_positions
 from relay.cosmos.source import mapped_event_of
 from relay.errors import OperationError
-from relay.events import Document, Rejected
+from relay.events import Document, Event, Rejected
 from relay.findings import Finding
 from relay.routes.mapping import Fields
-from relay.scans import Refused, Scan, refused_findings
+from relay.scans import Places, Refused, Scan, refused_findings
 from relay.settings import Settings
 
 MAX_DEPTH = 63
@@ -42,6 +42,7 @@ class _Found:
     documents: int = 0
     obstacles: list[dict[str, Any]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    ids: Places = field(default_factory=Places)
 
 
 async def scan(settings: Settings) -> Scan:
@@ -81,6 +82,8 @@ def _examine(document: Document, lease: LeasePosition, settings: Settings, found
     if read is not None:
         event = selection.judged(mapped_event_of(read))
         found.refused += [Refused(lease.id, event)] if isinstance(event, Rejected) else []
+        if isinstance(event, Event):
+            found.ids.see(event.id, event.partition_key)
 
 
 def _findings(found: _Found, settings: Settings) -> list[Finding]:
@@ -96,7 +99,18 @@ def _findings(found: _Found, settings: Settings) -> list[Finding]:
     return [
         *(_finding(obstacle, settings.cosmos_container) for obstacle in found.obstacles),
         *refused_findings(found.refused, "lease", settings.on_poison, correct),
+        *found.ids.findings(_SAME_ID, _OWN_ID),
     ] or [Finding.ok(said)]
+
+
+_SAME_ID = (
+    "events of the partition keys {first} and {second} have the same message id, {name}: a topic that is not "
+    "partitioned takes the second one for a duplicate of the first, and drops it"
+)
+_OWN_ID = (
+    "If the topic is not partitioned, have the services write ids that are unique in the whole outbox, or have "
+    '[fields] of relay.toml join the id with what makes it unique: id = ["/source", "/id"].'
+)
 
 
 def _not_scanned(said: str, settings: Settings) -> Finding:

@@ -17,9 +17,9 @@ from changefeed.tables import Tables, Waiting
 from changefeed.ulid import milliseconds
 from relay.canary import is_canary
 from relay.errors import first_line
-from relay.events import Rejected
+from relay.events import Event, Rejected
 from relay.findings import Finding
-from relay.scans import Refused, Scan, refused_findings
+from relay.scans import Places, Refused, Scan, refused_findings
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import FAILURES, connect
 from relay.sql.rows import document_if_taken, document_of, event_in
@@ -224,6 +224,7 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
     """Read what the relay has not passed, without giving positions, and validate each event as the relay does."""
     rows = 0
     refused: list[Refused] = []
+    keys = Places()
     findings = []
     try:
         session = await connect(feed)
@@ -236,6 +237,8 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
                     if document is not None and not is_canary(entry.key.get("id")):
                         event = event_in(document, entry, feed.selection)
                         refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
+                        if isinstance(event, Event):
+                            keys.see(event.partition_key, str(shard_id))
         finally:
             await session.close()
     except FAILURES as error:
@@ -247,11 +250,19 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
             )
         )
     correct = f"Correct its row in {feed.feed} before the relay comes to it."
-    findings = [*refused_findings(refused, "shard", policy, correct), *findings]
+    shared = keys.findings(_TWO_SHARDS, _ONE_SHARD)
+    findings = [*refused_findings(refused, "shard", policy, correct), *shared, *findings]
     if not findings:
         said = f"all events of the {rows} row(s) of SQL_FEED '{feed.feed}' that the relay has not passed"
         findings = [Finding.ok(f"{said} can become messages")]
     return Scan(findings, {"scannedRows": rows, "rejected": [each.data("shard") for each in refused]})
+
+
+_TWO_SHARDS = "events of the partition key {name} are in the shards {first} and {second}: they have no order"
+_ONE_SHARD = (
+    "Have the services give each key one shard, as changefeed.shard_of does with the value that the relay has as "
+    "the key, or name another key in [fields] of relay.toml."
+)
 
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:

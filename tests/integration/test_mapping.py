@@ -115,6 +115,29 @@ async def test_cloudevents_are_relayed_as_they_are_stored(
     assert [each["id"] for each in ranged] == ["/shop 7f3a"]
 
 
+async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(
+    account: CosmosClient, servicebus: ServiceBusServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (file := tmp_path / "relay.toml").write_text('types = []\nfields.type = "/kind"\nfields.action = "/data/what"')
+    environment |= {"RELAY_FILE": str(file)}
+    (settings,) = read_streams(environment | {"RELAY_DUPLICATE_WINDOW_S": "604800"}, app=tmp_path)
+    await account.get_database_client(DATABASE).get_container_client("data").create_item(event("e", "k"))
+    relay = assemble(settings)
+    try:
+        await relay.handle(await delivered(account, "data"), "i")
+    finally:
+        await relay.close()
+    words = ("quarantine", "release", "--reason", "not-mapped", "--json")
+
+    wrong = await relay_command(environment, *words)
+    file.write_text('properties.kind = "/type"')
+    right = await relay_command(environment, *words)
+
+    assert (wrong.code, right.code) == (1, 0), (wrong.err, right.err)
+    (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
+    assert (message.message_id, properties(message)["kind"]) == ("e", "domainEvent")
+
+
 async def test_the_articles_events_get_properties_and_are_filtered(
     account: CosmosClient, servicebus: ServiceBusServer, environment: dict[str, str], tmp_path: Path
 ) -> None:

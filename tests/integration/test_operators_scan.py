@@ -79,6 +79,21 @@ async def test_a_business_document_is_found_too_and_so_is_one_before_the_first_c
     assert [(each["id"], each["type"]) for each in run.json["obstacles"]] == [("contact", "contact")]
 
 
+async def test_one_id_in_two_keys_is_reported_as_a_topic_may_take_them_for_one(
+    environment: dict[str, str], trigger: TriggerLeases
+) -> None:
+    await trigger.pass_all()
+    for document in (event("a", "k"), event("a", "other"), event("b", "k")):
+        await trigger.data.create_item(document)
+
+    run = await scan(environment)
+
+    (finding,) = [each for each in run.json["findings"] if "the same message id" in each["what"]]
+    assert finding["level"] == "warning"
+    assert "partition keys 'k' and 'other'" in finding["what"] or "keys 'other' and 'k'" in finding["what"]
+    assert "message id, 'a'" in finding["what"]
+
+
 async def test_what_a_lease_has_passed_is_not_read_again(
     environment: dict[str, str], trigger: TriggerLeases
 ) -> None:

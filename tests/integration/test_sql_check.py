@@ -355,6 +355,18 @@ async def test_a_scan_names_what_would_be_quarantined_wherever_it_waits(
     ]
 
 
+async def test_a_scan_reports_a_key_whose_events_are_in_two_shards(
+    sql: SqlDeployment, environment: dict[str, str]
+) -> None:
+    sql.create()
+    for shard, identifier in enumerate(("a", "b")):
+        sql.write((identifier, "k", {"action": "A"}), shard_id=shard)
+
+    (found,) = await findings(environment | {"SQL_SHARDS": "2"}, "warning", scan=True)
+
+    assert found.startswith("events of the partition key 'k' are in the shards '0' and '1'")
+
+
 async def test_a_scan_that_may_not_read_the_outbox_table_is_unknown(
     environment: dict[str, str], sql: SqlDeployment
 ) -> None:

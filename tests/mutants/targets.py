@@ -40,6 +40,7 @@ _RELAY = {
     "quarantine/quarantine": ("quarantine",),
     "quarantine/record": ("quarantine_record", "parking"),
     "results": ("outcome", "plan"),
+    "routes/mapping": ("mapping", "relay_file"),
     "servicebus/encoding": ("messages",),
     "servicebus/messages": ("messages",),
     "servicebus/pipelined/credit": ("pipelined_states", "pipelined_link"),

@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changefeed import START, Entry
+from relay import jsontext
 from relay.cosmos.source import mapped_again, mapped_event_of, select
 from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected
 from relay.quarantine.record import record_of
 from relay.routes import file
 from relay.routes.mapping import PLAIN, Fields, Long, Moment
 from relay.routes.selection import DEFAULT, Selection
+from relay.sql import rows
 from tests.fuzz.budget import trying
 
 STORED = {
@@ -233,6 +238,69 @@ def test_data_that_is_json_text_is_sent_as_that_text() -> None:
     event = accepted(cloudevent(data=text))
 
     assert (event.data, event.body) == ({"total": 1.0}, text.encode())
+
+
+def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
+    """The event of a row of an SQL outbox."""
+    found = source(f"types = []\n{rules}")
+    stored = {"id": UUID(int=7).bytes, "customer": 7, "kind": "placed  ", "payload": text, **columns}
+    entry = Entry(START, stored, {})
+    return rows.event_of(entry, 0, Selection((), fields=found.fields))
+
+
+COLUMNS = 'fields = { key = "/customer", type = "/kind", action = "/kind", data = "/payload/data" }'
+
+
+def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_text() -> None:
+    text = '{"data": 1, "b": {"data": 2}, "data": {"n": 1.000000000000000000001, "ü": "\\ud800"}  }'
+
+    event = accepted(
+        row(text, f"{COLUMNS}\nproperties.at = {{from = '/at', as = 'date'}}", at=datetime(2026, 2, 9))
+    )
+
+    assert (event.id, event.partition_key, event.type) == (str(UUID(int=7)), "7", "placed")
+    assert event.body == b'{"n": 1.000000000000000000001, "\xc3\xbc": "\\ud800"}'
+    assert event.document["_mapped"]["properties"] == {"at": 1_770_595_200_000}
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=4)),
+    lambda each: st.one_of(st.lists(each, max_size=3), st.dictionaries(st.text(max_size=3), each, max_size=3)),
+    max_leaves=8,
+)
+
+
+@trying(200)
+@given(
+    st.dictionaries(st.text(max_size=3), JSON, min_size=1, max_size=4), st.sampled_from([None, 0, 2]), st.data()
+)
+def test_the_text_of_any_value_is_found_in_json_text(
+    content: dict[str, Any], indent: int | None, data: st.DataObject
+) -> None:
+    names, value = [], content
+    while isinstance(value, dict) and value:
+        names.append(data.draw(st.sampled_from(sorted(value))))
+        value = value[names[-1]]
+    text = json.dumps(content, indent=indent)
+
+    found = jsontext.member(text, names)
+
+    assert found is not None
+    assert json.loads(found) == value
+    assert found == found.strip()
+    assert jsontext.member(text, [*names, "x"]) is None
+
+
+def test_a_row_in_quarantine_is_mapped_again_with_its_text() -> None:
+    wrong = row('{"data": {"n": 1.000000000000000000001}}', f"{COLUMNS}\nproperties.p = '/payload'")
+    assert isinstance(wrong, Rejected)
+    stored = json.loads(json.dumps(record_of(wrong, "i")))["document"]
+    right = Selection((), fields=fields(f"types = []\n{COLUMNS}"))
+
+    event = accepted(rows.read(rows.mapped_again(stored, right), 0, None))
+
+    assert (event.id, event.body) == (str(UUID(int=7)), b'{"n": 1.000000000000000000001}')
+    assert event.document["_ulid"] == stored["_ulid"]
 
 
 def test_a_document_in_quarantine_is_mapped_again_as_relay_toml_says_now() -> None:
