@@ -143,7 +143,7 @@ async def test_an_address_is_met_with_the_identity_that_is_chosen(
 async def test_a_container_of_blobs_is_met_with_the_identity_too() -> None:
     address, identity = "https://a.blob.core.windows.net", Identity(managed=True, client_id="c")
 
-    client = blob_container_client(Connection(address=address, identity=identity), "large-events")
+    client = blob_container_client(Connection(address=f"{address}/", identity=identity), "large-events")
 
     assert client.url == f"{address}/large-events"
     assert isinstance(client.credential, ManagedIdentityCredential)

@@ -56,4 +56,4 @@ def test_the_rule_that_cannot_be_read_is_named_with_what_it_has_to_outlast(
     assert said in finding.what
     assert finding.remedy is not None
     assert enough in finding.remedy
-    assert "management-policy show --account-name account1" in finding.remedy
+    assert "management-policy show -g GROUP --account-name account1" in finding.remedy
