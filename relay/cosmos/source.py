@@ -142,7 +142,7 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     """Pick the events of a stream, put them into commit order, and check each."""
     received = Received()
     chosen: list[Document] = []
-    takes, keeps_unrouted = selection.takes, selection.keeps_unrouted
+    takes, may_be_unrouted = selection.takes, selection.may_be_unrouted
     make: Callable[[Document, int], Event | Rejected] = event_of
     if selection.fields.is_mapped:
         documents, make = _mapped(documents, selection), mapped_event_of
@@ -155,7 +155,7 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
         event = make(document, position)
-        if keeps_unrouted:
+        if may_be_unrouted:
             event = selection.judged(event)
         if isinstance(event, Event):
             received.events.append(event)

@@ -28,6 +28,7 @@ class Condition:
         name: A name of `NAMED`, or a JSON Pointer into the document as the outbox has it.
         values: The values that it may have; none if there is a `prefix`.
         prefix: The beginning that it has to have, as text.
+        find: The value of a document.
 
     Raises:
         ValueError: The name is neither.
@@ -36,14 +37,14 @@ class Condition:
     name: str
     values: tuple[Scalar, ...] = ()
     prefix: str | None = None
-    _find: Callable[[Document], Any] = field(init=False, repr=False, compare=False)
+    find: Callable[[Document], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_find", _finder(self.name))
+        object.__setattr__(self, "find", _finder(self.name))
 
     def holds(self, document: Document) -> bool:
         """Whether the document's value is one of `values`, or begins with `prefix`."""
-        return self._fits(self._find(document))
+        return self._fits(self.find(document))
 
     def implies(self, other: Condition) -> bool:
         """Whether the other one holds wherever this one does, as far as the two say it."""

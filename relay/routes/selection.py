@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from relay.events import Document, Event, Reason, Rejected
 from relay.routes.conditions import Condition
+from relay.routes.decisions import Decision, decision
 from relay.routes.mapping import PLAIN, Fields
 
 DEFAULT = "default"
@@ -59,6 +60,7 @@ class Selection:
         fields: Where the fields of an event are in what the outbox stores. All methods but `document_of` and
             `mapped` take documents of the shape of relay/events.py.
         takes: Whether a document is the stream's, to publish or to set aside. Every document is asked about.
+        may_be_unrouted: Whether `judged` may set aside an event that the stream takes.
     """
 
     types: tuple[str, ...]
@@ -69,10 +71,32 @@ class Selection:
     keeps_unrouted: bool = False
     fields: Fields = PLAIN
     takes: Callable[[Document], bool] = field(init=False, repr=False, compare=False)
+    may_be_unrouted: bool = field(init=False, repr=False, compare=False)
+    _has_route: Decision = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_one_type = self.is_by_type and len(self.types) == 1
-        object.__setattr__(self, "takes", _of_type(self.type) if by_one_type else self._takes)
+        object.__setattr__(self, "takes", self._decided())
+        routed = decision([(each.when, True) for each in self.routes], otherwise=False)
+        object.__setattr__(self, "_has_route", routed)
+        object.__setattr__(self, "may_be_unrouted", self.keeps_unrouted and routed is not True)
+
+    def _decided(self) -> Callable[[Document], bool]:
+        rules = [(each.when, self.destination in each.to) for each in self.routes]
+        decide = decision(rules, otherwise=self.keeps_unrouted) if rules else True
+        if len(self.types) == 1 and not self.events:
+            if decide is True:
+                return _of_type(self.type)
+            if decide is not False:
+                return _of_type_and(self.type, decide)
+
+        def takes(document: Document) -> bool:
+            return (
+                self.has_type(document.get("type"))
+                and all(condition.holds(document) for condition in self.events)
+                and (decide if isinstance(decide, bool) else decide(document))
+            )
+
+        return takes
 
     def document_of(self, stored: Document) -> Document | None:
         """The document that a stored one is here; None if it is none of the stream's."""
@@ -102,18 +126,6 @@ class Selection:
         """Whether a document of this type may be an event."""
         return found in self.types or not self.types
 
-    def _takes(self, document: Document) -> bool:
-        if not self.has_type(document.get("type")):
-            return False
-        if self.is_by_type:
-            return True
-        if not all(condition.holds(document) for condition in self.events):
-            return False
-        if not self.routes:
-            return True
-        route = self.route_of(document)
-        return self.keeps_unrouted if route is None else self.destination in route.to
-
     def unmet(self, document: Document) -> str | None:
         """The condition for a document to be an event that this one does not fulfil; None if it is an event."""
         if not self.has_type(document.get("type")):
@@ -126,13 +138,20 @@ class Selection:
 
     def judged(self, event: Event | Rejected) -> Event | Rejected:
         """The event; or its rejection, if it is one to set aside because no route takes it."""
-        if not self.keeps_unrouted or isinstance(event, Rejected) or self.route_of(event.document) is not None:
+        if not self.may_be_unrouted or isinstance(event, Rejected):
+            return event
+        routed = self._has_route
+        if routed if isinstance(routed, bool) else routed(event.document):
             return event
         return Rejected.of(event, Reason.NO_ROUTE, "no route of relay.toml takes it")
 
 
 def _of_type(event_type: str) -> Callable[[Document], bool]:
     return lambda document: document.get("type") == event_type
+
+
+def _of_type_and(event_type: str, decide: Callable[[Document], bool]) -> Callable[[Document], bool]:
+    return lambda document: document.get("type") == event_type and decide(document)
 
 
 BY_DEFAULT = Selection(("domainEvent",))

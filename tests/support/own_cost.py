@@ -30,15 +30,17 @@ from typing import Any
 import relay
 from bench import offline
 from bench.owncost import configure_telemetry
+from local.stack.parts import ROOT
 from relay.cosmos.source import ChangeBatch, CosmosSource
 from relay.events import Event, EventName, Rejected
 from relay.evidence import AcceptedLedger
 from relay.holds import Holds
 from relay.pipeline import Relay
 from relay.place import Place
-from relay.routes.selection import BY_DEFAULT
+from relay.routes.selection import BY_DEFAULT, Selection
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay.streams import read_streams
 
 # Partition keys, and events of each.
 SHAPES = ((100, 1), (10, 10), (1, 100), (1, 1))
@@ -66,8 +68,8 @@ class _NoQuarantine:
 class _Unpassed(CosmosSource):
     """A source whose checkpoint has passed nothing; it has no containers."""
 
-    def __init__(self) -> None:
-        super().__init__(BY_DEFAULT, containers=None)  # type: ignore[arg-type]
+    def __init__(self, selection: Selection) -> None:
+        super().__init__(selection, containers=None)  # type: ignore[arg-type]
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
@@ -166,7 +168,18 @@ def _batch(keys: int, per_key: int, serial: itertools.count[int]) -> ChangeBatch
     return ChangeBatch(json.dumps(documents))
 
 
-async def count(counter: Opcodes | Instructions, set_aside: int = 0) -> dict[str, float]:
+def by_the_samples_rules() -> Selection:
+    """The events of the second stream of the sample's relay.toml, to which the rules matter."""
+    environment = {
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",
+        "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA",
+    }
+    return read_streams(environment, app=ROOT / "samples" / "contacts")[1].selection
+
+
+async def count(
+    counter: Opcodes | Instructions, set_aside: int = 0, selection: Selection = BY_DEFAULT
+) -> dict[str, float]:
     """The cost of an event in each shape, after an attempt that has set this number of documents aside."""
     publisher = ServiceBusPublisher(
         offline.AcceptingSenders(),
@@ -175,7 +188,7 @@ async def count(counter: Opcodes | Instructions, set_aside: int = 0) -> dict[str
         send_timeout_s=30,
         attempt_timeout_s=480,
     )
-    the_relay = Relay(_Unpassed(), publisher, _NoQuarantine(), duplicate_window_s=600)
+    the_relay = Relay(_Unpassed(selection), publisher, _NoQuarantine(), duplicate_window_s=600)
     if set_aside:
         invalid = [{"id": str(each), "partitionKey": "k", "type": "domainEvent"} for each in range(set_aside)]
         await the_relay.handle(ChangeBatch(json.dumps(invalid)), "set aside")
@@ -201,6 +214,7 @@ def main() -> int:
     parser.add_argument("what", choices=("opcodes", "instructions"))
     parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry's SDK")
     parser.add_argument("--set-aside", type=int, default=0, metavar="N", help="after N documents were set aside")
+    parser.add_argument("--routes", action="store_true", help="with the rules of the sample's relay.toml")
     chosen = parser.parse_args()
     if chosen.what == "instructions" and "CALLGRIND_OUT" not in os.environ:
         return _under_callgrind(sys.argv[1:])
@@ -208,7 +222,8 @@ def main() -> int:
     if chosen.telemetry:
         configure_telemetry()
     counter = Opcodes() if chosen.what == "opcodes" else Instructions()
-    print(json.dumps(asyncio.run(count(counter, chosen.set_aside))))
+    selection = by_the_samples_rules() if chosen.routes else BY_DEFAULT
+    print(json.dumps(asyncio.run(count(counter, chosen.set_aside, selection))))
     return 0
 
 

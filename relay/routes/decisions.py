@@ -1,0 +1,66 @@
+"""Rules as a function of a document: every document of an outbox is asked about, once for each stream.
+
+What the answer does not depend on is not looked at. Most files name values of one field, which are then looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relay.events import Document
+from relay.routes.conditions import Condition
+
+Rule = tuple[Sequence[Condition], bool]
+"""Conditions, and the answer for a document that fulfils all of them. The first such rule counts."""
+
+Decision = Callable[[Document], bool] | bool
+"""The answer for a document, or for every one."""
+
+
+def decision(rules: Sequence[Rule], *, otherwise: bool) -> Decision:
+    """What the rules answer; `otherwise` where none counts."""
+    counting = []
+    for when, answer in rules:
+        if not when:
+            otherwise = answer
+            break
+        counting.append((when, answer))
+    while counting and counting[-1][1] == otherwise:
+        counting.pop()
+    if not counting:
+        return otherwise
+    return _looked_up(counting, otherwise) or _one_by_one(counting, otherwise)
+
+
+def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool] | None:
+    """The answer by the value of one field; None if the rules are about anything else."""
+    conditions = [when[0] for when, _ in rules if len(when) == 1]
+    texts = all(isinstance(value, str) for each in conditions for value in each.values)
+    if len(conditions) < len(rules) or len({each.name for each in conditions}) > 1 or not texts:
+        return None
+    if any(each.prefix is not None for each in conditions):
+        return None
+    find = conditions[0].find
+    answers: dict[object, bool] = {}
+    for condition, (_, answer) in zip(conditions, rules, strict=True):
+        for value in condition.values:
+            answers.setdefault(value, answer)
+
+    def decide(document: Document) -> bool:
+        value = find(document)
+        return answers.get(value, otherwise) if isinstance(value, str) else otherwise
+
+    return decide
+
+
+def _one_by_one(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool]:
+    def decide(document: Document) -> bool:
+        for when, answer in rules:
+            for condition in when:
+                if not condition.holds(document):
+                    break
+            else:
+                return answer
+        return otherwise
+
+    return decide
