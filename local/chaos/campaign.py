@@ -36,6 +36,7 @@ from local.chaos import edge_cases, partitions, recordings, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
+from local.chaos.contents import Contents, freeze, open_contents
 from local.chaos.entities import entities_document
 from local.chaos.history import Aside, Histories, History
 from local.chaos.hosts import replace_ended_hosts
@@ -47,6 +48,7 @@ from local.chaos.sources import SourceSide
 from local.chaos.streams import DEFAULT, Layout, Stream
 from local.chaos.workload import Workload
 from local.stack.environment import Source
+from local.stack.parts import Part
 from local.stack.supervisor import Stack, StackOptions
 from relay.settings import FILE_VARIABLE
 
@@ -69,6 +71,7 @@ _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
 # With late acceptance, unless a function is to time out, which needs the longer one.
 _SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
 _LOOK_EVERY_S = 1.0
+_BLOBS_FROZEN_S = (2.0, 20.0, 4.0)
 _ANSWERED_WITHIN_S = 60.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
 _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50", "SQL_MAX_BYTES": str(1024**2)}
@@ -132,6 +135,7 @@ class Campaign:
         self._settled: Counter[str] = Counter()
         self._policy: Policy = arguments.on_poison
         self._phase = Phase()
+        self._contents: Contents | None = None
         self._operators: dict[str, Operator] = {}
         self._killed_at_first = self._killed = 0
         self._background: list[asyncio.Task[None]] = []
@@ -170,6 +174,7 @@ class Campaign:
                 logs=arguments.logs,
                 settings=self._settings | ({FILE_VARIABLE: str(relay_file)} if self._layout.is_routed else {}),
                 records=True,
+                blobs_port=0 if arguments.large else None,
                 edges=arguments.seed,
             )
             async with Stack(options) as stack:
@@ -218,6 +223,7 @@ class Campaign:
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
             open_side(stack, AdminPorts(http), self._history, arguments.seed, frozen_s=self._frozen_s) as side,
+            open_contents(stack.blobs) as self._contents,
         ):
             await side.start_hosts(arguments.hosts)
             admin = AdminPorts(http)
@@ -242,6 +248,7 @@ class Campaign:
                 payload=arguments.payload,
                 harmful=[kind for kind in arguments.kinds if kind in schedule.EVENT_KINDS],
                 unrouted=self._layout.is_routed,
+                large=arguments.large / 100,
             )
             late = workload.late_commits()
 
@@ -252,6 +259,7 @@ class Campaign:
                 *self._writers(side, workload),
                 self._inject(injector, commit_late),
                 *([self._disable_one(injector)] if self._layout.is_routed else []),
+                *([] if stack.blobs is None else [self._freeze(stack.blobs)]),
             )
             try:
                 stands = await self._follow(working, injector, side)
@@ -281,7 +289,12 @@ class Campaign:
             return self._layout.outbox_of(session_id) == stream.outbox
 
         history = self._history.of[stream.name]
-        accepted = recordings.of_topic(stack.recordings["servicebus"], stream.destination.entity, is_of_stream)
+        accepted = recordings.of_topic(
+            stack.recordings["servicebus"],
+            stream.destination.entity,
+            is_of_stream,
+            {} if self._contents is None else self._contents.read,
+        )
         journal = history.journal(await side.recorded(stream), accepted)
         path: Path = self._arguments.journal
         if stream.name != DEFAULT:
@@ -298,7 +311,9 @@ class Campaign:
             for number in range(self._arguments.consumers)
         ]
         there = itertools.cycle(self._layout.destinations)
-        consumers = [Consumer(servicebus, next(there), self._history, rng, self._settled) for rng in rngs]
+        consumers = [
+            Consumer(servicebus, next(there), self._history, rng, self._settled, self._contents) for rng in rngs
+        ]
         return [asyncio.create_task(consumer.consume()) for consumer in consumers]
 
     def _writers(self, side: SourceSide, workload: Workload) -> list[Coroutine[Any, Any, None]]:
@@ -332,6 +347,12 @@ class Campaign:
             await self._history.until_committed(2 * events / 3)
         finally:
             await injector.set_status(one, "Active")
+
+    async def _freeze(self, blobs: Part) -> None:
+        """Let Blob Storage answer nothing for a while, several times, once for longer than a send may take."""
+        for part, for_s in enumerate(_BLOBS_FROZEN_S, 1):
+            await self._history.until_committed(self._arguments.events * part / (len(_BLOBS_FROZEN_S) + 1))
+            await freeze(blobs, for_s)
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector, side: SourceSide) -> list[str]:
         """Wait until everything is settled; returns what is stuck if that takes too long."""
@@ -433,6 +454,7 @@ class Campaign:
             "commands": dict(sorted(commands.items())),
             **{name: sum(each[name] for each in counts) for name in counts[0]},
             **({"streams": {each.stream: each.of_stream for each in judged}} if self._layout.is_routed else {}),
+            **({} if self._contents is None else {"contents": len(self._contents.read)}),
             "live": not stands,
             "restarts": len(self._phase.restarts) + self._killed,
         }

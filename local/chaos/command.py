@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from journal.checker import Policy, Wrong
+from local.azurite import server as azurite
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
 from local.chaos.streams import DESTINATIONS
@@ -61,6 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(1, 2),
         default=1,
         help="containers or feeds, where there are several destinations",
+    )
+    parser.add_argument(
+        "--large",
+        type=float,
+        metavar="PERCENT",
+        default=0.0,
+        help="percentage of events that exceed the topics' limit, with RELAY_LARGE=claim-check and Azurite",
     )
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
     parser.add_argument("--writers", type=int, default=16, help="concurrent writers, each with its own keys")
@@ -115,6 +123,13 @@ async def run(arguments: argparse.Namespace) -> int:
     arguments.journal = arguments.journal or arguments.logs / "journal.jsonl"
     if arguments.outboxes > 1 and arguments.destinations == 1:
         print("--outboxes 2 needs --destinations 2 or 3.", file=sys.stderr)
+        return 2
+    if arguments.large and arguments.destinations == 1:
+        # Rows of the fault hostile-row would be sound.
+        print("--large needs --destinations 2 or 3.", file=sys.stderr)
+        return 2
+    if arguments.large and (why := azurite.missing()):
+        print(f"--large needs Blob Storage: {why}.", file=sys.stderr)
         return 2
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(10**6)

@@ -17,6 +17,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from local.chaos.contents import Contents
 from local.chaos.edge_cases import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
 from local.chaos.history import Histories, Receipt
 from local.chaos.streams import SUBSCRIPTION, Destination
@@ -50,7 +51,9 @@ class Consumer:
         history: Histories,
         rng: random.Random,
         met: Counter[str],
+        contents: Contents | None = None,
     ) -> None:
+        self._contents = contents
         self._client = client
         self._destination = destination
         self._history = history
@@ -99,7 +102,7 @@ class Consumer:
             mishap = self._rng.choice(_MISHAPS) if self._rng.random() < _MISHAP else None
             if mishap is Mishap.ABANDON:
                 await receiver.abandon_message(message)
-            self._received(receiver, message, processed=mishap is None)
+            await self._received(receiver, message, processed=mishap is None)
             if mishap is not None:
                 return False
             if self._rng.random() < _MISHAP:
@@ -113,15 +116,18 @@ class Consumer:
     ) -> None:
         """Process in order, complete out of order: redeliveries then fall between completed messages."""
         for message in messages:
-            self._received(receiver, message, processed=True)
+            await self._received(receiver, message, processed=True)
         self._met[CONSUMER_SETTLED_REORDERED] += 1
         for message in self._rng.sample(messages, len(messages)):
             await receiver.complete_message(message)
 
-    def _received(
+    async def _received(
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, *, processed: bool
     ) -> None:
         properties = message.application_properties or {}
+        body = b"".join(message.body)
+        if self._contents is not None:
+            body = await self._contents.body(body, properties)
         self._history.received(
             self._destination,
             Receipt(
@@ -129,7 +135,7 @@ class Consumer:
                 key=receiver.session.session_id,
                 sequence_number=message.sequence_number or 0,
                 delivery_count=message.delivery_count or 0,
-                body=b"".join(message.body),
+                body=body,
                 subject=message.subject or "",
                 sequence=properties.get(b"sequence"),
                 processed=processed,

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from journal import entries
 from journal.entries import Entry, Position, Range, digest_of
+from local.chaos.contents import ADDRESS
 from local.stack.environment import TOPIC
 
 RECORD = "quarantinedEvent"
@@ -119,18 +121,25 @@ def _every(_: str, /) -> bool:
     return True
 
 
-def of_topic(path: Path, entity: str = TOPIC, is_of_stream: Callable[[str], bool] = _every) -> Iterator[Entry]:
+def of_topic(
+    path: Path,
+    entity: str = TOPIC,
+    is_of_stream: Callable[[str], bool] = _every,
+    contents: Mapping[str, bytes] = MappingProxyType({}),
+) -> Iterator[Entry]:
     """What a topic or queue accepted and dropped of a stream, as its emulator recorded it.
 
     Args:
         path: The recording.
         entity: Its name.
         is_of_stream: Whether messages of this session are the stream's.
+        contents: The bodies that messages only name, by their addresses.
     """
     for line in _lines(path):
         if line["entity"] == entity and is_of_stream(line["session_id"] or ""):
             of = entries.Accepted if line["outcome"] == entries.Accepted.kind else entries.Duplicate
-            carried = body_of(line["body"]), line["subject"], line["properties"].get("sequence")
+            body = contents.get(line["properties"].get(ADDRESS), line["body"])
+            carried = body_of(body), line["subject"], line["properties"].get("sequence")
             yield of(
                 at=line["at"],
                 key=line["session_id"] or "",

@@ -20,7 +20,10 @@ from local.chaos.streams import NO_ROUTE
 _RESOLVE_PAUSE_S = 0.1
 _EVENT_TTL_S = 864_000
 _LATE_KEYS = 4
-_REASONS = ("data-not-object", "action-not-string", "id-too-long", "message-too-large")
+_TOO_LARGE = "message-too-large"
+_REASONS = ("data-not-object", "action-not-string", "id-too-long", _TOO_LARGE)
+# More than a transfer to a topic of the Standard tier may have.
+_LARGE_TEXT = "x" * 270_000
 _HARMFUL = 0.01
 _ANSWERED_WITHIN_S = 8.0
 
@@ -60,7 +63,8 @@ class Workload:
 
     `payload` is the length of the longest events' text, in characters. `late` of the events have their own keys
     and are committed after all others. `harmful` are kinds of EVENT_KINDS: events that the topic never takes. With
-    `unrouted`, some of the poison are events that no route takes.
+    `unrouted`, some of the poison are events that no route takes. `large` is the share of sound events that exceed
+    a transfer's limit; without any, some of the poison does.
     """
 
     def __init__(
@@ -73,9 +77,12 @@ class Workload:
         payload: int,
         harmful: Sequence[str] = (),
         unrouted: bool = False,
+        large: float = 0.0,
     ) -> None:
         self._seed = seed
-        self._reasons = (*_REASONS, NO_ROUTE) if unrouted else _REASONS
+        reasons = tuple(each for each in _REASONS if each != _TOO_LARGE) if large else _REASONS
+        self._reasons = (*reasons, NO_ROUTE) if unrouted else reasons
+        self._large = large
         self._harmful = tuple(harmful)
         self._texts = ("", "x" * (payload // 100), "x" * (payload // 10), "x" * payload)
         self._keys = max(writers, events // 40)
@@ -105,6 +112,9 @@ class Workload:
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
             commit = _commit(rng, key, f"{writer}-{number}", count, self._texts, self._reasons, self._harmful)
+            for event in commit.events if self._large else ():
+                if rng.random() < self._large:
+                    event["data"]["text"] = _LARGE_TEXT
             _number(commit, sequences)
             yield commit
 
@@ -170,7 +180,7 @@ def _poison(
     elif reason == "id-too-long":
         document["id"] += "-" + "x" * 128
     else:
-        document["data"]["text"] = "x" * 270_000
+        document["data"]["text"] = _LARGE_TEXT
     return document, frozenset({reason})
 
 
