@@ -63,7 +63,8 @@ class Condition:
     def __str__(self) -> str:
         if self.prefix is not None:
             return f"{self.name} begins with {self.prefix!r}"
-        return f"{self.name} is {' or '.join(map(repr, self.values))}"
+        values = (repr(each).lower() if isinstance(each, bool) else repr(each) for each in self.values)
+        return f"{self.name} is {' or '.join(values)}"
 
 
 def _finder(name: str) -> Callable[[Document], Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from relay.routes.file import Destination, Source, parse, read
 from relay.routes.pointers import Pointer
 from relay.routes.selection import Route
 from tests.support.pages import ROOT
+
+PAGE = (ROOT / "docs/routes.md").read_text(encoding="utf-8")
+MAPPED = {"layout", "events", "fields", "properties", "message"}
+"""The keys about the documents of an outbox."""
 
 SCHEMA = jsonschema_rs.validator_for(json.loads((ROOT / "docs/contract/relay.schema.json").read_text()))
 
@@ -171,6 +177,21 @@ def test_a_pointer_is_escaped_as_rfc_6901_says() -> None:
     for wrong in ("/~", "/~2", "/a~~01", "/~~"):
         with pytest.raises(ValueError, match="write ~ as ~0"):
             Pointer.parse(wrong)
+
+
+@pytest.mark.parametrize("text", re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+def test_the_examples_of_the_page_are_read(text: str) -> None:
+    content = tomllib.loads(text)
+    named = {each for route in content.get("routes", []) for each in route["to"]} - {"default"}
+    destinations = {each: {"topic": each} for each in named} | content.get("destinations", {})
+
+    assert len(parse(content | {"destinations": destinations}).routes) > 0
+
+
+def test_the_page_has_every_key_of_the_file() -> None:
+    for name in ("outbox", "destination", "route"):
+        keys = json.loads((ROOT / "docs/contract/relay.schema.json").read_text())["$defs"][name]["properties"]
+        assert {key for key in keys if f"`{key}`" not in PAGE} <= MAPPED
 
 
 # the file and its schema, both ways

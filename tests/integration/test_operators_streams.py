@@ -1,0 +1,111 @@
+"""`python -m relay` on an app with a topic and a queue, through the real SDKs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEntity, Receiving, Sending
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.cli.session import choose, open_session
+from relay.streams import read_streams, stream_of
+from tests.support.broker import TurnableClock
+from tests.support.dead_letters import dead_letter, event
+from tests.support.operators import relay_command
+
+WINDOW_MS = 300_000
+FILE = """
+[destinations.audit]
+queue = "audit"
+
+[[routes]]
+when = { "/data/audited" = true }
+to = ["audit"]
+
+[[routes]]
+to = ["default"]
+"""
+
+
+@pytest.fixture
+def entities(entities: Entities) -> Entities:
+    """The project's own topic, and a queue."""
+    queue = QueueEntity(
+        "audit",
+        Sending(DuplicateDetection(WINDOW_MS)),
+        Receiving(requires_session=True, dead_letter_on_expiry=True),
+    )
+    return replace(entities, queues=(queue,))
+
+
+@pytest.fixture
+def environment(environment: dict[str, str], cosmos: CosmosServer, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "relay.toml").write_text(FILE)
+    provision(cosmos.account, [ContainerSpec.parse(f"{DATABASE}/quarantine-audit:/partitionKey")])
+    more = {
+        "RELAY_FILE": str(tmp_path / "relay.toml"),
+        "RELAY_POLL_DELAY_MS": "50",
+        "RELAY_DUPLICATE_WINDOW_S": "60",
+    }
+    return environment | more
+
+
+async def test_check_reads_the_topic_and_the_queue(environment: dict[str, str]) -> None:
+    checked = await relay_command(environment, "check", "--min-window", "PT5M")
+
+    assert checked.code == 0, checked.out
+    assert (
+        "ok       /data/audited is true → queue 'audit'\nok       everything else → topic 'domain-events'"
+        in checked.out
+    )
+    assert "stream audit: the queue 'audit' can be sent to" in checked.out
+    assert "stream audit: the queue 'audit' requires sessions" in checked.out
+    assert "stream default: subscription 'all' requires sessions" in checked.out
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    """The broker's, which is behind: what is published now is old when it is turned forward."""
+    clock = TurnableClock()
+    clock.ahead_ms = -2 * WINDOW_MS
+    return clock
+
+
+async def test_the_dead_letters_of_a_queue_are_listed_published_again_and_discarded(
+    entities: Entities, clock: TurnableClock, environment: dict[str, str], quick_sdk: None
+) -> None:
+    async with ServiceBusServer(entities, clock=clock) as server:
+        environment |= {"SERVICEBUS": server.connection_string, "SERVICEBUS_ADMIN": server.admin_endpoint}
+        queue, outlet = server.broker.namespace.destination("audit"), server.broker.namespace.outlet("audit")
+        for number in (1, 2, 3):
+            queue.publish([parse(bytes(event("k", number).encode()))])
+        dead_letter(outlet, "k", 3)
+        clock.ahead_ms = 0
+
+        async def deadletters(*words: str) -> Any:
+            return (await relay_command(environment, "deadletters", *words, "--stream", "audit", "--json")).json
+
+        listed = await deadletters("list")
+        shown = await deadletters("show", "audit/1", "--data")
+        discarded = await deadletters("discard", "audit/1", "--yes")
+        resubmitted = await deadletters("resubmit", "--all", "--yes")
+
+        assert [each["name"] for each in listed["deadLetters"]] == ["audit/1", "audit/2", "audit/3"]
+        assert (shown["deadLetter"]["id"], "Renamed" in shown["deadLetter"]["data"]) == ("k-1", True)
+        assert discarded["discarded"] == ["audit/1"]
+        assert resubmitted["resubmitted"] == ["audit/2", "audit/3"]
+        assert resubmitted["otherSubscriptions"] == []
+        assert [each.message.message_id for each in outlet.dead_letters.peek(0, 10)] == []
+        # As a smoke test receives its event.
+        stream = stream_of(read_streams(environment), "audit")
+        async with open_session(stream, await choose(stream, None, None), "k", 60) as session:
+            received = [await session.receive(10) for _ in range(2)]
+        assert [None if each is None else each.message_id for each in received] == ["k-2", "k-3"]
