@@ -16,6 +16,7 @@ from relay.ports import Publisher, Quarantine, Source
 from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import RelayTelemetry
+from relay.telemetry.stream import with_stream
 
 # Maximum seconds for storing documents that are set aside, after the attempt. The rest of the margin is for the
 # comparison with the checkpoint.
@@ -97,7 +98,7 @@ class Relay(Generic[BatchT]):
                 async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):
                     await self._orders.store(outcome.set_aside, invocation_id)
             if outcome.failed:
-                raise PublishError(outcome.explain())
+                raise PublishError(with_stream(outcome.explain()))
             return outcome
 
     async def _passed(self, set_aside: Sequence[Rejected], received: Received) -> frozenset[int]:

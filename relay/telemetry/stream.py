@@ -58,6 +58,12 @@ class _StreamLog(logging.LoggerAdapter[logging.Logger]):
         self.logger.log(level, msg, *args, **{"stacklevel": 2, **options})
 
 
+def with_stream(text: str) -> str:
+    """A text whose commands choose the stream of this task."""
+    label = _label.get()
+    return text if label is None else with_option(text, "--stream", label)
+
+
 def _choosing(label: str, value: object) -> object:
     """A text or an error with `--stream` in its commands; any other value as it is."""
     return with_option(str(value), "--stream", label) if isinstance(value, str | Exception) else value

@@ -253,7 +253,7 @@ FILES = nearly(
 )
 
 # What the schema leaves to the parser: its $comment names them.
-CROSS_REFERENCES = ("never counts: ", "has no route: ", "is also the name of", ": there are ", ".outbox is ")
+CROSS_REFERENCES = ("never counts: ", "has no route: ", "is also the name of", ": there are ", ".outbox is '")
 
 
 def parsed(content: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 
 from changefeed.statements import Entry
 from changefeed.ulid import from_text, to_text
+from relay.canary import canary_id
 from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
 from relay.quarantine.record import record_of
-from relay.routes.selection import BY_DEFAULT
+from relay.routes.selection import BY_DEFAULT, Route
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine as table
@@ -334,3 +336,12 @@ def test_a_row_has_the_same_record_in_every_version_of_the_relay(
     rejected = Rejected(document_of(found, 3, BY_DEFAULT), Reason.MESSAGE_REFUSED, "")
 
     assert record_of(rejected, "i1")["id"] == identifier
+
+
+def test_a_row_that_a_smoke_test_has_deleted_is_no_event_where_several_streams_read_the_feed() -> None:
+    gone = [Entry(ULID, None, {"id": each}) for each in (canary_id(), "e1")]
+    first = replace(BY_DEFAULT, routes=(Route((), ("default", "b")),))
+
+    assert [each.id for each in select(gone, 0, first).rejected] == ["e1"]
+    assert len(select(gone, 0, BY_DEFAULT).rejected) == 2
+    assert select(gone, 0, replace(first, destination="b", is_first=False)).ignored == 2

@@ -12,12 +12,14 @@ import pytest
 from outbox_emulators.testing import ManualClock
 from relay.errors import PublishError, RefusedAlikeError
 from relay.events import Reason, Received
+from relay.pipeline import Relay
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
 from relay.telemetry.gauges import Batch
 from relay.telemetry.instruments import BoundedActions
 from relay.telemetry.stream import logger_of, working_for
+from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 from tests.support.pages import ROOT
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.topics import event
@@ -129,3 +131,19 @@ async def test_tasks_of_a_stream_log_for_it_and_others_for_theirs(caplog: pytest
     ]
     assert caplog.records[2].getMessage() == "of none: python -m relay replay"
     assert "stream" not in vars(caplog.records[2])
+
+
+async def test_the_error_of_an_attempt_names_commands_of_its_stream() -> None:
+    publisher = InMemoryPublisher()
+    publisher.refused = {"i": "amqp:not-allowed"}
+    relay = Relay(
+        InMemorySource(),
+        publisher,
+        InMemoryQuarantine(),
+        duplicate_window_s=600,
+        telemetry=RelayTelemetry(label="orders"),
+    )
+    document = {"id": "i", "partitionKey": "k", "type": "domainEvent", "data": {"action": "A"}}
+
+    with pytest.raises(PublishError, match="python -m relay quarantine add --stream orders k i"):
+        await relay.handle([document], "i1")
