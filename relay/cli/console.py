@@ -72,12 +72,14 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     chosen = with_one_outbox(settings, arguments.source)
     source = f"--source {arguments.source} " if settings.cosmos and settings.sql else ""
     stream = f"--stream {settings.stream}" if settings.several else ""
-    commands = PageCommands(f"{source}{stream}", stream)
+    commands = PageCommands(f"{source}{stream}", stream, settings.servicebus_is_queue)
+    kind = "queue " if settings.servicebus_is_queue else ""
+    of = "" if settings.label is None else f"{settings.stream} → "
     async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
         app = application(
             view,
             access,
-            name=settings.servicebus_topic,
+            name=f"{of}{kind}{settings.servicebus_topic}",
             settings=shown,
             commands=commands,
             check=check_of(environment),

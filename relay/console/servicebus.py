@@ -1,4 +1,4 @@
-"""The topic, as the console reads it: counts of the management endpoint, and dead letters that are peeked.
+"""The topic or queue, as the console reads it: counts of the management endpoint, and peeked dead letters.
 
 It never accepts a session, as that would keep the session from its receiver. Nor does it peek into one: the SDK
 (azure-servicebus 7.15.0) opens a link for receiving before it peeks, which Service Bus refuses without a session
@@ -33,9 +33,10 @@ from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
 from relay.console.resourcemanager import VARIABLE, resource_manager
 from relay.deadletters import letter, sdk
-from relay.errors import ServiceError, first_line
+from relay.errors import ServiceError, SettingsError, first_line
 from relay.findings import Finding, Level
 from relay.outbox import cut_text, id_name, key_name
+from relay.servicebus.outlet import Outlet
 from relay.servicebus.status import status_finding
 from relay.settings import Settings
 
@@ -56,14 +57,17 @@ class ServiceBusTopic:
         """`environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
 
         Raises:
-            SettingsError: CONSOLE_TOPIC_URL is wrong.
+            SettingsError: CONSOLE_TOPIC_URL is wrong, or the destination is a queue.
         """
+        self._settings = settings
         self._topic = settings.servicebus_topic
         self._connection = settings.servicebus
         self._administered = administration_connection(
-            settings.servicebus, administration_address(None, environment)
+            settings.servicebus, administration_address(None, environment, settings.servicebus_setting)
         )
         url = environment.get(VARIABLE, "").strip()
+        if url and settings.servicebus_is_queue:
+            raise SettingsError([f"{VARIABLE} is the address of a topic: leave it out for {settings.destination}"])
         self._resource_manager = resource_manager(url, settings.servicebus.identity) if url else None
         self._client: ServiceBusClient | None = None
         self._administration: ServiceBusAdministrationClient | None = None
@@ -80,8 +84,12 @@ class ServiceBusTopic:
         return sorted(found, key=lambda each: each.name)
 
     async def _managed(self) -> list[Subscription]:
-        """From the management endpoint. Two requests for each page of subscriptions."""
-        with self._explaining("its subscriptions cannot be counted", _MANAGE):
+        """From the management endpoint. Two requests for each page of subscriptions, or one for the queue."""
+        with self._explaining("its messages cannot be counted", _MANAGE):
+            if self._settings.servicebus_is_queue:
+                queue = await self._managing().get_queue_runtime_properties(self._topic)
+                waiting, dead = queue.active_message_count or 0, queue.dead_letter_message_count or 0
+                return [Subscription(self._topic, waiting, dead)]
             return [
                 Subscription(each.name, each.active_message_count or 0, each.dead_letter_message_count or 0)
                 async for each in self._managing().list_subscriptions_runtime_properties(self._topic)
@@ -93,16 +101,22 @@ class ServiceBusTopic:
             status: object = await self._resource_manager.status()
         else:
             with self._explaining("its status cannot be read", _MANAGE):
-                status = (await self._managing().get_topic(self._topic)).status
-        finding = status_finding(f"the topic '{self._topic}'", status, Level.ERROR)
+                status = await self._status()
+        finding = status_finding(self._settings.destination, status, Level.ERROR)
         return [] if finding.level is Level.OK else [finding]
+
+    async def _status(self) -> object:
+        if self._settings.servicebus_is_queue:
+            return (await self._managing().get_queue(self._topic)).status
+        return (await self._managing().get_topic(self._topic)).status
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """See ports.Topic. The oldest 200 are peeked, which neither locks nor removes any."""
         async with self._turn:
             with self._explaining(
-                f"the dead letters of the subscription '{subscription}' cannot be peeked",
-                "Check SERVICEBUS, and that this identity has the role Azure Service Bus Data Receiver.",
+                f"the dead letters of '{subscription}' cannot be peeked",
+                f"Check {self._settings.servicebus_setting}, and that this identity has the role Azure Service Bus "
+                "Data Receiver.",
             ):
                 try:
                     self._peeked[subscription] = await self._peek(subscription)
@@ -140,9 +154,8 @@ class ServiceBusTopic:
         if receiver is None:
             if self._client is None:
                 self._client = servicebus_client(self._connection, retry_total=1)
-            receiver = self._client.get_subscription_receiver(
-                self._topic, subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
-            )
+            outlet = Outlet.of(self._settings, subscription)
+            receiver = outlet.receiver(self._client, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []
         number = 1
@@ -162,7 +175,7 @@ class ServiceBusTopic:
         try:
             yield
         except (AzureError, OSError) as error:
-            raise ServiceError(f"the topic '{self._topic}': {what}: {first_line(error)} {remedy}") from error
+            raise ServiceError(f"{self._settings.destination}: {what}: {first_line(error)} {remedy}") from error
 
 
 def _shown(found: letter.DeadLetter) -> tuple[DeadLetter, Delivery]:

@@ -163,10 +163,12 @@ class Commands:
     Attributes:
         options: What those that work on the outbox take in addition, such as `--source sql`.
         of_topic: Likewise those that work on the destination, such as `--stream orders`.
+        is_queue: Whether the destination is a queue, whose dead letters have no subscription.
     """
 
     options: str = ""
     of_topic: str = ""
+    is_queue: bool = False
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""
@@ -181,18 +183,15 @@ class Commands:
 
     def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, str]]:
         """What can be done with the dead letters of a subscription with a reason, and the command that does it."""
-        chosen = f"--subscription={subscription}"
+        chosen = (*self.of_topic.split(), *(() if self.is_queue else (f"--subscription={subscription}",)))
         if was_cut(reason, REASON):
             # No dead letter has the reason that is shown.
-            yield (
-                "list the dead letters of the subscription",
-                line("deadletters", "list", *self.of_topic.split(), chosen),
-            )
+            yield "list the dead letters of the subscription", line("deadletters", "list", *chosen)
             return
         for command in ("list", "resubmit", "discard"):
             yield (
                 f"{command} the dead letters with this reason",
-                line("deadletters", command, *self.of_topic.split(), chosen, f"--reason={reason}"),
+                line("deadletters", command, *chosen, f"--reason={reason}"),
             )
 
     def check(self) -> str:

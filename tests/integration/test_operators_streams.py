@@ -16,6 +16,7 @@ from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEn
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.cli.session import choose, open_session
+from relay.console.servicebus import ServiceBusTopic
 from relay.streams import read_streams, stream_of
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import dead_letter, event
@@ -92,6 +93,12 @@ async def test_the_dead_letters_of_a_queue_are_listed_published_again_and_discar
 
         async def deadletters(*words: str) -> Any:
             return (await relay_command(environment, "deadletters", *words, "--stream", "audit", "--json")).json
+
+        shown_by_console = ServiceBusTopic(stream_of(read_streams(environment), "audit"), environment)
+        counted = [(each.name, each.active, each.dead_lettered) for each in await shown_by_console.subscriptions()]
+        [group] = await shown_by_console.dead_letters("audit")
+        assert (counted, group.count, await shown_by_console.obstacles()) == ([("audit", 0, 3)], 3, [])
+        await shown_by_console.close()
 
         listed = await deadletters("list")
         shown = await deadletters("show", "audit/1", "--data")

@@ -264,6 +264,15 @@ def test_a_reason_that_is_cut_chooses_no_dead_letters() -> None:
     ]
 
 
+def test_commands_of_a_stream_choose_it_and_those_of_a_queue_name_no_subscription() -> None:
+    commands = Commands("--source sql --stream orders", "--stream orders", is_queue=True)
+
+    assert dict(commands.dead_letters("orders-in", "x"))["list the dead letters with this reason"] == (
+        "python -m relay deadletters list --stream orders --reason=x"
+    )
+    assert commands.of_state(State.PARKED) == ["python -m relay quarantine list --source sql --stream orders"]
+
+
 def test_an_event_takes_the_steps_that_are_known() -> None:
     event = committed(1)
     waiting = Delivery(event.id, "all", Arrival.WAITING, event.committed_at + 0.5)
