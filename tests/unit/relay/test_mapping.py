@@ -217,6 +217,48 @@ def test_what_cannot_be_mapped_is_rejected_with_field_and_rule_and_without_its_v
     assert "secret" not in found.detail.replace("/secret/key", "")
 
 
+@pytest.mark.parametrize(
+    ("rule", "value", "made"),
+    [
+        *(("properties.p = {from = '/n', as = 'long'}", number, number) for number in (2**63 - 1, -(2**63), 7)),
+        ("properties.p = {from = '/n', as = 'long'}", "-9223372036854775808", -(2**63)),
+        ("properties.p = {from = '/n', as = 'long'}", 5.0, 5),
+        ("properties.p = {from = '/n', as = 'long'}", True, None),
+        ("properties.p = {from = '/n', as = 'long'}", "9223372036854775808", None),
+        ("properties.p = {from = '/n', as = 'double'}", "1e3", 1000.0),
+        ("properties.p = {from = '/n', as = 'double'}", True, None),
+        ("properties.p = {from = '/n', as = 'double'}", [], None),
+        ("properties.p = {from = '/n', as = 'double'}", "seven", None),
+        ("properties.p = {from = '/n', as = 'boolean'}", "true", True),
+        ("properties.p = {from = '/n', as = 'boolean'}", "false", False),
+        ("properties.p = {from = '/n', as = 'boolean'}", False, False),
+        ("properties.p = {from = '/n', as = 'boolean'}", "True", None),
+        ("properties.p = {from = '/n', as = 'string'}", True, "true"),
+        ("properties.p = {from = '/n', as = 'string'}", 1.5, "1.5"),
+        ("properties.p = {from = '/n', as = 'date'}", "1970-01-01T00:00:00.0019+00:00", 1),
+        ("properties.p = {from = '/n', as = 'date'}", "1969-12-31T23:59:59.9999Z", -1),
+        ("properties.p = '/n'", 2**63 - 1, 2**63 - 1),
+        ("message.time_to_live = '/n'", 4_294_967.295, 2**32 - 1),
+        ("message.time_to_live = '/n'", 4_294_967.296, None),
+        ("message.time_to_live = '/n'", 0.001, 1),
+        ("message.time_to_live = '/n'", "PT1M", 60_000),
+        ("message.time_to_live = '/n'", True, None),
+        ("message.time_to_live = '/n'", 10**400, None),
+        ("message.correlation_id = '/n'", 7, "7"),
+    ],
+)
+def test_a_value_becomes_one_of_the_type_or_the_event_is_set_aside(rule: str, value: Any, made: Any) -> None:
+    found = cloudevent(rule, n=value)
+
+    if made is None:
+        assert isinstance(found, Rejected)
+        assert found.reason is Reason.NOT_MAPPED
+    else:
+        mapped = accepted(found).document["_mapped"]
+        (result,) = (mapped.get("properties") or mapped["message"]).values()
+        assert (result, isinstance(result, bool)) == (made, isinstance(made, bool))
+
+
 def test_new_properties_count_and_have_no_half_of_a_pair() -> None:
     rule = "properties.note = '/note'\nmessage.subject = '/subject'"
     half = MAX_PROPERTIES_BYTES // 2
@@ -254,9 +296,8 @@ COLUMNS = 'fields = { key = "/customer", type = "/kind", action = "/kind", data 
 def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_text() -> None:
     text = '{"data": 1, "b": {"data": 2}, "data": {"n": 1.000000000000000000001, "ü": "\\ud800"}  }'
 
-    event = accepted(
-        row(text, f"{COLUMNS}\nproperties.at = {{from = '/at', as = 'date'}}", at=datetime(2026, 2, 9))
-    )
+    rules = COLUMNS + "\nproperties.at = {from = '/at', as = 'date'}"
+    event = accepted(row(text, rules, at=datetime(2026, 2, 9)))
 
     assert (event.id, event.partition_key, event.type) == (str(UUID(int=7)), "7", "placed")
     assert event.body == b'{"n": 1.000000000000000000001, "\xc3\xbc": "\\ud800"}'
