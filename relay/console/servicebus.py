@@ -115,8 +115,8 @@ class ServiceBusTopic:
         async with self._turn:
             with self._explaining(
                 f"the dead letters of '{subscription}' cannot be peeked",
-                f"Check {self._settings.servicebus_setting}, and that this identity has the role Azure Service Bus "
-                "Data Receiver.",
+                f"Check {self._settings.servicebus_setting}, and that this identity has the role "
+                "Azure Service Bus Data Receiver.",
             ):
                 try:
                     self._peeked[subscription] = await self._peek(subscription)
