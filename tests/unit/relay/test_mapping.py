@@ -113,6 +113,20 @@ def test_a_cloudevent_is_recognised_by_its_version_and_not_by_a_type() -> None:
     assert (received.rejected, received.ignored) == ([], 2)
 
 
+def test_events_of_one_commit_are_ordered_by_the_mapped_field() -> None:
+    found = source('layout = "cloudevents"\nfields.order = "/data/at"\nfields.sequence = "/data/at"')
+    selection = Selection((), found.events, fields=found.fields)
+    commit = [{**STORED, "id": str(at), "data": {"at": at}} for at in (3, 1, 2)]
+
+    received = select(commit, selection)
+
+    assert [(event.id, event.sequence) for event in received.events] == [
+        ("/shop 1", 1),
+        ("/shop 2", 2),
+        ("/shop 3", 3),
+    ]
+
+
 def test_an_outbox_has_the_rules_of_the_top_and_its_own_unless_it_has_another_layout() -> None:
     text = """
         types = ["order"]
