@@ -10,7 +10,7 @@ _COMMAND = re.compile(r"python -m relay ((?:(?:quarantine|deadletters) )?[a-z]+)
 # By option, the commands that work on everything that the option would choose from, or on nothing of it.
 _WITHOUT = {
     "--env-file": (),
-    "--source": ("check", "deadletters", "install", "run"),
+    "--source": ("check", "deadletters", "explain", "install", "run"),
     "--stream": ("check", "install", "run"),
 }
 

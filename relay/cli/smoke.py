@@ -198,7 +198,7 @@ def _taken(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
         raise UsageError(
             f"relay.toml maps fields of the outbox of the stream {settings.stream!r}, and a smoke "
             "test writes events without them: write one of its own, and see what becomes of it with "
-            "`python -m relay explain`"
+            "`python -m relay explain FILE`"
         )
     found = example(document, settings.selection)
     if found is None:
