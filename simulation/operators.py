@@ -17,11 +17,19 @@ from relay.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison
+from relay.settings import OnPoison, Settings
 from simulation.notes import Notes
 from simulation.senders import SimulatedSenders
 from simulation.services import WINDOW_S, Services
 from simulation.store import SimulatedItems
+
+# Of these, a release needs to know which events are the relay's.
+_SETTINGS = Settings.from_environment(
+    {
+        "SQL": "postgresql://simulated/outbox",
+        "SERVICEBUS__fullyQualifiedNamespace": "simulated.servicebus.windows.net",
+    }
+)
 
 
 class _Outbox:
@@ -108,20 +116,17 @@ class BaseOperator(ABC):
 class Operator(BaseOperator):
     """An operator of services in memory."""
 
-    def __init__(
-        self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected], event_type: str
-    ) -> None:
-        """`event_of` makes events of documents, as the outbox does, and `event_type` is the type of events."""
+    def __init__(self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected]) -> None:
+        """`event_of` makes events of documents, as the outbox does."""
         super().__init__(services, number, services.topic.window_s)
         self.services = services
         self._outbox = _Outbox(event_of)
-        self._event_type = event_type
 
     def _items(self) -> Items:
         return SimulatedItems(self.services.to_store, self.services.store)
 
     async def _release(self, records: Records, key: str) -> Release:
-        release = Release(records, OrderedSender(self._publisher()), self._outbox, self._event_type)  # type: ignore[arg-type]
+        release = Release(records, OrderedSender(self._publisher()), self._outbox, _SETTINGS)  # type: ignore[arg-type]
         await release.release_parked(key, None)
         return release
 

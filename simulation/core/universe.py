@@ -17,7 +17,7 @@ from simulation.core.strikes import KINDS, SERVICES, Strikes
 from simulation.faults import Fault
 from simulation.operators import Operator
 from simulation.plan import EVENTS, FAULTS, Plan, Result
-from simulation.universe import EVENT_TYPE, SPAN_S, BaseUniverse, Document
+from simulation.universe import SPAN_S, BaseUniverse, Document
 from simulation.world import World
 
 
@@ -47,7 +47,7 @@ class Universe(BaseUniverse[Host]):
 
     def _begin(self) -> Callable[[Fault], None]:
         self.services.leases.begin()
-        Operator(self.services, 1, event_of, EVENT_TYPE)
+        Operator(self.services, 1, event_of)
         return Strikes(self.services, lambda: self.working, self.keep_hosts).strike
 
     def _host(self, name: str) -> Host:

@@ -15,7 +15,7 @@ from simulation.sql.observer import Observer
 from simulation.sql.relays import RelayProcess
 from simulation.sql.services import Services
 from simulation.sql.strikes import KINDS, SERVICES, Strikes
-from simulation.sql.writers import EVENT_TYPE, Writers
+from simulation.sql.writers import Writers
 from simulation.world import World
 
 # Transactions begin, and faults happen, within this time, in seconds.
@@ -70,7 +70,7 @@ class Universe:
         """Run it; returns whether everything was published in time."""
         self.keep_relays()
         event_of = SqlOutbox(self._settings).event_of
-        Operator(self.services, 1, event_of, EVENT_TYPE)
+        Operator(self.services, 1, event_of)
         self._writers.plan(self.plan.events, _SPAN_S)
         strikes = Strikes(self.services, lambda: [each for each in self.relays if each.works], self.keep_relays)
         for fault in self.plan.faults:
