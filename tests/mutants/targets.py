@@ -60,7 +60,7 @@ _RELAY = {
     "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
     "settings": ("settings",),
-    "streams": ("streams",),
+    "streams": ("streams", "mapping"),
     "verdict": ("verdict", "plan", "turn"),
     "sql/install": ("sql_items",),
     "telemetry/attempt": ("attempt",),

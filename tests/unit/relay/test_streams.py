@@ -105,6 +105,10 @@ def test_each_stream_has_names_places_and_a_destination_of_its_own(tmp_path: Pat
     ]
     # They hold together what one process may hold.
     assert {each.max_bytes for each in feeds} == {5_000_000 // 3}
+    two = "[outboxes.a]\nfeed = 'a.b'\n[destinations.b]\nqueue = 'q'\n[[routes]]\nto = ['default', 'b']"
+    for text, share in ((two, 2_500_000), ("", 5_000_000)):
+        found = streams_of(text, tmp_path, **SQL, SQL_MAX_BYTES="5000000")
+        assert {each.sql.max_bytes for each in found if each.sql is not None} == {share}
     assert [each.label for each in feeds] == ["default", "audit", "stock-audit"]
 
 
@@ -123,6 +127,8 @@ def test_a_stream_is_chosen_by_its_name_and_the_only_one_without(tmp_path: Path)
     assert stream_of(streams[1:2], None) is streams[1]
     with pytest.raises(UsageError, match="add --stream with one of default, audit, orders"):
         stream_of(streams, None)
+    with pytest.raises(UsageError, match=r"add --stream with one of default, audit$"):
+        stream_of(streams[:2], None)
     with pytest.raises(UsageError, match="--stream other: there is no such stream; there are default, audit"):
         stream_of(streams, "other")
 
@@ -156,6 +162,10 @@ TO = "to = ['default']"
             "the outbox b: give each its own",
         ),
         (
+            f"[outboxes.a]\nfeed = 'x.y'\n[outboxes.b]\nfeed = 'x.y'\n[[routes]]\n{TO}",
+            "the feed 'x.y' would be the outbox a and the outbox b: give each its own",
+        ),
+        (
             f"[[routes]]\nwhen.type = 'ContactRenamed'\n{TO}",
             "the rule `type is 'ContactRenamed' → default` of the outbox default never counts: its events are of "
             "the type 'domainEvent'. Add the type to `types`, or name the `action`",
@@ -165,7 +175,8 @@ TO = "to = ['default']"
 def test_places_that_streams_must_not_share_and_rules_that_never_count_are_refused(
     text: str, problem: str, tmp_path: Path
 ) -> None:
-    assert problems_of(text, tmp_path) == [f"relay.toml: {problem}"]
+    environment = SQL if "x.y" in text else {}
+    assert problems_of(text, tmp_path, **environment) == [f"relay.toml: {problem}"]
 
 
 def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) -> None:
