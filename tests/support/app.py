@@ -16,7 +16,7 @@ from weakened import {safeguards}
 for take_out in ({safeguards},):
     take_out()
 
-from deployed import app, relay_changes  # noqa
+from deployed import app  # noqa
 """
 
 

@@ -23,6 +23,7 @@ _VALUES = re.compile(
     r"'[^']*'"  # quoted names
     r"|\b[0-9a-f]{8,}\b|\b\S*\d\S*\b"  # ids, times, numbers
     r"|\S*[-/=:]\S*"  # reasons, types of partition keys, options
+    r"|^  (?:\w+ = |subject: ).*?(?= \(\w+\)$|$)"  # what an event gives its message: properties, the subject
 )
 
 
