@@ -38,7 +38,7 @@ MALFORMED: dict[str, dict[str, Any]] = {
     "message-refused": {"id": "refused"},
 }
 # Not what a document has, but what the relay or an operator decided.
-DECISIONS = {"key-parked", "set-aside"}
+DECISIONS = {"key-parked", "set-aside", "not-mapped", "no-route"}
 # The host's gRPC replaces half of a surrogate pair with U+FFFD.
 NOT_STORABLE = {"id-missing", "id-not-string", "id-empty", "property-not-unicode"}
 

@@ -16,7 +16,7 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import CosmosRelay
+from relay.assembly import CosmosRelay, assemble
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import ChangeBatch
@@ -25,6 +25,7 @@ from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
+from relay.streams import read_streams
 from tests.integration.conftest import RelayMaker
 from tests.integration.test_operators_smoke import APP, Running
 from tests.support.broker import TurnableClock, refuse, set_topic_status, stop_refusing
@@ -102,6 +103,16 @@ INVALID: dict[Reason, dict[str, Any]] = {
 }
 
 
+WRONG_RULES = """\
+[properties]
+amount = { from = "/data/amount", as = "long" }
+
+[[routes]]
+when = { action = "ContactNameUpdatedEvent" }
+to = ["default"]
+"""
+
+
 async def records(environment: dict[str, str]) -> dict[str, str]:
     """The ids of the records in quarantine, as they are shown, by reason."""
     listed = await relay_command(environment, "quarantine", "list", "--json")
@@ -154,6 +165,42 @@ async def test_events_whose_cause_is_gone_are_released(
     assert await records(environment) == {}
     arrived = (await received(servicebus.connection_string, 3)).ids()
     assert arrived == {"a": ["refused"], "b": ["large"], "c": ["aside"]}
+
+
+@follows("not-mapped", "no-route")
+async def test_events_whose_rule_was_corrected_are_released(
+    operator: Operator, environment: dict[str, str], servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    rules = tmp_path / "relay.toml"
+    rules.write_text(WRONG_RULES)
+    environment |= {"RELAY_FILE": str(rules)}
+    operator.set(environment)
+    (stream,) = read_streams(environment)
+    relay = assemble(stream)
+    documents = [event("much", "a", amount="much"), {**event("other", "b"), "data": {"action": "Other"}}]
+    await relay.handle(documents, "i1")
+    await relay.close()
+    assert set(await records(environment)) == {"not-mapped", "no-route"}
+    rules.write_text('[[routes]]\nto = ["default"]\n')
+
+    runs = [await operator.follow(reason) for reason in ("not-mapped", "no-route")]
+
+    assert [(run.code, run.out.splitlines()[0]) for run in runs] == [
+        (0, "released 1, still invalid 0, not sent 0")
+    ] * 2
+    assert (await received(servicebus.connection_string, 2)).ids() == {"a": ["much"], "b": ["other"]}
+
+
+@follows("ContentError")
+async def test_a_container_of_large_events_that_cannot_be_reached_is_named(
+    operator: Operator, environment: dict[str, str]
+) -> None:
+    account = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:1/a"
+    operator.set(environment | {"RELAY_LARGE": "claim-check", "BLOBS": account})
+
+    run = await operator.follow("ContentError")
+
+    assert "RELAY_BLOB_CONTAINER 'large-events' cannot be written to" in lines(run, "error")
 
 
 @follows("key-parked", "a parked key")
