@@ -83,7 +83,6 @@ class Run:
 
 HOLDING = (
     Run("Claims", _claims(2, 4, 1)),
-    Run("Relay", _relay(2, 1, 3, 2, 1, 2)),
     Run("Relay", _relay(1, 1, 2, 2, 2, 4)),
     Run("Relay", _relay(1, 2, 0, 1, 2, 3), liveness=True),
     Run("Claims", _claims(1, 0, 1), liveness=True),
@@ -187,6 +186,7 @@ CONTROLS = (
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
 NIGHT = (
+    Run("Relay", _relay(2, 1, 3, 2, 1, 2)),
     Run("Relay", _relay(1, 2, 2, 1, 2, 3)),
     Run("Claims", _claims(2, 8, 2)),
     Run("Relay", _relay(1, 1, 3, 2, 2, 3)),

@@ -161,7 +161,7 @@ def dead_letter_reason(bare: bytes) -> str:
 
 
 @settings(
-    max_examples=20,
+    max_examples=12,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -85,7 +85,7 @@ def test_a_seed_gives_the_same_bytes_at_the_same_times(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(universe, "ConnectedWorld", Digested)
     for seed in (5, 6, 5):
-        run(universe.plan(seed, 30, 6))
+        run(universe.plan(seed, 10, 3))
 
     assert digests[0] == digests[2]
     assert digests[0] != digests[1]
