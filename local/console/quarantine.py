@@ -27,6 +27,7 @@ async def change(
         run=OPERATIONS[operation],
         env_file=(),
         source=None,
+        stream=None,
         ids=ids,
         all=False,
         reason=reason,

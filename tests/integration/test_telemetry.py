@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 from local.demo.tally import Tally
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay import pipeline
+from relay import assembly
 from relay.assembly import CosmosRelay, assemble
 from relay.clients import switch_off_sdk_tracing
 from relay.errors import PublishError, QuarantineError
@@ -58,7 +58,7 @@ def clock() -> TurnableClock:
 def reported(monkeypatch: pytest.MonkeyPatch, clock: TurnableClock) -> Telemetry:
     """The metrics reported from here on, without those of other tests."""
     monkeypatch.setattr(instruments, "_headrooms", WeakSet())
-    monkeypatch.setattr(pipeline, "RelayTelemetry", lambda: RelayTelemetry(clock))
+    monkeypatch.setattr(assembly, "RelayTelemetry", lambda label: RelayTelemetry(clock, label=label))
     telemetry_in_memory = installed()
     telemetry_in_memory.forget()
     return telemetry_in_memory

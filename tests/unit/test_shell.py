@@ -197,7 +197,7 @@ def hints(tmp_path: Path) -> Iterator[str]:
     yield refusal(tmp_path / "empty.env")
     sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
     yield _next(sent, 1, {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
-    stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[])
+    stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None)
     yield "\n".join(_addresses(stack, "", "", ENV_FILE))  # type: ignore[arg-type]
 
 
