@@ -204,7 +204,13 @@ site, tree = Path({str(site)!r}), Path({str(tmp_path)!r})
 serve(site, 0, Freshness(tree, lambda: (site / "new.html").write_text((tree / "page.md").read_text())))
 """
     with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A child of a shell's background job ignores it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as server:
         assert server.stdout is not None
         address = server.stdout.readline().split()[0]
