@@ -30,7 +30,7 @@ _AT_ONCE = 10
 _PATIENT_S = 4.0
 _PARKED = "key-parked"
 DISCARDED = "discarded"
-"""What stands for the reason of poison that was parked behind other poison, and has been discarded."""
+"""The reason noted for poison that was parked behind other poison and then discarded."""
 
 _LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _COMMAND = re.compile(r"python -m relay quarantine add (?:--stream (?P<stream>\S+) )?(?P<arguments>[^`\n]+)")

@@ -24,7 +24,7 @@ class ContentStore(Protocol):
             Its address: a URL without any secret.
 
         Raises:
-            ContentError: It could not be stored, or nobody knows; the message says what to do.
+            ContentError: It was not stored, or it is not known whether it was. The message has the remedy.
         """
 
     async def close(self) -> None:

@@ -132,7 +132,7 @@ def read(path: Path, *, named_by: str | None = None) -> RelayFile:
 
 
 def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
-    """As `read`, of a file that was parsed; `name` stands in the errors."""
+    """Check the parsed content of a file, as `read` does. Errors begin with `name`."""
     problems: list[str] = []
     top = Table(content, "", problems)
     mapping = _mapping(top)
