@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
@@ -49,6 +48,8 @@ class InMemory(Harness):
 class InSqlite(Harness):
     def __init__(self, path: Path) -> None:
         self.connection = inbox.SqliteConnection(path)
+        # Nothing here has to survive a crash of the machine.
+        self.connection.execute("PRAGMA synchronous = off")
         self.connection.execute("CREATE TABLE IF NOT EXISTS effects (id TEXT)")
         self.store = inbox.SqliteStore(self.connection)
 
@@ -259,6 +260,16 @@ async def test_forgotten_ids_are_first_again_and_gaps_stay(harness: Harness) -> 
 async def test_a_message_without_an_id_is_refused(harness: Harness) -> None:
     with pytest.raises(inbox.DeadLetter, match="no-message-id"):
         await handle(harness, "")
+
+
+@pytest.mark.parametrize("part", ["id", "key", "topic", "entity"])
+async def test_half_a_surrogate_pair_is_dead_lettered(harness: Harness, part: str) -> None:
+    parts = {"identifier": "a", "key": "k", "topic": "events", "entity": "e"}
+    parts["identifier" if part == "id" else part] = "\ud800"
+
+    with pytest.raises(inbox.DeadLetter, match=f"invalid-identity: The {part} "):
+        await handle(harness, sequence=1, **parts)
+    assert harness.effects() == []
 
 
 async def test_sqlite_keeps_the_effect_and_the_id_together(tmp_path: Path) -> None:
@@ -489,7 +500,7 @@ async def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path
     store_of_version_1(path)
     broken = sqlite3.connect(path, isolation_level=None)
     broken.execute("UPDATE inbox_progress SET gaps = 'not JSON' WHERE consumer = 'default'")
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(sqlite3.OperationalError, match="malformed JSON"):
         InSqlite(path)
 
     assert broken.execute("SELECT id FROM inbox_handled ORDER BY id").fetchall() == [("old",), ("theirs",)]

@@ -18,9 +18,9 @@ from inbox.messages import Message
 from inbox.received import read
 from inbox.sequences import Arrival, Step
 from inbox.session import Session
-from inbox.stores import sqlite
 from inbox.stores.database import SqliteConnection
 from inbox.stores.port import Identity
+from inbox.stores.sql import recording
 from inbox.stores.sqlite import SqliteStore
 
 _settle = Session._settle
@@ -80,7 +80,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, str]] = {
     "the handler ends with the lock": (Lock, "during", _whatever_the_lock, "handed over"),
     "settled after the effect": (Session, "_settle", _settle_first, "missing"),
     "nothing is handled behind a failed message": (Session, "_settle", _go_on_after_failure, "out_of_order"),
-    "gaps are recorded": (sqlite, "advance", _no_gaps, "as missing"),
+    "gaps are recorded": (recording, "advance", _no_gaps, "as missing"),
     "an event is known by its key, too": (Identity, "of", _of_id_alone, "missing"),
     "what nobody can handle is dead-lettered": (session, "call", _swallow_dead_letters, "dead letters"),
     "sessions are released": (Session, "close", _keep_session, "undisturbed"),

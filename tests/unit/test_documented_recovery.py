@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from inbox import SqliteConnection, SqliteStore
 from inbox.sequences import advance
-from inbox.stores.schema import prepare
 from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.leases import Lease
 from tests.unit.test_documented_names import page
@@ -71,8 +70,8 @@ def test_the_pages_agree_about_a_second_host() -> None:
 def test_the_ids_that_a_consumer_has_handled_are_found_as_the_page_says() -> None:
     [query] = re.findall(r"`(select id from inbox_handled [^`]+)`", page("docs/recovery.md"))
     restored_to = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    prepare(connection)
+    connection = SqliteConnection(":memory:")
+    SqliteStore(connection)
     connection.executemany(
         "INSERT INTO inbox_handled VALUES ('', ?, 'k', 't', ?)",
         [("before", restored_to - 1), ("after", restored_to + 1)],

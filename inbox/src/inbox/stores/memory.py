@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from inbox.messages import Message
 from inbox.sequences import Arrival, Step, advance
-from inbox.stores.port import Gap, Identity
+from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.turns import Turn
 
 _start = attrgetter("start")
@@ -55,7 +55,7 @@ class MemoryStore:
             if message.sequence is None:
                 yield Arrival(first=True)
             else:
-                place = (message.key if entity is None else entity, message.key, message.topic)
+                place = (entity_of(message, entity), message.key, message.topic)
                 progress = self._progress.get(place, _Progress())
                 step = progress.step(message.sequence)
                 yield step.arrival

@@ -45,13 +45,36 @@ class Identity:
         """Return the identity of a message that a store can record.
 
         Raises:
-            DeadLetter: It has no id (`no-message-id`), or a sequence beyond 63 bits (`invalid-sequence`).
+            DeadLetter: It has no id (`no-message-id`), a sequence beyond 63 bits (`invalid-sequence`), or half a
+                surrogate pair in its id, key or topic (`invalid-identity`).
         """
         if not message.id:
             raise DeadLetter("no-message-id", "Without a message id, a repetition cannot be recognised.")
         if message.sequence is not None and not -MAX_SEQUENCE <= message.sequence <= MAX_SEQUENCE:
             raise DeadLetter("invalid-sequence", "The sequence is beyond ±(2^63 - 1).")
+        for what, text in (("id", message.id), ("key", message.key), ("topic", message.topic)):
+            _check(text, what)
         return cls(message.topic, message.key, message.id)
+
+
+def entity_of(message: Message, entity: str | None) -> str:
+    """Return the entity that a message's number belongs to; by default its key.
+
+    Raises:
+        DeadLetter: The entity has half a surrogate pair: `invalid-identity`.
+    """
+    if entity is None:
+        return message.key
+    _check(entity, "entity")
+    return entity
+
+
+def _check(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        # Not the error's text: it quotes the value.
+        raise DeadLetter("invalid-identity", f"The {what} contains half a surrogate pair.") from error
 
 
 class Store(Protocol):
@@ -70,7 +93,7 @@ class Store(Protocol):
                 within an entity: give its id if several entities share a key.
 
         Raises:
-            DeadLetter: The message cannot be recorded: `no-message-id`, `invalid-sequence`.
+            DeadLetter: The message cannot be recorded: `no-message-id`, `invalid-sequence`, `invalid-identity`.
             RuntimeError: The current task is inside a block already.
         """
 
