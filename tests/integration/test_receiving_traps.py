@@ -197,10 +197,9 @@ async def test_a_receiver_that_stayed_in_the_session_would_break_the_order(
     servicebus: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Staying(Session):
-        async def _settle(self, received: ServiceBusReceivedMessage) -> bool:
-            if not await super()._settle(received):
+        async def _settle(self, received: ServiceBusReceivedMessage) -> None:
+            if await super()._settle(received) is not None:
                 await self._receiver.abandon_message(received)
-            return True
 
     monkeypatch.setattr(receiver_module, "Session", Staying)
 

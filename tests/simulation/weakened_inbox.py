@@ -40,19 +40,17 @@ async def _never_renew(self: Lock) -> None:
     await asyncio.sleep(1e9)
 
 
-async def _whatever_the_lock(self: Lock, work: Coroutine[Any, Any, None]) -> None:
-    await work
+async def _whatever_the_lock(self: Lock, work: Coroutine[Any, Any, Any]) -> Any:
+    return await work
 
 
-async def _settle_first(self: Session, received: ServiceBusReceivedMessage) -> bool:
+async def _settle_first(self: Session, received: ServiceBusReceivedMessage) -> None:
     await self._receiver.complete_message(received)
     await call(self._handler, read(received, self._topic))
-    return True
 
 
-async def _go_on_after_failure(self: Session, received: ServiceBusReceivedMessage) -> bool:
+async def _go_on_after_failure(self: Session, received: ServiceBusReceivedMessage) -> None:
     await _settle(self, received)
-    return True
 
 
 def _no_gaps(last: int | None, gap: range | None, sequence: int) -> Step:

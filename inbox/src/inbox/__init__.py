@@ -14,7 +14,7 @@ Receiving (`receiver`, `connection`, `options`)
     `connect(connection_string)` or `connect(namespace, credential)`: a client as the receiver needs it.
     `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` instead of the two: `await run()`,
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
-    `retry_s`, `retry_max_s`, `answer_s`, `grace_s`.
+    `retry_s`, `retry_max_s`, `answer_s`, `grace_s`, `attempts`, `released_s`, `claim_s`.
 
 Dead letters (`dead_letters`)
     `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
@@ -31,6 +31,12 @@ Handling (`messages`, `errors`)
     `DeadLetter(reason, description)`: raise it for messages that can never be handled. After any other exception
     the message is delivered again, after a pause and before its successors.
 
+Parked keys (`parking`, `parked`)
+    `Receiver(…, on_poison="park", parking=store)`: the successors of a message that cannot be handled wait in the
+    store, until an operator releases their key. `Parking`: what a store does for that. `ParkedKey`,
+    `ParkedMessage`, `Cause`: what it keeps. `NotReleased`: raised by `Parking.release`. `NotStorable`: raised by a
+    store that cannot hold a message.
+
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
     a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`,
@@ -43,9 +49,11 @@ from __future__ import annotations
 from inbox.connection import connect
 from inbox.contents import BlobContents, Contents
 from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
-from inbox.errors import DeadLetter, OutsideBlock, SessionsNotEnabled
+from inbox.errors import DeadLetter, NotStorable, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
+from inbox.parked import Cause, ParkedKey, ParkedMessage
+from inbox.parking import NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
 from inbox.stores.database import SqliteConnection
@@ -56,6 +64,7 @@ from inbox.stores.sqlite import SqliteStore
 __all__ = [
     "Arrival",
     "BlobContents",
+    "Cause",
     "Contents",
     "DeadLetter",
     "DeadLetterReceiver",
@@ -63,8 +72,13 @@ __all__ = [
     "Gap",
     "MemoryStore",
     "Message",
+    "NotReleased",
+    "NotStorable",
     "Options",
     "OutsideBlock",
+    "ParkedKey",
+    "ParkedMessage",
+    "Parking",
     "Receiver",
     "Remainder",
     "SessionsNotEnabled",

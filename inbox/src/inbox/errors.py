@@ -17,8 +17,8 @@ class DeadLetter(Exception):
     """
 
     def __init__(self, reason: str, description: str = "") -> None:
-        self.reason = _sendable(reason)
-        self.description = _sendable(description)
+        self.reason = sendable(reason)
+        self.description = sendable(description)
         super().__init__(f"{self.reason}: {self.description}" if description else self.reason)
 
 
@@ -32,6 +32,10 @@ class SessionsNotEnabled(Exception):
     """The queue or subscription does not require sessions, so nothing keeps its messages in order."""
 
 
+class NotStorable(Exception):
+    """A message cannot be stored whole. It is dead-lettered, and its place in the order of its key is stored."""
+
+
 class LockLost(Exception):
     """The lock on a session or a message was lost. What is not settled is delivered again to the next holder."""
 
@@ -40,6 +44,7 @@ class Unanswered(Exception):
     """The broker did not answer in time. The connection is discarded and a new one is opened."""
 
 
-def _sendable(text: str) -> str:
+def sendable(text: str) -> str:
+    """Text as a message, a database and a log can hold it, cut to the longest description."""
     # JSON can contain a lone surrogate; AMQP and log files cannot.
     return text[:_LONGEST].encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""A lock on a session or a message: renewed while it is held, and the handler is cancelled when it is lost."""
+"""A lock on a session, a message or a released key: renewed while held; a lost one cancels the handler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
@@ -22,9 +22,11 @@ _SHORTEST_S = 0.05
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Lockable(Protocol):
-    """A session that was accepted, or a message that was received."""
+    """A session that was accepted, a message that was received, or a released key that was claimed."""
 
     @property
     def locked_until_utc(self) -> datetime | None:
@@ -76,8 +78,8 @@ class Lock:
         if self.renewing is not None:
             await end_tasks([self.renewing])
 
-    async def during(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await `work` as long as the lock is held.
+    async def during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work` as long as the lock is held, and return its result.
 
         Raises:
             LockLost: The lock was lost first. `work` was cancelled and has ended.
@@ -94,7 +96,7 @@ class Lock:
                 await finish(_ended(task))
         if task.cancelled():
             raise RuntimeError("The handler ended with a cancellation that the receiver did not ask for.")
-        task.result()
+        return task.result()
 
     async def pause(self, seconds: float, stopping: asyncio.Event) -> None:
         """Hold the session for a time, or until the receiver stops or the lock is lost."""
@@ -112,7 +114,7 @@ class Lock:
             await asyncio.sleep(max(_SHORTEST_S, min(wait_s, left / 2)))
             try:
                 await self._renew_once(ends_at)
-            except (SessionLockLostError, MessageLockLostError):
+            except (SessionLockLostError, MessageLockLostError, LockLost):
                 break
             except Exception as error:  # noqa: BLE001 - under faults the SDK (7.15.0) raises many kinds
                 _log.info("A lock could not be renewed: %s", type(error).__name__)

@@ -22,6 +22,10 @@ class Options:
         answer_s: Time that the broker has to answer a request, in addition to `accept_s` or `idle_s`. Then the
             connection is discarded and a new one is opened.
         grace_s: Time that handlers have to finish after `stop()`; then they are cancelled.
+        attempts: With `on_poison="park"`, number of failed deliveries after which a message parks its key. It must
+            be less than the subscription's maximum delivery count, after which the broker dead-letters it.
+        released_s: Time between two looks for keys that an operator has released.
+        claim_s: Time after which another process takes over a released key if this one has ended.
     """
 
     sessions: int = 16
@@ -34,9 +38,12 @@ class Options:
     retry_max_s: float = 60.0
     answer_s: float = 15.0
     grace_s: float = 20.0
+    attempts: int = 8
+    released_s: float = 10.0
+    claim_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("sessions", "prefetch"):
+        for name in ("sessions", "prefetch", "attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 1 or more.")
         for each in fields(self):
@@ -44,6 +51,8 @@ class Options:
                 raise ValueError(f"{each.name} is {getattr(self, each.name)} seconds; it must not be negative.")
         if not self.accept_s or not self.idle_s or not self.answer_s:
             raise ValueError("accept_s, idle_s and answer_s must be above 0 seconds.")
+        if not self.released_s or not self.claim_s:
+            raise ValueError("released_s and claim_s must be above 0 seconds.")
 
     def pause_s(self, delivery_count: int) -> float:
         """Return the pause in seconds after a failed delivery that follows `delivery_count` others."""

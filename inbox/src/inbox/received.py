@@ -10,6 +10,7 @@ from azure.servicebus.amqp import AmqpMessageBodyType
 
 from inbox.errors import DeadLetter
 from inbox.messages import Message
+from inbox.parked import ParkedMessage
 from inbox.undecodable import is_undecodable
 
 
@@ -51,6 +52,15 @@ def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
         enqueued_at=received.enqueued_time_utc,
         topic=topic,
     )
+
+
+def place_of(received: ServiceBusReceivedMessage, topic: str) -> ParkedMessage | None:
+    """The place of a message that `read` refuses; None if it has no key that is text."""
+    key, identifier = _decoded(received.session_id), _decoded(received.message_id)
+    if not isinstance(key, str):
+        return None
+    known = str(identifier) if isinstance(identifier, str | UUID) else ""
+    return ParkedMessage(topic, key, known, received.sequence_number or 0, None)
 
 
 def _text(value: Any, what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Literal
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
@@ -21,7 +21,9 @@ from inbox.connection import Entity, check_retries
 from inbox.contents import Contents
 from inbox.errors import LockLost, SessionsNotEnabled
 from inbox.handling import Handler, on_whole
+from inbox.handover import HandOver
 from inbox.options import Options
+from inbox.parking import Parking
 from inbox.session import Failed, Session
 
 _SHORTEST_DELAY_S = 0.1
@@ -37,9 +39,10 @@ class Receiver:
     """Calls `handler` with each message, one at a time within a session. What the handler does decides:
 
     - It returns: the message is completed.
-    - It raises `DeadLetter`: the message is dead-lettered, and its successors follow.
+    - It raises `DeadLetter`: the message is dead-lettered, and its successors follow. With `on_poison="park"` it
+      is parked, and its successors are set aside behind it.
     - It raises anything else: the session pauses, then the message is delivered again, before its successors. At
-      the subscription's maximum delivery count it is dead-lettered.
+      the subscription's maximum delivery count it is dead-lettered; with `park`, it is parked after `attempts`.
     - The session's lock is lost while it runs: it is cancelled, nothing is settled, and the message is delivered
       again.
 
@@ -50,10 +53,15 @@ class Receiver:
         queue: A queue.
         contents: Where to get the bodies of large events, such as `BlobContents`; without it these messages are
             dead-lettered as `content-not-fetched`.
+        on_poison: What becomes of the successors of a message that cannot be handled. `skip`: they follow. `park`:
+            they are set aside behind it in `parking`, until an operator releases the key. The receiver then hands
+            them to the handler in order.
+        parking: A store of the handler's consumer, such as `SqliteStore`.
         options: The fields of `Options`, such as `sessions=64`.
 
     Raises:
-        ValueError: The client retries, a number is out of its range, or it is not clear what to receive from.
+        ValueError: The client retries, a number is out of its range, or it is not clear what to receive from, or
+            where to park keys.
     """
 
     def __init__(
@@ -65,8 +73,11 @@ class Receiver:
         subscription: str | None = None,
         queue: str | None = None,
         contents: Contents | None = None,
+        on_poison: Literal["skip", "park"] = "skip",
+        parking: Parking | None = None,
         **options: Any,
     ) -> None:
+        self._parking = _parking_of(on_poison, parking)
         check_retries(client)
         self._handler = on_whole(handler, contents)
         self._entity = Entity.of(client, topic, subscription, queue)
@@ -91,6 +102,9 @@ class Receiver:
         workers: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._work()) for _ in range(self._options.sessions)
         ]
+        if self._parking is not None:
+            released = HandOver(self._parking, self._entity.topic, self._handler, self._options)
+            workers.append(asyncio.create_task(released.run(self._stopping)))
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait())
         try:
             # A worker ends without a request only with an error.
@@ -153,7 +167,7 @@ class Receiver:
 
     async def _next_session(self) -> None:
         """Accept a session, handle its messages, and release it."""
-        session = Session(self._open(), self._entity.topic, self._handler, self._options)
+        session = Session(self._open(), self._entity.topic, self._handler, self._options, self._parking)
         handed_over = False
         try:
             await self._accept(session)
@@ -220,3 +234,11 @@ class Receiver:
         waiting = asyncio.create_task(self._stopping.wait())
         await asyncio.wait({waiting}, timeout=seconds)
         waiting.cancel()
+
+
+def _parking_of(on_poison: str, parking: Parking | None) -> Parking | None:
+    if on_poison not in ("skip", "park"):
+        raise ValueError(f"on_poison is {on_poison!r}; it must be 'skip' or 'park'.")
+    if (on_poison == "park") != (parking is not None):
+        raise ValueError("Give on_poison='park' and parking=store together: a store is where keys are parked.")
+    return parking

@@ -18,7 +18,9 @@ from inbox.errors import DeadLetter, LockLost
 from inbox.handling import Handler, call
 from inbox.lock import Lock
 from inbox.options import Options
-from inbox.received import read
+from inbox.parking import Parking
+from inbox.poison import Aside, NotKept, log_failure
+from inbox.received import place_of, read
 from inbox.undecodable import replace_undecodable
 
 _CLOSE_S = 5.0
@@ -30,10 +32,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A message whose handler failed, with the pause before it may be delivered again, in seconds."""
+    """A message that was not handled.
+
+    Attributes:
+        received: The message.
+        pause_s: The pause before it may be delivered again, in seconds.
+        counts: Whether it counts as a failed delivery.
+    """
 
     received: ServiceBusReceivedMessage
     pause_s: float
+    counts: bool = True
 
 
 class Session:
@@ -45,15 +54,24 @@ class Session:
         topic: The topic, or the queue, that it receives from.
         handler: Called with each message.
         options: How to receive.
+        parking: Where to park its key because of a message that cannot be handled, instead of dead-lettering it.
     """
 
-    def __init__(self, receiver: ServiceBusReceiver, topic: str, handler: Handler, options: Options) -> None:
+    def __init__(
+        self,
+        receiver: ServiceBusReceiver,
+        topic: str,
+        handler: Handler,
+        options: Options,
+        parking: Parking | None = None,
+    ) -> None:
         replace_undecodable(receiver)
         self._receiver = receiver
         self._topic = topic
         self._connections = Connections(receiver)
         self._handler = handler
         self._options = options
+        self._aside = None if parking is None else Aside(parking, options.attempts)
         self._lock: Lock | None = None
 
     async def accept(self) -> None:
@@ -81,17 +99,22 @@ class Session:
             for received in messages:
                 if stopping.is_set():
                     return None
-                if not await self._settle(received):
-                    return Failed(received, self._options.pause_s(received.delivery_count or 0))
+                if (failed := await self._settle(received)) is not None:
+                    return failed
                 if time.monotonic() >= deadline:
                     # Prefetched messages are released with the session, in order, and not counted as deliveries.
                     return None
         return None
 
     async def retry(self, failed: Failed, stopping: asyncio.Event) -> None:
-        """Hold the session for the pause, then abandon the message, so that it is delivered again."""
+        """Hold the session for the pause, then abandon the message, so that it is delivered again.
+
+        A delivery that does not count ends with the session instead. Otherwise the broker would dead-letter the
+        message while the store is away, and its successors would follow.
+        """
         await self._held.pause(failed.pause_s, stopping)
-        await finish(self._answered(self._receiver.abandon_message(failed.received), "Abandoning a message"))
+        if failed.counts:
+            await finish(self._answered(self._receiver.abandon_message(failed.received), "Abandoning a message"))
 
     async def close(self) -> None:
         """Release the session, within a few seconds."""
@@ -113,27 +136,43 @@ class Session:
         """Await an answer. Discard the connection if there is none `answer_s` seconds after `after_s`."""
         return await within(after_s + self._options.answer_s, work, what, connections=self._connections)
 
-    async def _settle(self, received: ServiceBusReceivedMessage) -> bool:
-        """Handle one message and settle it. Return False if its handler failed."""
-        subject = f"message {received.message_id!r} of session {received.session_id!r}"
+    async def _settle(self, received: ServiceBusReceivedMessage) -> Failed | None:
+        """Handle one message, or set it aside, and settle it. Returns it if that failed."""
+        deliveries = received.delivery_count or 0
         try:
-            message = read(received, self._topic)
-            await self._held.during(call(self._handler, message))
+            await self._held.during(self._handle(received))
         except DeadLetter as poison:
-            _log.error("Dead-lettering %s: %s", subject, poison)
+            _log.error(
+                "Dead-lettering message %r of session %r: %s", received.message_id, received.session_id, poison
+            )
             work = self._receiver.dead_letter_message(
                 received, reason=poison.reason, error_description=poison.description
             )
             await finish(self._answered(work, "Dead-lettering a message"))
         except LockLost:
             raise
-        except Exception:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
-            delivery = (received.delivery_count or 0) + 1
-            _log.exception("The handler of %s failed at delivery %s", subject, delivery)
-            return False
+        except NotKept:
+            return Failed(received, self._options.pause_s(deliveries), counts=False)
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
+            log_failure(received.message_id, received.session_id, deliveries + 1, error)
+            return Failed(received, self._options.pause_s(deliveries))
         else:
             await finish(self._answered(self._receiver.complete_message(received), "Completing a message"))
-        return True
+        return None
+
+    async def _handle(self, received: ServiceBusReceivedMessage) -> None:
+        """Call the handler with a message, or set the message aside. Raises as the handler, or NotKept."""
+        try:
+            message = read(received, self._topic)
+        except DeadLetter as unreadable:
+            place = place_of(received, self._topic)
+            if self._aside is not None and place is not None:
+                await self._aside.leave(place, unreadable)
+            raise
+        if self._aside is None:
+            await call(self._handler, message)
+        else:
+            await self._aside.handle(message, self._handler)
 
     @property
     def _held(self) -> Lock:

@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from inbox.messages import Message
 from inbox.sequences import Arrival, Step, advance
+from inbox.stores.memory_parking import MemoryParking
 from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.turns import Turn
 
@@ -36,13 +37,12 @@ class _Progress:
             self.gaps[at - 1 : at] = step.opened
 
 
-class MemoryStore:
+class MemoryStore(MemoryParking):
     """Keeps records until the process ends. For tests, or for effects that do not outlive the process either."""
 
     def __init__(self) -> None:
-        self._handled: dict[Identity, datetime] = {}
+        super().__init__({}, Turn())
         self._progress: dict[tuple[str, str, str], _Progress] = {}
-        self._turn = Turn()
 
     @asynccontextmanager
     async def once(self, message: Message, *, entity: str | None = None) -> AsyncIterator[Arrival]:

@@ -1,0 +1,189 @@
+"""What is kept of a parked key: its messages, whole and in order, and why it is parked. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from inbox.errors import DeadLetter, NotStorable, sendable
+from inbox.messages import Message
+
+UNREADABLE = "unreadable"
+FAILED = "handler-failed"
+EXHAUSTED = "deliveries-exhausted"
+NOT_STORABLE = "not-storable"
+
+
+class Kept(Enum):
+    """What became of a message that was to be set aside or parked.
+
+    Attributes:
+        ASIDE: It is in the store, behind the messages of its key that came before. It may be completed.
+        HANDLED: It was handled or discarded before. It may be completed.
+        NOT_PARKED: Its key is not parked, or no longer: it is to be handled.
+    """
+
+    ASIDE = "aside"
+    HANDLED = "handled"
+    NOT_PARKED = "not parked"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a key is parked.
+
+    Attributes:
+        reason: That of the `DeadLetter`; `unreadable`, `handler-failed` (as often as `Options.attempts` says),
+            `deliveries-exhausted` (its deliveries ended without an answer, as when the process is killed each
+            time), or `not-storable` (as `unreadable`: it is in the dead-letter queue).
+        error: The type of the exception; "" if there was none.
+        detail: The text of the exception, which may contain personal values: not for logs and lists.
+    """
+
+    reason: str
+    error: str = ""
+    detail: str = ""
+
+    @classmethod
+    def of(cls, error: Exception) -> Cause:
+        """The cause that an exception of a handler is."""
+        name = type(error).__name__
+        if isinstance(error, DeadLetter):
+            return cls(error.reason, name, error.description)
+        return cls(FAILED, name, sendable(str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMessage:
+    """A message of a parked key.
+
+    Attributes:
+        topic, key, id: As of a `Message`. The id is "" if it could not be read.
+        number: The broker's number, by which the messages of a key are in order.
+        message: The message; None if it could not be read, or not be stored. It is in the dead-letter queue then,
+            and this is its place in the order of its key.
+        attempts: How often it was handed to the handler since the key was released.
+    """
+
+    topic: str
+    key: str
+    id: str
+    number: int
+    message: Message | None
+    attempts: int = 0
+
+    @classmethod
+    def of(cls, message: Message) -> ParkedMessage:
+        """The record of a message."""
+        return cls(message.topic, message.key, message.id, message.sequence_number, message)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedKey:
+    """A key whose messages are set aside.
+
+    Attributes:
+        topic, key: As of a `Message`.
+        since: When it was parked.
+        cause: Why.
+        messages: Number of its messages that are set aside.
+        is_released: Whether an operator has released it: its messages are being handed to the handler, or will be.
+    """
+
+    topic: str
+    key: str
+    since: datetime
+    cause: Cause
+    messages: int
+    is_released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to hand over the messages of a released key, for a limited time.
+
+    Attributes:
+        topic, key: As of a `Message`.
+        token: Tells this claim from every other.
+    """
+
+    topic: str
+    key: str
+    token: str
+
+
+_MARK = "$"
+
+
+def encode(message: Message) -> str:
+    """A message as JSON text in ASCII.
+
+    What JSON lacks is an object with one name that begins with `$`: `$bytes` (base64), `$uuid`, `$decimal`,
+    `$float` (`nan`, `inf`, `-inf`), `$time` (ISO 8601), and `$map`, a list of pairs.
+
+    Raises:
+        NotStorable: It has a value of another type.
+    """
+    return json.dumps({each.name: _tagged(getattr(message, each.name)) for each in fields(message)})
+
+
+def decode(text: str) -> Message:
+    """The message that `encode` was given.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is not such a text.
+    """
+    values = {name: _plain(value) for name, value in json.loads(text).items()}
+    known = {each.name for each in fields(Message)}
+    return Message(**{name: value for name, value in values.items() if name in known})
+
+
+def _tagged(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            # Of a number that is not finite, `value - value` is not a number.
+            return value if value - value == 0 else {"$float": str(value)}
+        case bytes():
+            return {"$bytes": base64.b64encode(value).decode()}
+        case UUID():
+            return {"$uuid": str(value)}
+        case Decimal():
+            return {"$decimal": str(value)}
+        case datetime():
+            return {"$time": value.isoformat()}
+        case list() | tuple():
+            return [_tagged(each) for each in value]
+        case dict():
+            if all(isinstance(name, str) and not name.startswith(_MARK) for name in value):
+                return {name: _tagged(each) for name, each in value.items()}
+            return {"$map": [[_tagged(name), _tagged(each)] for name, each in value.items()]}
+    raise NotStorable(f"The message has a value of the type {type(value).__name__}, which cannot be stored.")
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case list():
+            return [_plain(each) for each in value]
+        case {"$bytes": str(text)}:
+            return base64.b64decode(text)
+        case {"$uuid": str(text)}:
+            return UUID(text)
+        case {"$decimal": str(text)}:
+            return Decimal(text)
+        case {"$float": str(text)}:
+            return float(text)
+        case {"$time": str(text)}:
+            return datetime.fromisoformat(text)
+        case {"$map": list(pairs)}:
+            return {_plain(name): _plain(each) for name, each in pairs}
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+    return value

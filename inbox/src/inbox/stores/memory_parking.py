@@ -1,0 +1,165 @@
+"""Parked keys in memory, for tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parking import ClaimLost, NotReleased
+from inbox.stores.port import Identity
+from inbox.stores.turns import Turn
+
+
+@dataclass(slots=True)
+class _Row:
+    """A parked key, and its messages by their numbers. A claim has a token and an end, in seconds of the clock."""
+
+    cause: Cause
+    since: datetime
+    messages: dict[int, ParkedMessage] = field(default_factory=dict)
+    is_released: bool = False
+    token: str = ""
+    until: float = 0.0
+
+    @property
+    def first(self) -> ParkedMessage:
+        return self.messages[min(self.messages)]
+
+
+class MemoryParking:
+    """The part of `MemoryStore` that parks keys. See `Parking`.
+
+    Args:
+        handled: When each message was handled.
+        turn: Of whoever is inside a block of `once`.
+    """
+
+    def __init__(self, handled: dict[Identity, datetime], turn: Turn) -> None:
+        self._handled = handled
+        self._turn = turn
+        self._rows: dict[tuple[str, str], _Row] = {}
+
+    async def is_parked(self, topic: str, key: str) -> bool:
+        """See `Parking.is_parked`."""
+        return (topic, key) in self._rows
+
+    async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
+        """See `Parking.park`."""
+        async with self._turn.take():
+            if self._is_handled(message):
+                return Kept.HANDLED
+            row = self._rows.setdefault((message.topic, message.key), _Row(cause, datetime.now(UTC)))
+            return self._add(row, message)
+
+    async def set_aside(self, message: ParkedMessage) -> Kept:
+        """See `Parking.set_aside`."""
+        async with self._turn.take():
+            row = self._rows.get((message.topic, message.key))
+            if row is None:
+                return Kept.NOT_PARKED
+            return Kept.HANDLED if self._is_handled(message) else self._add(row, message)
+
+    async def claim(self, topic: str, lasts: timedelta) -> Claim | None:
+        """See `Parking.claim`."""
+        now = time.time()
+        for (its_topic, key), row in self._rows.items():
+            if its_topic == topic and row.is_released and row.until <= now:
+                row.token, row.until = uuid4().hex, now + lasts.total_seconds()
+                return Claim(topic, key, row.token)
+        return None
+
+    async def renew(self, claim: Claim, lasts: timedelta) -> bool:
+        """See `Parking.renew`."""
+        row = self._rows.get((claim.topic, claim.key))
+        if row is None or row.token != claim.token:
+            return False
+        row.until = time.time() + lasts.total_seconds()
+        return True
+
+    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+        """See `Parking.next`."""
+        row = self._claimed(claim)
+        self._remove(claim.topic, claim.key, row, [] if done is None else [done])
+        if not row.messages:
+            return None
+        first = replace(row.first, attempts=row.first.attempts + 1)
+        row.messages[first.number] = first
+        return first
+
+    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+        """See `Parking.give_back`."""
+        row = self._claimed(claim)
+        self._remove(claim.topic, claim.key, row, [] if done is None else [done])
+        row.token, row.until = "", 0.0
+
+    async def fail(self, claim: Claim, cause: Cause) -> None:
+        """See `Parking.fail`."""
+        row = self._claimed(claim)
+        row.cause, row.since, row.is_released, row.token, row.until = cause, datetime.now(UTC), False, "", 0.0
+
+    async def keys(self) -> list[ParkedKey]:
+        """See `Parking.keys`."""
+        return [
+            ParkedKey(topic, key, row.since, row.cause, len(row.messages), row.is_released)
+            for (topic, key), row in sorted(self._rows.items(), key=lambda item: item[0])
+        ]
+
+    async def messages(
+        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+    ) -> list[ParkedMessage]:
+        """See `Parking.messages`."""
+        row = self._rows.get((topic, key))
+        found = sorted(row.messages) if row is not None else []
+        chosen = [number for number in found if after is None or number > after][:limit]
+        return [row.messages[number] for number in chosen] if row is not None else []
+
+    async def release(self, topic: str, key: str) -> bool:
+        """See `Parking.release`."""
+        row = self._rows.get((topic, key))
+        if row is None:
+            return False
+        if row.first.message is None:
+            raise NotReleased(row.first)
+        if not row.is_released:
+            row.is_released = True
+            row.messages = {number: replace(each, attempts=0) for number, each in row.messages.items()}
+        return True
+
+    async def discard(self, topic: str, key: str, *, everything: bool = False) -> Sequence[ParkedMessage]:
+        """See `Parking.discard`."""
+        async with self._turn.take():
+            row = self._rows.get((topic, key))
+            if row is None:
+                return []
+            chosen = [row.messages[number] for number in sorted(row.messages)][: None if everything else 1]
+            for each in chosen:
+                if each.id:
+                    self._handled.setdefault(Identity(topic, key, each.id), datetime.now(UTC))
+            self._remove(topic, key, row, [each.number for each in chosen])
+            return chosen
+
+    def _is_handled(self, message: ParkedMessage) -> bool:
+        return Identity(message.topic, message.key, message.id) in self._handled
+
+    def _add(self, row: _Row, message: ParkedMessage) -> Kept:
+        if message.number not in row.messages:
+            # Through the text that other stores keep, so that tests see what that changes.
+            kept = None if message.message is None else decode(encode(message.message))
+            row.messages[message.number] = replace(message, message=kept)
+        return Kept.ASIDE
+
+    def _claimed(self, claim: Claim) -> _Row:
+        row = self._rows.get((claim.topic, claim.key))
+        if row is None or row.token != claim.token:
+            raise ClaimLost
+        return row
+
+    def _remove(self, topic: str, key: str, row: _Row, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            row.messages.pop(number, None)
+        if not row.messages:
+            del self._rows[topic, key]

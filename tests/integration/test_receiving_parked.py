@@ -1,0 +1,209 @@
+"""A receiver that parks keys, over the wire: what is behind a poison message waits, and follows in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inbox
+from inbox.parked import Cause, Kept, ParkedMessage
+from tests.support.inbox import QUEUE, Broker, broker, message
+
+QUICK: dict[str, Any] = {"on_poison": "park", "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
+
+
+@pytest.fixture
+async def servicebus(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with broker(tmp_path) as running:
+        yield running
+
+
+class Consumer:
+    """A handler with a store, and what it cannot handle."""
+
+    def __init__(self) -> None:
+        self.store = inbox.MemoryStore()
+        self.poison: dict[str, Exception] = {}
+        self.handled: dict[str, list[int]] = {}
+
+    async def handle(self, received: inbox.Message) -> None:
+        if received.id in self.poison:
+            raise self.poison[received.id]
+        async with self.store.once(received) as arrival:
+            if arrival.first:
+                assert received.sequence is not None
+                self.handled.setdefault(received.key, []).append(received.sequence)
+
+    async def until_parked(self, key: str, count: int) -> Cause:
+        """Wait until that number of messages is set aside; returns why."""
+        async with asyncio.timeout(10):
+            while True:
+                for each in await self.store.keys():
+                    if (each.key, each.messages, each.is_released) == (key, count, False):
+                        return each.cause
+                await asyncio.sleep(0.01)
+
+    async def until_handled(self, **expected: list[int]) -> None:
+        """Wait until these are handled, in this order, and no key is parked."""
+        async with asyncio.timeout(10):
+            while self.handled != expected or await self.store.keys():
+                await asyncio.sleep(0.01)
+
+
+async def test_what_is_behind_a_poison_message_follows_it_in_order(
+    servicebus: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = Consumer()
+    consumer.poison = {"a-2": inbox.DeadLetter("unknown-title", "Frankenstein"), "b-1": OSError("Mary's disk")}
+    servicebus.publish("a", "b", "c", count=4)
+
+    with caplog.at_level(logging.INFO, "inbox"):
+        async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK):
+            assert await consumer.until_parked("a", 3) == Cause("unknown-title", "DeadLetter", "Frankenstein")
+            assert await consumer.until_parked("b", 4) == Cause("handler-failed", "OSError", "Mary's disk")
+            await servicebus.until_empty()
+            assert consumer.handled == {"a": [1], "c": [1, 2, 3, 4]}
+
+            # Released too early, it is parked again, after as many attempts as before.
+            assert await consumer.store.release(QUEUE, "a")
+            assert await consumer.store.release(QUEUE, "b")
+            async with asyncio.timeout(10):
+                while [each.is_released for each in await consumer.store.keys()] != [False, False]:
+                    await asyncio.sleep(0.01)
+            assert [each.attempts for each in await consumer.store.messages(QUEUE, "b")] == [2, 0, 0, 0]
+
+            consumer.poison.clear()
+            servicebus.publish("a", start=5)
+            await consumer.until_parked("a", 4)
+            await consumer.store.discard(QUEUE, "a")
+            for key in ("a", "b"):
+                await consumer.store.release(QUEUE, key)
+            await consumer.until_handled(a=[1, 3, 4, 5], b=[1, 2, 3, 4], c=[1, 2, 3, 4])
+            servicebus.publish("a", start=6)
+            await consumer.until_handled(a=[1, 3, 4, 5, 6], b=[1, 2, 3, 4], c=[1, 2, 3, 4])
+
+    assert servicebus.dead() == []
+    assert "Frankenstein" not in caplog.text
+    assert "Mary" not in caplog.text
+    assert "'a' of orders because of message 'a-2'" in caplog.text
+    assert "test_receiving_parked.py" in caplog.text  # where the handler has failed
+
+
+async def test_a_message_that_cannot_be_read_keeps_its_place(servicebus: Broker) -> None:
+    consumer = Consumer()
+    servicebus.send(message("k", 1), message("k", 2, "an AMQP value"), message("k", 3))
+
+    async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK):
+        assert (await consumer.until_parked("k", 2)).reason == "unreadable"
+        await servicebus.until_empty()
+        assert servicebus.dead() == ["k-2"]
+        with pytest.raises(inbox.NotReleased, match="k-2"):
+            await consumer.store.release(QUEUE, "k")
+        await consumer.store.discard(QUEUE, "k")
+        await consumer.store.release(QUEUE, "k")
+        await consumer.until_handled(k=[1, 3])
+
+
+async def test_while_the_store_is_away_nothing_is_dead_lettered_or_overtaken(tmp_path: Path) -> None:
+    class Away(inbox.MemoryStore):
+        failures = 3
+
+        async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
+            if self.failures:
+                self.failures -= 1
+                raise OSError("the store is away")
+            return await super().park(message, cause)
+
+    consumer = Consumer()
+    consumer.store = Away()
+    consumer.poison = {"k-1": OSError()}
+    async with broker(tmp_path, MaxDeliveryCount=3) as servicebus:
+        servicebus.publish("k", count=3)
+        async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK, retry_s=0.0):
+            await consumer.until_parked("k", 3)
+
+        assert servicebus.dead() == []
+    assert consumer.handled == {}
+
+
+async def test_a_message_whose_deliveries_end_without_an_answer_parks_its_key(servicebus: Broker) -> None:
+    """As when each process that handles it is killed."""
+    consumer = Consumer()
+    tried: list[int] = []
+
+    async def hang(received: inbox.Message) -> None:
+        if received.sequence == 1:
+            tried.append(received.delivery_count)
+            await asyncio.sleep(60)
+        await consumer.handle(received)
+
+    servicebus.publish("k", count=2)
+    async with servicebus.receiving(hang, parking=consumer.store, **QUICK):
+        async with asyncio.timeout(20):
+            for count in (1, 2):
+                while len(tried) < count:
+                    await asyncio.sleep(0.01)
+                await servicebus.expire_locks()
+        assert await consumer.until_parked("k", 2) == Cause("deliveries-exhausted")
+    assert tried == [0, 1]
+
+
+async def test_a_message_that_cannot_be_stored_is_dead_lettered_and_keeps_its_place(servicebus: Broker) -> None:
+    class Small(inbox.MemoryStore):
+        async def set_aside(self, message: ParkedMessage) -> Kept:
+            if message.message is not None and message.number == 2:
+                raise inbox.NotStorable("it is too large")
+            return await super().set_aside(message)
+
+    consumer = Consumer()
+    consumer.store = Small()
+    consumer.poison = {"k-1": inbox.DeadLetter("poison")}
+    servicebus.publish("k", count=3)
+    async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK):
+        await consumer.until_parked("k", 3)
+        await servicebus.until_empty()
+        assert servicebus.dead() == ["k-2"]
+        consumer.poison.clear()
+        await consumer.store.release(QUEUE, "k")
+        assert (await consumer.until_parked("k", 2)).reason == "unreadable"
+    assert consumer.handled == {"k": [1]}
+
+
+async def test_a_receiver_that_stops_gives_a_released_key_back_at_once(servicebus: Broker) -> None:
+    consumer = Consumer()
+    inside, leave = asyncio.Event(), asyncio.Event()
+
+    async def handle(received: inbox.Message) -> None:
+        inside.set()
+        await leave.wait()
+        await consumer.handle(received)
+
+    kept = ParkedMessage.of(replace(inbox.Message(id="k-1", key="k", body=b"", sequence=1), topic=QUEUE))
+    await consumer.store.park(kept, Cause("poison"))
+    await consumer.store.set_aside(replace(kept, id="k-2", number=2))
+    await consumer.store.release(QUEUE, "k")
+    async with servicebus.receiving(handle, parking=consumer.store, **QUICK) as receiver:
+        await asyncio.wait_for(inside.wait(), 10)
+        receiver.stop()
+        leave.set()
+        async with asyncio.timeout(10):
+            while await consumer.store.claim(QUEUE, timedelta(minutes=1)) is None:
+                await asyncio.sleep(0.01)
+    assert consumer.handled == {"k": [1]}
+    assert [each.number for each in await consumer.store.messages(QUEUE, "k")] == [2]
+
+
+def test_where_to_park_is_asked_for() -> None:
+    client: Any = object()
+    for options in ({"on_poison": "park"}, {"parking": inbox.MemoryStore()}):
+        with pytest.raises(ValueError, match="parking=store together"):
+            inbox.Receiver(client, print, queue=QUEUE, **options)
+    with pytest.raises(ValueError, match="must be 'skip' or 'park'"):
+        inbox.Receiver(client, print, queue=QUEUE, on_poison="block")  # type: ignore[arg-type]
