@@ -45,7 +45,16 @@ param serviceBusName string
 param serviceBusResourceGroup string = resourceGroup().name
 param serviceBusTopic string = 'domain-events'
 
-@description('Let the console read how many messages each subscription has, and peek dead letters: it gets Azure Service Bus Data Receiver on the topic. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
+@description('The streams of relay.toml, as python -m infra.parameters writes them (docs/deployment.md#with-relaytoml).')
+param streams array = loadJsonContent('relay.json').streams
+
+@description('The topics and queues that relay.toml names; likewise.')
+param destinations array = loadJsonContent('relay.json').destinations
+
+@description('The namespaces of destinations with another connection than SERVICEBUS, as the parameter of main.bicep and sql.bicep.')
+param otherNamespaces array = []
+
+@description('Let the console read how many messages each subscription and queue has, and peek dead letters: it gets Azure Service Bus Data Receiver on the topics and queues. Without it, it has no right on Service Bus, and shows neither subscriptions nor dead letters.')
 param showSubscriptions bool = true
 
 @description('Further settings by name (docs/settings.md, docs/console.md), such as SQL, SQL_FEED and SQL_SHARDS for an outbox in SQL, or CONSOLE_TRACE_URL.')
@@ -55,8 +64,40 @@ var identityName = 'id-${name}'
 var identityId = resourceId('Microsoft.ManagedIdentity/userAssignedIdentities', identityName)
 var allTags = union({ application: 'outbox-relay' }, tags)
 var onCosmos = !empty(cosmosAccountName)
+// Those of the streams that are in Cosmos DB: in SQL, rights are granted in the database.
+var inCosmos = filter(streams, each => empty(each.?feed))
+var databases = onCosmos ? union([cosmosDatabase], map(inCosmos, each => each.?database ?? cosmosDatabase)) : []
+
+// Every namespace, the app's own first.
+var namespaces = concat([
+  {
+    connection: 'SERVICEBUS'
+    name: serviceBusName
+    group: serviceBusResourceGroup
+  }
+], map(otherNamespaces, each => {
+  connection: each.connection
+  name: each.name
+  group: each.?resourceGroup ?? resourceGroup().name
+}))
+var complete = map(destinations, each => {
+  name: each.name
+  isQueue: each.?kind == 'queue'
+  connection: each.?connection ?? 'SERVICEBUS'
+  entity: each.?entity ?? serviceBusTopic
+})
+var strayed = filter(complete, each => !contains(map(namespaces, namespace => namespace.connection), each.connection))
+var allowedDestinations = empty(strayed) ? complete : fail('otherNamespaces lacks the connection of ${join(map(strayed, each => each.name), ', ')}')
+
+// Addresses in Azure Resource Manager, where messages are counted.
+var otherSettings = union(
+  toObject(otherNamespaces, each => '${each.connection}__fullyQualifiedNamespace', each => replace(messaging[0].outputs.fullyQualifiedNamespace, serviceBusName, each.name)),
+  toObject(otherNamespaces, each => '${each.connection}__credential', each => 'managedidentity'),
+  toObject(otherNamespaces, each => '${each.connection}__clientId', each => identity.outputs.clientId),
+  toObject(otherNamespaces, each => 'CONSOLE_${each.connection}_URL', each => uri(environment().resourceManager, resourceId(each.?resourceGroup ?? resourceGroup().name, 'Microsoft.ServiceBus/namespaces', each.name)))
+)
 var cosmosSettings = onCosmos ? {
-  COSMOS__accountEndpoint: outbox!.outputs.endpoint
+  COSMOS__accountEndpoint: outbox[0].outputs.endpoint
   COSMOS__credential: 'managedidentity'
   COSMOS__clientId: identity.outputs.clientId
   COSMOS_DATABASE: cosmosDatabase
@@ -75,28 +116,30 @@ module identity 'modules/identity.bicep' = {
   }
 }
 
-module outbox 'modules/console-outbox.bicep' = if (onCosmos) {
-  name: 'outbox-${name}'
+// Role assignments of one account are made one after the other.
+@batchSize(1)
+module outbox 'modules/console-outbox.bicep' = [for database in databases: {
+  name: database == cosmosDatabase ? 'outbox-${name}' : 'outbox-${uniqueString(database)}-${name}'
   scope: resourceGroup(cosmosResourceGroup)
   params: {
     accountName: cosmosAccountName
-    database: cosmosDatabase
+    database: database
     consoleIdentityId: identityId
     consolePrincipalId: identity.outputs.principalId
   }
-}
+}]
 
-module topic 'modules/console-topic.bicep' = {
-  name: 'topic-${name}'
-  scope: resourceGroup(serviceBusResourceGroup)
+module messaging 'modules/console-messaging.bicep' = [for namespace in namespaces: {
+  name: namespace.connection == 'SERVICEBUS' ? 'messaging-${name}' : 'messaging-${namespace.name}-${name}'
+  scope: resourceGroup(namespace.group)
   params: {
-    namespaceName: serviceBusName
-    topicName: serviceBusTopic
-    showSubscriptions: showSubscriptions
+    namespaceName: namespace.name
+    topics: showSubscriptions ? map(filter(allowedDestinations, each => each.connection == namespace.connection && !each.isQueue), each => each.entity) : []
+    queues: showSubscriptions ? map(filter(allowedDestinations, each => each.connection == namespace.connection && each.isQueue), each => each.entity) : []
     consoleIdentityId: identityId
     consolePrincipalId: identity.outputs.principalId
   }
-}
+}]
 
 module registryAccess 'modules/registry-access.bicep' = if (!empty(registryName)) {
   name: 'console-registry-access'
@@ -121,12 +164,12 @@ module console 'modules/console.bicep' = {
     groupObjectIds: groupObjectIds
     allowedIpRanges: allowedIpRanges
     consoleSettings: union({
-      SERVICEBUS__fullyQualifiedNamespace: topic.outputs.fullyQualifiedNamespace
+      SERVICEBUS__fullyQualifiedNamespace: messaging[0].outputs.fullyQualifiedNamespace
       SERVICEBUS__credential: 'managedidentity'
       SERVICEBUS__clientId: identity.outputs.clientId
       SERVICEBUS_TOPIC: serviceBusTopic
-      CONSOLE_TOPIC_URL: topic.outputs.url
-    }, cosmosSettings, settings)
+      CONSOLE_TOPIC_URL: '${uri(environment().resourceManager, resourceId(serviceBusResourceGroup, 'Microsoft.ServiceBus/namespaces', serviceBusName))}/topics/${serviceBusTopic}'
+    }, otherSettings, cosmosSettings, settings)
   }
 }
 

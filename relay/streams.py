@@ -9,7 +9,7 @@ the first stream of an app continues where it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def read_file(environment: Mapping[str, str] = os.environ, app: Path = APP) -> t
 
 def stream_of(streams: list[Settings], name: str | None) -> Settings:
     """The stream of this name, or the only one. Raises UsageError."""
-    names = ", ".join(each.stream for each in streams)
+    names = names_of(streams)
     if name is None:
         if len(streams) > 1:
             raise UsageError(f"relay.toml has several streams: add --stream with one of {names}")
@@ -149,6 +149,11 @@ def stream_of(streams: list[Settings], name: str | None) -> Settings:
         if each.stream == name:
             return each
     raise UsageError(f"--stream {name}: there is no such stream; there are {names}")
+
+
+def names_of(streams: Iterable[Settings]) -> str:
+    """The names of streams, in a sentence."""
+    return ", ".join(each.stream for each in streams)
 
 
 def stream_name(source: str, destination: str) -> str:

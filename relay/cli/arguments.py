@@ -67,7 +67,7 @@ class Commands:
         parser = self._parser(name, summary, examples)
         _add_common(parser)
         if one_outbox:
-            _add_source(parser)
+            add_source(parser)
         if one_outbox or one_stream:
             add_stream(parser, "required if relay.toml makes several")
         parser.set_defaults(run=run, command=f"{self._prefix}{name}")
@@ -99,7 +99,8 @@ def _add_common(parser: Parser) -> None:
     )
 
 
-def _add_source(parser: Parser) -> None:
+def add_source(parser: Parser) -> None:
+    """Add `--source`."""
     parser.add_argument(
         "--source",
         type=_source,

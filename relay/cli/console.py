@@ -6,16 +6,23 @@ import argparse
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.cli import check, shell
-from relay.cli.arguments import Commands, one_stream, port_number, with_one_outbox
+from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, port_number, with_one_outbox
+from relay.cli.rules import source_of, target_of
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
 from relay.findings import Finding
-from relay.streams import read_streams
+from relay.settings import Settings
+from relay.streams import names_of, read_streams
+
+if TYPE_CHECKING:
+    from relay.console.texts import Commands as PageCommands
 
 _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-console.txt"
 
@@ -24,10 +31,13 @@ examples:
   python -m relay console
   python -m relay console --port 0 --from beginning
   python -m relay console --host 0.0.0.0
+  python -m relay console --stream orders
 
 Serves one page: the number of events at each stage and its rate, each partition, the recent events, the timeline
 of a partition key, quarantine and dead letters by reason, and the findings of `check`. It only reads: it changes
 nothing, locks no session and settles no message. docs/console.md describes it.
+
+With several streams in relay.toml, the first page has a line for each, and each has a page of its own.
 
 On an address of this machine, only this machine can open it. On any other address, every request must have passed
 the authentication of Azure Container Apps or App Service; there is no option to do without.
@@ -36,7 +46,9 @@ SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 
 def add_to(commands: Commands) -> None:
-    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run, one_outbox=True)
+    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run)
+    add_source(parser)
+    add_stream(parser, "all of them by default")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=port_number, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
@@ -53,43 +65,68 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     """Serve the page until SIGINT or SIGTERM."""
-    settings = one_stream(arguments, environment)
+    streams = _with_source(chosen_streams(arguments, environment), arguments.source)
     if find_spec("jinja2") is None:
         raise UsageError(
             f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
             f"Run {shell.python()} -m pip install -r {shlex.quote(str(_REQUIREMENTS))}."
         )
     # Here, as no other command needs what serves a page.
-    from relay.console.application import application
+    from relay.console.application import application, application_of_streams
     from relay.console.observer import observer_of
+    from relay.console.overview import StreamView
     from relay.console.pages import ConsoleSettings
     from relay.console.server import access_for, loopback, serving
-    from relay.console.texts import Commands as PageCommands
 
     shown = ConsoleSettings.from_environment(environment)
-    access = access_for(arguments.host)
+    access, check = access_for(arguments.host), check_of(environment)
     stop = stop_signal()
-    chosen = with_one_outbox(settings, arguments.source)
-    source = f"--source {arguments.source} " if settings.cosmos and settings.sql else ""
-    stream = f"--stream {settings.stream}" if settings.several else ""
-    commands = PageCommands(f"{source}{stream}", stream, settings.servicebus_is_queue)
-    kind = "queue " if settings.servicebus_is_queue else ""
-    of = "" if settings.label is None else f"{settings.stream} → "
-    async with observer_of(chosen, environment, from_beginning=arguments.begin == "beginning") as view:
-        app = application(
-            view,
-            access,
-            name=f"{of}{kind}{settings.servicebus_topic}",
-            settings=shown,
-            commands=commands,
-            check=check_of(environment),
-        )
+    async with AsyncExitStack() as opened:
+        views = []
+        for each in streams:
+            one = with_one_outbox(each, arguments.source)
+            observer = observer_of(one, environment, from_beginning=arguments.begin == "beginning")
+            view = await opened.enter_async_context(observer)
+            outbox, destination = (text.removeprefix("the ") for text in (source_of(one), target_of(one)))
+            views.append(StreamView(each.stream, outbox, destination, view, _commands(each, arguments.source)))
+        if len(views) > 1:
+            app = application_of_streams(views, access, settings=shown, check=check)
+        else:
+            [only] = views
+            name = _name(streams[0])
+            app = application(only.view, access, name=name, settings=shown, commands=only.commands, check=check)
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)
             if access is not loopback:
                 print("It answers only requests that the platform has authenticated.", file=sys.stderr)
             await stop.wait()
     return Result(ExitCode.OK, {"address": address}, ["Stopped."])
+
+
+def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
+    """Of several streams, those that have an outbox of the wanted kind. Raises UsageError if none has."""
+    if len(streams) == 1 or source is None:
+        return streams
+    found = [each for each in streams if (each.cosmos if source == "cosmos" else each.sql) is not None]
+    if not found:
+        raise UsageError(f"--source {source}: no stream has an outbox there; there are {names_of(streams)}")
+    return found
+
+
+def _name(settings: Settings) -> str:
+    """Of the only stream that is shown, for the title."""
+    kind = "queue " if settings.servicebus_is_queue else ""
+    of = "" if settings.label is None else f"{settings.stream} → "
+    return f"{of}{kind}{settings.servicebus_topic}"
+
+
+def _commands(settings: Settings, source: str | None) -> PageCommands:
+    """The commands that the page of a stream shows."""
+    from relay.console.texts import Commands as PageCommands
+
+    chosen = f"--source {source} " if settings.cosmos and settings.sql else ""
+    stream = f"--stream {settings.stream}" if settings.several else ""
+    return PageCommands(f"{chosen}{stream}", stream, settings.servicebus_is_queue)
 
 
 def check_of(environment: Mapping[str, str]) -> Check:

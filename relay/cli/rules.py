@@ -44,12 +44,22 @@ def _rest(streams: Sequence[Settings]) -> str:
 
 def _way(settings: Settings) -> str:
     if settings.sql is not None and settings.cosmos is None:
-        way = f"the feed {settings.sql.feed!r}"
         kept = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
     else:
-        way = f"the container {settings.cosmos_container!r}"
         leases = settings.cosmos_lease_container
         prefix = "" if not settings.lease_prefix else f" whose ids begin with {settings.lease_prefix!r}"
         kept = f"the leases in {leases!r}{prefix}, and the quarantine {settings.cosmos_quarantine_container!r}"
+    return f"{source_of(settings)} → {target_of(settings)}, with {kept}"
+
+
+def source_of(settings: Settings) -> str:
+    """What a stream reads, in words."""
+    if settings.sql is not None and settings.cosmos is None:
+        return f"the feed {settings.sql.feed!r}"
+    return f"the container {settings.cosmos_container!r}"
+
+
+def target_of(settings: Settings) -> str:
+    """Where a stream sends, in words."""
     namespace = "" if settings.servicebus_setting == SERVICEBUS else f" of {settings.servicebus_setting}"
-    return f"{way} → {settings.destination}{namespace}, with {kept}"
+    return f"{settings.destination}{namespace}"

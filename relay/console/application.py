@@ -11,10 +11,18 @@ from pathlib import Path
 from aiohttp import web
 
 from relay.console.model import Checked, Problem, Snapshot, Timeline
+from relay.console.overview import Overview, StreamView, path_of
 from relay.console.pages import ConsoleSettings, Extension, Pages
 from relay.console.ports import Check, View
 from relay.console.server import Access, guarded, set_headers
-from relay.console.stream import CURRENT_WITHIN_S, Streams, encoded
+from relay.console.stream import (
+    CURRENT_WITHIN_S,
+    Streams,
+    encoded,
+    overview_changes,
+    page_changes,
+    recent_events,
+)
 from relay.console.texts import Commands
 from relay.console.timelines import Timelines
 from relay.errors import RelayError, first_line
@@ -50,17 +58,69 @@ def application(
         check: The function of `/check`; None for a page without checks.
         extensions: Blocks and routes of others, which may be other routes than GET.
     """
-    app = web.Application(middlewares=[guarded(access)])
     chosen = settings or ConsoleSettings()
+    app = _guarded(access)
     app[PAGES] = Pages(name, chosen, commands or Commands(), extensions)
-    streams = Streams(view)
-    app.on_shutdown.append(streams.close)
-    app.on_response_prepare.append(set_headers)
-    timelines = Timelines(
-        view, lambda key: _read_timeline(view, key, _EVENTS_OF_KEY, chosen.show_data), app[PAGES].timeline
+    _add_page(app, view, chosen, Checks(check) if check else None)
+    for extension in extensions:
+        app.router.add_routes(extension.routes)
+        if extension.static is not None:
+            app.router.add_static(f"/static/{extension.name}/", extension.static)
+    _add_static(app)
+    return app
+
+
+def application_of_streams(
+    streams: Sequence[StreamView],
+    access: Access,
+    *,
+    settings: ConsoleSettings | None = None,
+    check: Check | None = None,
+) -> web.Application:
+    """The console of several streams: a line for each at `/`, and the page of each at `/streams/NAME/`.
+
+    Args:
+        streams: Each with its view.
+        access, settings, check: As of `application`.
+    """
+    chosen = settings or ConsoleSettings()
+    app = _guarded(access)
+    app[PAGES] = Pages("", chosen, Commands(), (), streams)
+    checks, overview = Checks(check) if check else None, Overview(streams)
+    open_streams = Streams()
+    app.on_shutdown.append(open_streams.close)
+    console = _OverviewConsole(overview, app[PAGES], open_streams, checks)
+    app.router.add_routes(
+        [
+            web.get("/", console.index),
+            web.get("/check", console.check),
+            web.get("/stream", console.stream),
+            web.get("/state.json", console.state),
+        ]
     )
-    checks = Checks(check) if check else None
-    console = _Console(view, app[PAGES], streams, timelines, States(), checks, chosen.show_data)
+    for each in streams:
+        page = web.Application()
+        page[PAGES] = Pages(each.title, chosen, each.commands, (), streams, each.name)
+        _add_page(page, each.view, chosen, checks)
+        app.add_subapp(path_of(each.name), page)
+    _add_static(app)
+    return app
+
+
+def _guarded(access: Access) -> web.Application:
+    app = web.Application(middlewares=[guarded(access)])
+    app.on_response_prepare.append(set_headers)
+    return app
+
+
+def _add_page(app: web.Application, view: View, settings: ConsoleSettings, checks: Checks | None) -> None:
+    """The routes of the page of one view, whose pages the application has."""
+    streams, pages = Streams(), app[PAGES]
+    app.on_shutdown.append(streams.close)
+    timelines = Timelines(
+        view, lambda key: _read_timeline(view, key, _EVENTS_OF_KEY, settings.show_data), pages.timeline
+    )
+    console = _Console(view, pages, streams, timelines, States(), checks, settings.show_data)
     app.router.add_routes(
         [
             web.get("/", console.index),
@@ -72,12 +132,10 @@ def application(
             web.get("/events.json", console.events),
         ]
     )
-    for extension in extensions:
-        app.router.add_routes(extension.routes)
-        if extension.static is not None:
-            app.router.add_static(f"/static/{extension.name}/", extension.static)
+
+
+def _add_static(app: web.Application) -> None:
     app.router.add_static("/static/", Path(__file__).parent / "static")
-    return app
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +156,20 @@ class _Console:
     async def key(self, request: web.Request) -> web.Response:
         partition_key = request.query.get("key", "")
         if not partition_key:
-            raise web.HTTPFound("/")
+            raise web.HTTPFound(self.pages.root)
         timeline = await self._timeline(partition_key, _EVENTS_OF_KEY)
         return self._page(partition_key, self.pages.timeline(timeline))
 
     async def check(self, request: web.Request) -> web.Response:
         """The findings: alone for htmx, in the whole page without it."""
-        if self.checks is None:
-            raise web.HTTPNotFound(text="This console runs no checks.\n")
-        checked = await self.checks.run()
-        if request.headers.get("HX-Request") == "true":
-            return _html(self.pages.fragment("findings.html", check=checked))
-        return self._page()
+        return await _checked(request, self.checks, self.pages) or self._page()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         partition_key = request.query.get("key", "")
         if not partition_key:
-            return await self.streams.serve(request, self.streams.sections(self.pages, None))
+            return await self.streams.serve(request, page_changes(self.view, self.pages, None))
         with self.timelines.open(partition_key) as timeline:
-            return await self.streams.serve(request, self.streams.sections(self.pages, timeline))
+            return await self.streams.serve(request, page_changes(self.view, self.pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
         """The latest snapshot. A view looks only while somebody waits, so this waits until it has."""
@@ -133,7 +186,7 @@ class _Console:
         return _json(encoded(await self._timeline(partition_key, int(limit))))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        return await self.streams.serve(request, self.streams.events())
+        return await self.streams.serve(request, recent_events(self.view))
 
     def _page(self, partition_key: str = "", timeline: str = "") -> web.Response:
         check = self.checks.last if self.checks else None
@@ -141,6 +194,44 @@ class _Console:
 
     async def _timeline(self, partition_key: str, limit: int) -> Timeline:
         return await _read_timeline(self.view, partition_key, limit, self.show_data)
+
+
+@dataclass(frozen=True, slots=True)
+class _OverviewConsole:
+    """The handlers of the page of all streams."""
+
+    overview: Overview
+    pages: Pages
+    streams: Streams
+    checks: Checks | None
+
+    async def index(self, request: web.Request) -> web.Response:
+        return self._page()
+
+    async def check(self, request: web.Request) -> web.Response:
+        """As of the page of one stream: it is the same check."""
+        return await _checked(request, self.checks, self.pages) or self._page()
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        return await self.streams.serve(request, overview_changes(self.overview, self.pages))
+
+    async def state(self, request: web.Request) -> web.Response:
+        """The latest snapshot of each stream. As of one stream, this waits until something was looked at."""
+        return _json(self.overview.encoded(await self.overview.current(CURRENT_WITHIN_S)))
+
+    def _page(self) -> web.Response:
+        check = self.checks.last if self.checks else None
+        return _html(self.pages.overview(self.overview.states, self.checks is not None, check))
+
+
+async def _checked(request: web.Request, checks: Checks | None, pages: Pages) -> web.Response | None:
+    """The findings of a check that has run, alone for htmx; None for a whole page."""
+    if checks is None:
+        raise web.HTTPNotFound(text="This console runs no checks.\n")
+    checked = await checks.run()
+    if request.headers.get("HX-Request") == "true":
+        return _html(pages.fragment("findings.html", check=checked))
+    return None
 
 
 async def _read_timeline(view: View, partition_key: str, limit: int, data: bool) -> Timeline:

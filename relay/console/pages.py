@@ -18,6 +18,7 @@ from relay.console.freshness import FIGURES
 from relay.console.headline import headline, is_unowned, stale_since
 from relay.console.model import Checked, Partition, Snapshot, Timeline
 from relay.console.moments import took_s
+from relay.console.overview import StreamState, StreamView, overall, path_of
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.reasons import QUARANTINE, STATES
@@ -37,7 +38,7 @@ _MOST_GROUPS = 20
 _NUMBERS = ("count", "milliseconds", "rate", "span")
 _TIMES = ("clock", "date", "iso", "written")
 _TEXTS = ("lines", "marked", "prose", "sentence", "short", "visible")
-_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "key_path", "set_aside_commands")
+_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "set_aside_commands")
 
 _TRACE_ID = "{trace_id}"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -104,9 +105,17 @@ class Pages:
     """Renders the templates of the console and of its extensions."""
 
     def __init__(
-        self, name: str, settings: ConsoleSettings, commands: texts.Commands, extensions: Sequence[Extension]
+        self,
+        name: str,
+        settings: ConsoleSettings,
+        commands: texts.Commands,
+        extensions: Sequence[Extension],
+        streams: Sequence[StreamView] = (),
+        stream: str | None = None,
     ):
-        """`name` is the topic's, for the title."""
+        """`name` is the topic's, for the title; `stream` that of the stream whose page it is, among `streams`."""
+        base = "" if stream is None else path_of(stream)
+        self.root = f"{base}/"
         loaders = {each.name: FileSystemLoader(each.templates) for each in extensions}
         self._environment = Environment(
             loader=ChoiceLoader([FileSystemLoader(Path(__file__).parent / "templates"), PrefixLoader(loaders)]),
@@ -116,7 +125,11 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
+        self._environment.filters["key_path"] = lambda key: f"{base}{texts.key_path(key)}"
         self._environment.globals |= {
+            "base": base,
+            "paths": {each.name: f"{path_of(each.name)}/" for each in streams},
+            "stream": stream,
             "name": name,
             "show_data": settings.show_data,
             "steps": steps,
@@ -130,7 +143,7 @@ class Pages:
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,
         }
-        self._number = -1
+        self._numbers: Sequence[int] = ()
         self._sections: Mapping[str, str] = {}
 
     def fragment(self, template: str, **values: Any) -> str:
@@ -147,11 +160,28 @@ class Pages:
 
     def sections(self, snapshot: Snapshot) -> Mapping[str, str]:
         """The HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
-        if snapshot.number != self._number:
+        if self._numbers != [snapshot.number]:
             values = _values(snapshot)
             self._sections = {name: self.fragment(f"{name}.html", **values) for name in SECTIONS}
-            self._number = snapshot.number
+            self._numbers = [snapshot.number]
         return self._sections
+
+    def overview_sections(self, states: Sequence[StreamState]) -> Mapping[str, str]:
+        """The HTML of each part of the page of all streams that is replaced. Every reader gets the same."""
+        numbers = [each.snapshot.number for each in states]
+        if numbers != self._numbers:
+            status, stale = overall(states), _stale_of(states)
+            self._sections = {
+                "headline": self.fragment("overview_headline.html", status=status, stale_since=stale),
+                "streams": self.fragment("streams.html", states=states),
+            }
+            self._numbers = numbers
+        return self._sections
+
+    def overview(self, states: Sequence[StreamState], checks: bool, check: Checked | None) -> str:
+        """The whole page of all streams, with the last result of a check, if any."""
+        sections = {name: Markup(html) for name, html in self.overview_sections(states).items()}
+        return self.fragment("overview.html", sections=sections, partition_key="", checks=checks, check=check)
 
     def page(
         self, snapshot: Snapshot, partition_key: str, timeline: str, checks: bool, check: Checked | None
@@ -182,6 +212,14 @@ def _values(snapshot: Snapshot) -> dict[str, Any]:
         "dead_letters": groups,
         "dead_letters_left": len(snapshot.dead_letters) - len(groups),
     }
+
+
+def _stale_of(states: Sequence[StreamState]) -> str:
+    """What is not current of all streams, in words; empty if everything is."""
+    stale = [each.name for each in states if each.stale_since]
+    if len(stale) == 1:
+        return f"{stale[0]}: {next(each.stale_since for each in states if each.stale_since)}"
+    return f"{len(stale)} streams are not current" if stale else ""
 
 
 def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:

@@ -1,4 +1,4 @@
-"""The status of the topic, and the messages of each subscription, as Azure Resource Manager reports them.
+"""The status of a topic or queue, and its messages, as Azure Resource Manager reports them.
 
 Service Bus's own management endpoint asks for the right to manage, with which a topic can be deleted. Resource
 Manager asks for the right to read, which the role Azure Service Bus Data Receiver includes:
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from relay.clients import Identity
 from relay.console.model import Subscription
 from relay.errors import ServiceError, SettingsError, first_line
+from relay.settings import SERVICEBUS, Settings
 
 if TYPE_CHECKING:
     import aiohttp
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 VARIABLE = "CONSOLE_TOPIC_URL"
 
-_TOPIC = re.compile(
+_NAMESPACE = (
     r"https://[^/?#@]+/subscriptions/[^/?#]+/resourceGroups/[^/?#]+/providers/Microsoft\.ServiceBus/"
-    r"namespaces/[^/?#]+/topics/[^/?#]+",
-    re.IGNORECASE,
+    r"namespaces/[^/?#]+"
 )
+_TOPIC = re.compile(rf"(?P<namespace>{_NAMESPACE})/topics/[^/?#]+", re.IGNORECASE)
+_OTHER = re.compile(_NAMESPACE, re.IGNORECASE)
 # https://learn.microsoft.com/rest/api/servicebus/controlplane-stable/subscriptions/list-by-topic
+# https://learn.microsoft.com/rest/api/servicebus/controlplane-stable/queues/get
 _VERSION = "2024-01-01"
 _WITHIN_S = 15.0
 
@@ -47,25 +49,68 @@ def topic_address(value: str) -> str:
     return value
 
 
-class ResourceManager:
-    """Reads one topic and its subscriptions."""
+def variable_of(setting: str) -> str:
+    """The variable about the namespace that a setting names: for `ORDERS_BUS`, `CONSOLE_ORDERS_BUS_URL`."""
+    return VARIABLE if setting == SERVICEBUS else f"CONSOLE_{setting}_URL"
 
-    def __init__(self, topic: str, credential: AsyncTokenCredential) -> None:
-        """`topic` is the topic's address in Resource Manager. Nothing is connected yet."""
+
+def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None:
+    """The address of a stream's topic or queue in Resource Manager; None if no variable says it.
+
+    CONSOLE_TOPIC_URL is that of one topic, and says where its namespace has the others that relay.toml names. The
+    variable of another namespace is the address of the namespace.
+
+    Raises:
+        SettingsError: The variable has no such address.
+    """
+    variable = variable_of(settings.servicebus_setting)
+    value = environment.get(variable, "").strip()
+    if not value:
+        return None
+    if variable == VARIABLE:
+        topic = topic_address(value)
+        if settings.label is None:
+            return topic
+        found = _TOPIC.fullmatch(topic)
+        namespace = found["namespace"] if found else topic
+    elif _OTHER.fullmatch(value):
+        namespace = value
+    else:
+        raise SettingsError(
+            [
+                f"{variable} is {value!r}: set https://management.azure.com followed by the resource id of the "
+                "namespace"
+            ]
+        )
+    kind = "queues" if settings.servicebus_is_queue else "topics"
+    return f"{namespace}/{kind}/{quote(settings.servicebus_topic, safe='')}"
+
+
+class ResourceManager:
+    """Reads one topic and its subscriptions, or one queue."""
+
+    def __init__(self, topic: str, credential: AsyncTokenCredential, variable: str = VARIABLE) -> None:
+        """`topic` is the address in Resource Manager, which the variable says. Nothing is connected yet."""
         self._topic = topic
+        self._variable = variable
         self._credential = credential
         parts = urlsplit(topic)
         self._origin = f"{parts.scheme}://{parts.netloc}/"
         self._session: aiohttp.ClientSession | None = None
 
     async def subscriptions(self) -> list[Subscription]:
-        """Each subscription with its messages and dead letters. One request for each page of subscriptions.
+        """Each subscription with its messages and dead letters, or the queue with its own.
+
+        One request for each page of subscriptions, or for the queue.
 
         Raises:
             ServiceError: They could not be read; with the remedy.
         """
-        async with self._explaining(f"the subscriptions of {VARIABLE} cannot be counted"):
-            return [_read(each) for each in await self._listed()]
+        async with self._explaining(f"the subscriptions of {self._variable} cannot be counted"):
+            parent, _, name = self._topic.rpartition("/")
+            if parent.endswith("/queues"):
+                return [_read(await self._get(f"{self._topic}?api-version={_VERSION}"), unquote(name))]
+            return [_read(each, each["name"]) for each in await self._listed()]
 
     async def status(self) -> str:
         """The topic's status, such as `Active`. One request.
@@ -73,7 +118,7 @@ class ResourceManager:
         Raises:
             ServiceError: It could not be read; with the remedy.
         """
-        async with self._explaining(f"the status of {VARIABLE} cannot be read"):
+        async with self._explaining(f"the status of {self._variable} cannot be read"):
             topic = await self._get(f"{self._topic}?api-version={_VERSION}")
             return str(topic["properties"]["status"])
 
@@ -110,8 +155,8 @@ class ResourceManager:
         except (aiohttp.ClientError, AzureError, OSError, ValueError, LookupError, TypeError) as error:
             raise ServiceError(
                 f"{what}: {first_line(error) or type(error).__name__} "
-                f"Check {VARIABLE}, and that this identity has the role Azure Service Bus Data Receiver on the "
-                "topic."
+                f"Check {self._variable}, and that this identity has the role Azure Service Bus Data Receiver "
+                "on the topic."
             ) from error
 
     async def close(self) -> None:
@@ -120,17 +165,23 @@ class ResourceManager:
         await self._credential.close()
 
 
-def resource_manager(address: str, identity: Identity | None) -> ResourceManager:
-    """A reader of the topic at this address, as this identity.
+def resource_manager(settings: Settings, environment: Mapping[str, str]) -> ResourceManager | None:
+    """A reader of the stream's topic or queue, as its identity; None if no variable has the address.
 
     Raises:
-        SettingsError: There is no identity, or the address is not that of a topic.
+        SettingsError: There is no identity, or the address is wrong.
     """
+    address, setting = address_of(settings, environment), settings.servicebus_setting
+    if address is None:
+        return None
+    identity = settings.servicebus.identity
     if identity is None:
-        raise SettingsError([f"{VARIABLE} needs SERVICEBUS__fullyQualifiedNamespace: Azure asks for an identity"])
-    return ResourceManager(topic_address(address), identity.credential())
+        raise SettingsError(
+            [f"{variable_of(setting)} needs {setting}__fullyQualifiedNamespace: Azure asks for an identity"]
+        )
+    return ResourceManager(address, identity.credential(), variable_of(setting))
 
 
-def _read(listed: Any) -> Subscription:
+def _read(listed: Any, name: str) -> Subscription:
     counts = listed["properties"]["countDetails"]
-    return Subscription(listed["name"], counts["activeMessageCount"], counts["deadLetterMessageCount"])
+    return Subscription(name, counts["activeMessageCount"], counts["deadLetterMessageCount"])

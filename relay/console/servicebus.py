@@ -23,7 +23,6 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from relay.clients import (
-    ADMIN_VARIABLE,
     administration_address,
     administration_connection,
     servicebus_administration_client,
@@ -31,9 +30,9 @@ from relay.clients import (
 )
 from relay.console.bounds import DETAIL, REASON, optional
 from relay.console.model import EXAMPLES, Arrival, DeadLetter, DeadLetterGroup, Delivery, Subscription, by_reason
-from relay.console.resourcemanager import VARIABLE, resource_manager
+from relay.console.resourcemanager import resource_manager, variable_of
 from relay.deadletters import letter, sdk
-from relay.errors import ServiceError, SettingsError, first_line
+from relay.errors import ServiceError, first_line
 from relay.findings import Finding, Level
 from relay.outbox import cut_text, id_name, key_name
 from relay.servicebus.outlet import Outlet
@@ -44,12 +43,6 @@ from relay.settings import Settings
 PEEKED = 200
 
 
-_MANAGE = (
-    f"Check {ADMIN_VARIABLE}, if it is set, and that this identity may manage the namespace: the role "
-    f"Azure Service Bus Data Owner, or a policy with Manage. With {VARIABLE}, Data Receiver suffices."
-)
-
-
 class ServiceBusTopic:
     """Reads a topic; `ports.Topic` says what of it is promised."""
 
@@ -57,7 +50,7 @@ class ServiceBusTopic:
         """`environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
 
         Raises:
-            SettingsError: CONSOLE_TOPIC_URL is wrong, or the destination is a queue.
+            SettingsError: CONSOLE_TOPIC_URL, or the variable of another namespace, is wrong.
         """
         self._settings = settings
         self._topic = settings.servicebus_topic
@@ -65,10 +58,13 @@ class ServiceBusTopic:
         self._administered = administration_connection(
             settings.servicebus, administration_address(None, environment, settings.servicebus_setting)
         )
-        url = environment.get(VARIABLE, "").strip()
-        if url and settings.servicebus_is_queue:
-            raise SettingsError([f"{VARIABLE} is the address of a topic: leave it out for {settings.destination}"])
-        self._resource_manager = resource_manager(url, settings.servicebus.identity) if url else None
+        setting = settings.servicebus_setting
+        self._manage = (
+            f"Check {setting}_ADMIN, if it is set, and that this identity may manage the namespace: the role "
+            f"Azure Service Bus Data Owner, or a policy with Manage. With {variable_of(setting)}, Data Receiver "
+            "suffices."
+        )
+        self._resource_manager = resource_manager(settings, environment)
         self._client: ServiceBusClient | None = None
         self._administration: ServiceBusAdministrationClient | None = None
         self._receivers: dict[str, ServiceBusReceiver] = {}
@@ -85,7 +81,7 @@ class ServiceBusTopic:
 
     async def _managed(self) -> list[Subscription]:
         """From the management endpoint. Two requests for each page of subscriptions, or one for the queue."""
-        with self._explaining("its messages cannot be counted", _MANAGE):
+        with self._explaining("its messages cannot be counted", self._manage):
             if self._settings.servicebus_is_queue:
                 queue = await self._managing().get_queue_runtime_properties(self._topic)
                 waiting, dead = queue.active_message_count or 0, queue.dead_letter_message_count or 0
@@ -100,7 +96,7 @@ class ServiceBusTopic:
         if self._resource_manager:
             status: object = await self._resource_manager.status()
         else:
-            with self._explaining("its status cannot be read", _MANAGE):
+            with self._explaining("its status cannot be read", self._manage):
                 status = await self._status()
         finding = status_finding(self._settings.destination, status, Level.ERROR)
         return [] if finding.level is Level.OK else [finding]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 
 from aiohttp import web
 
 from relay import jsontext
 from relay.console.model import Snapshot, Timeline, Tracked
+from relay.console.overview import Overview, overall
 from relay.console.pages import Pages
 from relay.console.ports import View
 from relay.console.timelines import OpenTimeline
@@ -30,8 +31,7 @@ CURRENT_WITHIN_S = 5.0
 class Streams:
     """The open streams of an application, which all end when it shuts down."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self, _: web.Application) -> None:
@@ -56,62 +56,104 @@ class Streams:
             self._tasks.discard(task)
         return response
 
-    async def sections(self, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
-        """The HTML of each section, when it has changed; first of all of them.
 
-        `timeline` is that of the key whose timeline is open; None if none is.
-        """
-        yield b"retry: 1000\n\n"
-        sent: dict[str, str] = {}
-        said_at = heard_at = float("-inf")
-        snapshot, clock = self._view.latest, asyncio.get_running_loop().time
-        while True:
-            news: Mapping[str, str] = pages.sections(snapshot)
-            if clock() - said_at >= _TOTALS_PAUSE_S:
-                news, said_at = {**news, "totals": pages.totals(snapshot)}, clock()
-            if timeline is not None:
-                news = {**news, "timeline": await timeline.html()}
-            changed = {name: html for name, html in news.items() if sent.get(name) != html}
-            sent |= changed
-            for name, html in changed.items():
-                yield message(html, name)
-            if not changed and clock() - heard_at >= _HEARTBEAT_S:
-                yield _HEARTBEAT
-            if changed or clock() - heard_at >= _HEARTBEAT_S:
-                heard_at = clock()
-            await asyncio.sleep(_PAUSE_S)
-            snapshot = await self.news(snapshot, _HEARTBEAT_S if timeline is None else _TIMELINE_PAUSE_S)
+async def changes(
+    sections: Callable[[], Awaitable[Mapping[str, str]]],
+    totals: Callable[[], str],
+    news: Callable[[float], Awaitable[None]],
+    *,
+    within_s: float = _HEARTBEAT_S,
+) -> AsyncIterator[bytes]:
+    """The HTML of each section, when it has changed; first of all of them.
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """Each of the recent events as JSON: those that are there, and then whenever one is further.
+    Args:
+        sections: The HTML of each section as it is now, by its name.
+        totals: The totals in a sentence, which is sent at most every ten seconds.
+        news: Waits until there is anything new, or for this many seconds.
+        within_s: Seconds after which the sections are looked at without news.
+    """
+    yield b"retry: 1000\n\n"
+    sent: dict[str, str] = {}
+    said_at = heard_at = float("-inf")
+    clock = asyncio.get_running_loop().time
+    while True:
+        found = await sections()
+        if clock() - said_at >= _TOTALS_PAUSE_S:
+            found, said_at = {**found, "totals": totals()}, clock()
+        changed = {name: html for name, html in found.items() if sent.get(name) != html}
+        sent |= changed
+        for name, html in changed.items():
+            yield message(html, name)
+        if not changed and clock() - heard_at >= _HEARTBEAT_S:
+            yield _HEARTBEAT
+        if changed or clock() - heard_at >= _HEARTBEAT_S:
+            heard_at = clock()
+        await asyncio.sleep(_PAUSE_S)
+        await news(within_s)
 
-        Whenever they become stale, and when they are current again, there is a message `known`.
-        """
-        seen: dict[str, Tracked] = {}
-        snapshot, said = await self._view.current(CURRENT_WITHIN_S), (False, False)
-        while True:
-            stale = snapshot.known_of("recent").stale
-            # Why they are stale may be known later.
-            if (now := (stale, stale and bool(snapshot.problems))) != said:
-                said = now
-                yield message(_known(snapshot).decode(), "known")
-            for tracked in reversed(snapshot.recent):
-                if seen.get(tracked.id) != tracked:
-                    yield message(encoded(tracked).decode())
-            # An event that is no longer among the recent ones does not come back.
-            seen = {each.id: each for each in snapshot.recent}
-            later = await self.news(snapshot, _HEARTBEAT_S)
-            if later is snapshot:
-                yield _HEARTBEAT
-            snapshot = later
 
-    async def news(self, snapshot: Snapshot, timeout_s: float) -> Snapshot:
-        """The next snapshot after this one, or this one if there is none in time."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._view.changed(snapshot.number)
-        except TimeoutError:
-            return snapshot
+def page_changes(view: View, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
+    """The changes of the page of a view; `timeline` is that of the key whose timeline is open, if any."""
+    snapshot = view.latest
+
+    async def sections() -> Mapping[str, str]:
+        found = pages.sections(snapshot)
+        return found if timeline is None else {**found, "timeline": await timeline.html()}
+
+    async def news(timeout_s: float) -> None:
+        nonlocal snapshot
+        snapshot = await later(view, snapshot, timeout_s)
+
+    within_s = _HEARTBEAT_S if timeline is None else _TIMELINE_PAUSE_S
+    return changes(sections, lambda: pages.totals(snapshot), news, within_s=within_s)
+
+
+def overview_changes(overview: Overview, pages: Pages) -> AsyncIterator[bytes]:
+    """The changes of the page of all streams."""
+    states = overview.states
+
+    async def sections() -> Mapping[str, str]:
+        return pages.overview_sections(states)
+
+    async def news(timeout_s: float) -> None:
+        nonlocal states
+        await overview.wait(states, timeout_s)
+        states = overview.states
+
+    return changes(sections, lambda: overall(states).text, news)
+
+
+async def recent_events(view: View) -> AsyncIterator[bytes]:
+    """Each of the recent events as JSON: those that are there, and then whenever one is further.
+
+    Whenever they become stale, and when they are current again, there is a message `known`.
+    """
+    seen: dict[str, Tracked] = {}
+    snapshot, said = await view.current(CURRENT_WITHIN_S), (False, False)
+    while True:
+        stale = snapshot.known_of("recent").stale
+        # Why they are stale may be known later.
+        if (now := (stale, stale and bool(snapshot.problems))) != said:
+            said = now
+            yield message(_known(snapshot).decode(), "known")
+        for tracked in reversed(snapshot.recent):
+            if seen.get(tracked.id) != tracked:
+                yield message(encoded(tracked).decode())
+        # An event that is no longer among the recent ones does not come back.
+        seen = {each.id: each for each in snapshot.recent}
+        found = await later(view, snapshot, _HEARTBEAT_S)
+        if found is snapshot:
+            yield _HEARTBEAT
+        snapshot = found
+
+
+async def later(view: View, snapshot: Snapshot, timeout_s: float) -> Snapshot:
+    """The next snapshot after this one, or this one if there is none in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await view.changed(snapshot.number)
+    except TimeoutError:
+        return snapshot
 
 
 def _known(snapshot: Snapshot) -> bytes:

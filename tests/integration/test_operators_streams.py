@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from local.stack.environment import DATABASE
@@ -116,3 +118,49 @@ async def test_the_dead_letters_of_a_queue_are_listed_published_again_and_discar
         async with open_session(stream, await choose(stream, None, None), "k", 60) as session:
             received = [await session.receive(10) for _ in range(2)]
         assert [None if each is None else each.message_id for each in received] == ["k-2", "k-3"]
+
+
+class Looking:
+    """In place of the signal that ends a console: gets what it serves, and lets it end."""
+
+    def __init__(self, output: pytest.CaptureFixture[str], *paths: str) -> None:
+        self._output = output
+        self._paths = paths
+        self.answers: list[str] = []
+
+    async def wait(self) -> None:
+        address = self._output.readouterr().out.split()[-1]
+        async with aiohttp.ClientSession() as session:
+            for path in self._paths:
+                async with session.get(f"{address}{path}") as answer:
+                    self.answers.append(await answer.text())
+
+
+async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_no_other(
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone = FILE.replace('queue = "audit"', 'queue = "gone"\nconnection = "AUDIT_BUS"')
+    (tmp_path / "relay.toml").write_text(gone)
+    other = {"AUDIT_BUS": environment["SERVICEBUS"], "AUDIT_BUS_ADMIN": environment["SERVICEBUS_ADMIN"]}
+    looking = Looking(capsys, "state.json", "streams/audit/")
+    monkeypatch.setattr("relay.cli.console.stop_signal", lambda: looking)
+
+    ended = await relay_command(environment | other, "console", "--port", "0")
+
+    assert ended.code == 0, ended.err
+    state, page = looking.answers
+    default, audit = json.loads(state)["streams"]
+    assert (default["status"]["level"], default["stale_since"], default["snapshot"]["problems"]) == ("ok", "", [])
+    assert [each["name"] for each in default["snapshot"]["subscriptions"]] == ["all", "names"]
+    # What does not need its namespace is known of it.
+    assert (audit["name"], audit["destination"]) == ("audit", "queue 'gone' of AUDIT_BUS")
+    assert (audit["status"]["level"], audit["snapshot"]["flow"]["quarantined"]) == ("warning", 0)
+    problems = {each["what"]: each["text"] for each in audit["snapshot"]["problems"]}
+    assert problems.keys() == {"subscriptions", "status of the topic"}
+    assert all("Check AUDIT_BUS_ADMIN" in each for each in problems.values())
+    known = audit["snapshot"]["known"]
+    assert (known["subscriptions"]["stale"], known["waiting"]["stale"]) == (True, False)
+    assert "audit → queue &#39;gone&#39; of AUDIT_BUS" in page

@@ -108,6 +108,7 @@ function refocus(section, place) {
 
 document.addEventListener('keydown', (event) => {
   const search = document.getElementById('key');
+  if (!search) return;
   const typing = event.target.closest('input, textarea, select, [contenteditable]');
   if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();

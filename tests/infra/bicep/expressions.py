@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.infra.bicep import functions, tree
@@ -134,3 +136,15 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
+
+
+def load_json(file: Path) -> Callable[[Scope, tuple[Expression, ...]], Any]:
+    """The function `loadJsonContent` of a file: paths are relative to its folder, and string literals."""
+
+    def load(_: Scope, arguments: tuple[Expression, ...]) -> Any:
+        match arguments:
+            case (tree.Constant(str(path)),):
+                return json.loads((file.parent / path).read_text(encoding="utf-8"))
+        raise BicepError(f"{file.name}: BCP032: the argument of loadJsonContent must be a string literal")
+
+    return load

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.infra.bicep import tree
-from tests.infra.bicep.expressions import BicepError, Scope
+from tests.infra.bicep.expressions import BicepError, Scope, load_json
 from tests.infra.bicep.parser import parse
 from tests.infra.bicep.tree import Expression
 
@@ -27,7 +26,7 @@ class _ParameterFile(Scope):
         super().__init__(
             {},
             {
-                "loadJsonContent": self._load_json_content,
+                "loadJsonContent": load_json(file),
                 "readEnvironmentVariable": self._read_environment_variable,
             },
         )
@@ -58,12 +57,6 @@ class _ParameterFile(Scope):
             case tree.Call(function, _):
                 return function == "readEnvironmentVariable"
         return False
-
-    def _load_json_content(self, _: Scope, arguments: tuple[Expression, ...]) -> Any:
-        match arguments:
-            case (tree.Constant(str(path)),):
-                return json.loads((self._file.parent / path).read_text(encoding="utf-8"))
-        raise BicepError(f"{self._file.name}: BCP032: the argument of loadJsonContent must be a string literal")
 
     def _read_environment_variable(self, _: Scope, arguments: tuple[Expression, ...]) -> str:
         """As `ReadEnvironmentVariableResultBuilder` in Azure/bicep, SystemNamespaceType.cs.

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.infra.bicep import functions, tree
 from tests.infra.bicep.deployment import Deployment, Resource
-from tests.infra.bicep.expressions import BicepError, Reference, Scope
+from tests.infra.bicep.expressions import BicepError, Reference, Scope, load_json
 from tests.infra.bicep.parser import parse
 from tests.infra.bicep.tree import Declaration, Expression
 
@@ -95,7 +95,9 @@ class _Template(Scope):
 
     def __init__(self, file: Path, parameters: Mapping[str, Any], group: str) -> None:
         of_the_group = {"resourceGroup": self._resource_group, "resourceId": self._resource_id}
-        super().__init__({}, {"loadTextContent": self._load_text, **of_the_group})
+        super().__init__(
+            {}, {"loadTextContent": self._load_text, "loadJsonContent": load_json(file), **of_the_group}
+        )
         self._file = file
         self._group = group
         self._declarations = parse(file.read_text(encoding="utf-8"), file.name)

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from infra.parameters import TARGET, parameters, written
+from relay.console.resourcemanager import address_of
 from relay.routes.file import FILE, read
 from relay.settings import Settings
 from relay.streams import read_streams
 from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment, Resource
 from tests.infra.bicep.functions import DeploymentFailure
+from tests.infra.bicep.template import deploy
 from tests.infra.checks.alerts import condition, rules
 from tests.infra.checks.workbook import panels
 from tests.infra.kql import Query
@@ -25,6 +27,7 @@ from tests.infra.project import (
     CONTAINERS,
     COSMOS,
     LOCKS,
+    ROLE_ASSIGNMENTS,
     ROOT,
     SERVICE_BUS,
     SITES,
@@ -84,6 +87,12 @@ GIVEN: dict[str, Any] = {
     "otherNamespaces": BILLING,
     "queueReceivers": {"billing": ["accountant"]},
     "operatorPrincipalIds": ["operator"],
+}
+CONSOLE: dict[str, Any] = {
+    "image": "ghcr.io/example/outbox-relay:1",
+    "signInClientId": "22222222-2222-4222-8222-222222222222",
+    "groupObjectIds": ["11111111-1111-4111-8111-111111111111"],
+    "serviceBusName": "sbns-relay-x",
 }
 OF_A_TOPIC = [{"name": "all"}, {"name": "mail", "destination": "contacts"}]
 
@@ -211,6 +220,38 @@ def an_operator_reaches_every_namespace(project: Project) -> None:
     for theirs, own in zip(by_app, by_operator, strict=True):
         assert theirs.servicebus.address == own.servicebus.address
         assert (own.stream, own.duplicate_window_s) == (theirs.stream, theirs.duplicate_window_s)
+
+
+@check
+def the_console_reads_every_stream_of_a_relay_file(project: Project) -> None:
+    sample, _ = of_file(ON_COSMOS)
+    given = {**CONSOLE, "cosmosAccountName": "cosmos-relay-x", "otherNamespaces": BILLING}
+    deployment = deploy(project.infra / "console.bicep", {**given, **sample})
+    environment = worker_settings(deployment)
+    _, streams = of_file(ON_COSMOS, environment)
+    accounts = deployment.of(f"{COSMOS}/sqlRoleAssignments")
+    [principal] = {str(each.at("properties.principalId")) for each in accounts}
+    databases = {str(each.at("properties.scope")).rpartition("/")[2] for each in accounts}
+    rights = azure_rights(deployment, principal)
+
+    assert sorted(stream.stream for stream in streams) == STREAMS
+    assert databases == {stream.cosmos_database for stream in streams} == {"outbox", "shop"}
+    for stream in streams:
+        address = address_of(stream, environment) or ""
+        scope = address.removeprefix("https://management.azure.com")
+        assert ("Azure Service Bus Data Receiver", scope) in rights, stream.stream
+        namespace = (stream.servicebus.address or "").removesuffix(".servicebus.windows.net")
+        assert f"/namespaces/{namespace}/" in scope
+        assert stream.servicebus.identity is not None
+        assert stream.servicebus.identity.client_id
+    assert len(rights) == 3, "domain-events, contacts, invoices"
+    without = deploy(project.infra / "console.bicep", {**given, **sample, "showSubscriptions": False})
+    assert azure_rights(without, principal) == set()
+    # Without parameters, those that the script wrote.
+    loaded = deploy(project.infra / "console.bicep", CONSOLE)
+    assert [each.at("properties.principalId") for each in loaded.of(ROLE_ASSIGNMENTS)] == [principal]
+    with pytest.raises(DeploymentFailure, match="otherNamespaces lacks the connection of billing"):
+        deploy(project.infra / "console.bicep", {**given, **sample, "otherNamespaces": []})
 
 
 @check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
 from relay.clients import Identity
-from relay.console.resourcemanager import ResourceManager, resource_manager, topic_address
+from relay.console.model import Subscription
+from relay.console.resourcemanager import ResourceManager, address_of, resource_manager, topic_address
 from relay.console.servicebus import ServiceBusTopic
 from relay.errors import ServiceError, SettingsError
 from relay.settings import Settings
 
-PATH = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/n/topics/domain-events"
+NAMESPACE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/n"
+PATH = f"{NAMESPACE}/topics/domain-events"
+ORDERS_BUS = "Endpoint=sb://orders.test/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 Answer = Callable[[web.Request], web.Response]
 
 
@@ -160,12 +164,7 @@ async def test_no_token_is_such_an_error_too() -> None:
 async def test_the_console_counts_there_if_the_address_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Identity, "credential", lambda _: Credential())
     monkeypatch.setattr("relay.console.resourcemanager.topic_address", lambda address: address)
-    settings = Settings.from_environment(
-        {
-            "COSMOS__accountEndpoint": "https://a.documents.azure.com:443/",
-            "SERVICEBUS__fullyQualifiedNamespace": "n.servicebus.windows.net",
-        }
-    )
+    settings = Settings.from_environment(BY_IDENTITY)
     async with serving(lambda _: web.json_response({"value": [listed("b", 1, 0), listed("a", 2, 0)]})) as address:
         topic = ServiceBusTopic(settings, {"CONSOLE_TOPIC_URL": f"{address}{PATH}"})
         try:
@@ -192,7 +191,55 @@ def test_an_address_that_is_no_topics_is_a_wrong_setting(value: str) -> None:
         topic_address(value)
 
 
+BY_IDENTITY = {
+    "COSMOS__accountEndpoint": "https://a.documents.azure.com:443/",
+    "SERVICEBUS__fullyQualifiedNamespace": "n.servicebus.windows.net",
+}
+
+
 def test_the_address_needs_an_identity() -> None:
-    assert topic_address(f"https://management.azure.com{PATH}")
-    with pytest.raises(SettingsError, match="needs SERVICEBUS__fullyQualifiedNamespace"):
-        resource_manager(f"https://management.azure.com{PATH}", None)
+    key = {"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": ORDERS_BUS}
+    settings = Settings.from_environment(key)
+    assert resource_manager(settings, {}) is None
+    with pytest.raises(SettingsError, match="CONSOLE_TOPIC_URL needs SERVICEBUS__fullyQualifiedNamespace"):
+        resource_manager(settings, {"CONSOLE_TOPIC_URL": f"https://management.azure.com{PATH}"})
+    other = replace(settings, servicebus_setting="ORDERS_BUS")
+    with pytest.raises(SettingsError, match="CONSOLE_ORDERS_BUS_URL needs ORDERS_BUS__fullyQualifiedNamespace"):
+        resource_manager(other, {"CONSOLE_ORDERS_BUS_URL": f"https://management.azure.com{NAMESPACE}"})
+
+
+def test_each_stream_has_an_address_in_its_own_namespace() -> None:
+    """The variable of SERVICEBUS is the address of one topic, with or without relay.toml."""
+    default = Settings.from_environment(BY_IDENTITY)
+    contacts = replace(default, stream="contacts", several=True, servicebus_topic="contacts")
+    orders = replace(
+        contacts, servicebus_setting="ORDERS_BUS", servicebus_topic="in/new", servicebus_is_queue=True
+    )
+    main = {"CONSOLE_TOPIC_URL": f"https://management.azure.com{PATH}"}
+    other = NAMESPACE.replace("/resourceGroups/g/", "/resourceGroups/orders/")
+    both = main | {"CONSOLE_ORDERS_BUS_URL": f"https://management.azure.com{other}"}
+
+    assert address_of(default, both) == main["CONSOLE_TOPIC_URL"]
+    assert address_of(contacts, both) == f"https://management.azure.com{NAMESPACE}/topics/contacts"
+    assert address_of(orders, both) == f"{both['CONSOLE_ORDERS_BUS_URL']}/queues/in%2Fnew"
+    assert address_of(orders, main) is None
+    with pytest.raises(SettingsError, match=r"CONSOLE_ORDERS_BUS_URL is .*resource id of the namespace"):
+        address_of(orders, {"CONSOLE_ORDERS_BUS_URL": main["CONSOLE_TOPIC_URL"]})
+
+
+async def test_a_queue_has_its_messages_itself() -> None:
+    queue = f"{NAMESPACE}/queues/orders-in"
+    asked: list[str] = []
+
+    def answer(request: web.Request) -> web.Response:
+        asked.append(request.path_qs)
+        found = listed("orders-in", 5, 2)
+        return web.json_response({**found, "properties": {**found["properties"], "status": "Active"}})
+
+    async with serving(answer) as address:
+        reader = ResourceManager(f"{address}{queue}", Credential(), "CONSOLE_ORDERS_BUS_URL")
+        assert await reader.subscriptions() == [Subscription("orders-in", 5, 2)]
+        assert await reader.status() == "Active"
+        await reader.close()
+
+    assert asked == [f"{queue}?api-version=2024-01-01"] * 2

@@ -64,7 +64,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "deadletters show all/1",
         "deadletters discard all/1 --yes",
         "deadletters resubmit all/1 --yes",
-        "console",
     ],
 )
 async def test_a_command_on_one_stream_works_on_none_that_is_not_named(
