@@ -30,7 +30,18 @@ async def in_memory(folder: Path) -> AsyncIterator[Callable[[str], Store]]:
     yield lambda consumer: made.setdefault(consumer, inbox.MemoryStore())
 
 
-OPEN: dict[str, Callable[[Path], AbstractAsyncContextManager[Callable[[str], Store]]]] = {"in memory": in_memory}
+@asynccontextmanager
+async def in_sqlite(folder: Path) -> AsyncIterator[Callable[[str], Store]]:
+    def opened(consumer: str) -> Store:
+        return inbox.SqliteStore(inbox.SqliteConnection(folder / "store.sqlite"), consumer=consumer)
+
+    yield opened
+
+
+OPEN: dict[str, Callable[[Path], AbstractAsyncContextManager[Callable[[str], Store]]]] = {
+    "in memory": in_memory,
+    "SQLite": in_sqlite,
+}
 """By the store's name: opens it for a consumer, on a connection of its own each time."""
 
 
@@ -177,7 +188,7 @@ async def test_what_is_discarded_counts_as_handled(store: Store) -> None:
     assert await numbers(store) == [2, 3, 4]
     claim = await claimed(store)
     assert await store.next(claim) == replace(parked(2), attempts=1)
-    assert await store.discard("events", "k", everything=True) == [
+    assert await store.discard("events", "k", limit=10) == [
         replace(parked(2), attempts=1),
         parked(3),
         parked(4),

@@ -94,8 +94,8 @@ class Parking(Protocol):
             NotReleased: Its first message is only a place.
         """
 
-    async def discard(self, topic: str, key: str, *, everything: bool = False) -> Sequence[ParkedMessage]:
-        """Remove the first message of a parked key, or all of them, and count them as handled.
+    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+        """Remove the first messages of a parked key, and count them as handled.
 
         What another delivery brings again is skipped by `once`. With its last message, the key is no longer
         parked. A message that is being handled now may have its effect.

@@ -129,13 +129,13 @@ class MemoryParking:
             row.messages = {number: replace(each, attempts=0) for number, each in row.messages.items()}
         return True
 
-    async def discard(self, topic: str, key: str, *, everything: bool = False) -> Sequence[ParkedMessage]:
+    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
         """See `Parking.discard`."""
         async with self._turn.take():
             row = self._rows.get((topic, key))
             if row is None:
                 return []
-            chosen = [row.messages[number] for number in sorted(row.messages)][: None if everything else 1]
+            chosen = [row.messages[number] for number in sorted(row.messages)][:limit]
             for each in chosen:
                 if each.id:
                     self._handled.setdefault(Identity(topic, key, each.id), datetime.now(UTC))

@@ -12,6 +12,7 @@ from inbox.sequences import Arrival
 from inbox.stores.database import SqliteConnection
 from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.sql.dialects import Sqlite
+from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
 from inbox.stores.sql.schema import install
 from inbox.stores.sql.statements import Operation, Result, Statement, run
@@ -19,14 +20,14 @@ from inbox.stores.sql.statements import Operation, Result, Statement, run
 ResultT = TypeVar("ResultT")
 
 
-class SqliteStore:
+class SqliteStore(SqlParking):
     """Writes through the connection in the block of `once` are committed with the message, or not at all.
 
     Each call runs on the event loop's thread, and other processes that write to the file make it wait.
 
     Args:
-        connection: The handlers write through it, inside the block. The tables `inbox_handled`, `inbox_progress`,
-            `inbox_gaps` and `inbox_schema` are created in it. Those of an earlier version are migrated: what it
+        connection: The handlers write through it, inside the block. Tables whose names begin with `inbox_` are
+            created in it. Those of an earlier version are migrated: what it
             has handled, whose key it did not record, stays handled under every key.
         consumer: The consumer's name, if several share a database.
 

@@ -1,0 +1,364 @@
+"""Parks keys in any SQL database. Each operation is one transaction, and locks the row of its key first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from inbox.errors import DeadLetter
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parking import ClaimLost, NotReleased
+from inbox.stores.port import Identity
+from inbox.stores.sql.dialects import Dialect, value
+from inbox.stores.sql.recording import Recording
+from inbox.stores.sql.statements import Operation, Statement
+
+_TRIES = 100
+# Released keys that are looked at in one call of `claim`.
+_CANDIDATES = 20
+
+_PLACE = 'consumer = ? and topic = ? and "key" = ?'
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A key, as the columns of its rows hold it."""
+
+    columns: tuple[Any, Any, Any]
+    topic: str
+    key: str
+
+
+class Parked:
+    """The operations of `Parking`.
+
+    Args:
+        recording: Those of the consumer's handled messages.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._dialect: Dialect = recording.dialect
+        self._keys, self._messages = self._dialect.table("parked_keys"), self._dialect.table("parked")
+
+    def is_parked(self, topic: str, key: str) -> Operation[bool]:
+        found = yield Statement(f"select count(*) from {self._keys} where {_PLACE}", self._at(topic, key).columns)
+        return bool(found.rows[0][0])
+
+    def park(self, message: ParkedMessage, cause: Cause) -> Operation[Kept]:
+        place = self._at(message.topic, message.key)
+        is_new = yield from self._lock_or_create(place, cause)
+        if (yield from self._is_handled(message)):
+            if is_new:
+                yield self._unpark(place)
+            return Kept.HANDLED
+        return (yield from self._add(place, message))
+
+    def set_aside(self, message: ParkedMessage) -> Operation[Kept]:
+        place = self._at(message.topic, message.key)
+        if not (yield from self._lock(place)):
+            return Kept.NOT_PARKED
+        if (yield from self._is_handled(message)):
+            return Kept.HANDLED
+        return (yield from self._add(place, message))
+
+    def claim(self, topic: str, lasts: timedelta) -> Operation[Claim | None]:
+        now, until = self._dialect.after(0), self._dialect.after(lasts.total_seconds())
+        is_free = f"released = 1 and (until is null or until <= {now.sql})"
+        found = yield Statement(
+            f'select "key" from {self._keys} where consumer = ? and topic = ? and {is_free} order by since, "key"'
+            f"{self._dialect.at_most(_CANDIDATES)}",
+            (self._recording.consumer, self._dialect.text(topic, "topic"), *now.parameters),
+        )
+        for (column,) in found.rows:
+            place = self._at(topic, self._dialect.string(column) or "")
+            token = uuid4().hex
+            # It is compared again: another process may have claimed it meanwhile.
+            taken = yield Statement(
+                f"update {self._keys} set token = ?, until = {until.sql} where {_PLACE} and {is_free}",
+                (token, *until.parameters, *place.columns, *now.parameters),
+            )
+            if taken.changed:
+                return Claim(topic, place.key, token)
+        return None
+
+    def renew(self, claim: Claim, lasts: timedelta) -> Operation[bool]:
+        until, place = self._dialect.after(lasts.total_seconds()), self._at(claim.topic, claim.key)
+        renewed = yield Statement(
+            f"update {self._keys} set until = {until.sql} where {_PLACE} and token = ?",
+            (*until.parameters, *place.columns, claim.token),
+        )
+        return bool(renewed.changed)
+
+    def next(self, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+        place = yield from self._lock_claimed(claim)
+        yield from self._remove(place, done)
+        for first in (yield from self._read(place, None, 1)):
+            yield Statement(
+                f"update {self._messages} set attempts = attempts + 1 where {_PLACE} and number = ?",
+                (*place.columns, first.number),
+            )
+            return ParkedMessage(first.topic, first.key, first.id, first.number, first.message, first.attempts + 1)
+        yield self._unpark(place)
+        return None
+
+    def give_back(self, claim: Claim, done: int | None) -> Operation[None]:
+        place = yield from self._lock_claimed(claim)
+        yield from self._remove(place, done)
+        if (yield from self._is_empty(place)):
+            yield self._unpark(place)
+        else:
+            yield Statement(f"update {self._keys} set token = null, until = null where {_PLACE}", place.columns)
+
+    def fail(self, claim: Claim, cause: Cause) -> Operation[None]:
+        place, since = (yield from self._lock_claimed(claim)), self._dialect.after(0)
+        yield Statement(
+            f"update {self._keys} set released = 0, token = null, until = null,"
+            f" reason = ?, error = ?, detail = ?, since = {since.sql} where {_PLACE}",
+            (*_texts(cause), *since.parameters, *place.columns),
+        )
+
+    def keys(self) -> Operation[list[ParkedKey]]:
+        found = yield Statement(
+            'select topic, "key", since, reason, error, detail, released, (select count(*)'
+            f" from {self._messages} as message where message.consumer = parked.consumer"
+            ' and message.topic = parked.topic and message."key" = parked."key")'
+            f' from {self._keys} as parked where consumer = ? order by topic, "key"',
+            (self._recording.consumer,),
+        )
+        string = self._dialect.string
+        return [
+            ParkedKey(
+                string(topic) or "", string(key) or "", _moment(since), Cause(*cause), messages, bool(released)
+            )
+            for topic, key, since, *cause, released, messages in found.rows
+        ]
+
+    def messages(self, topic: str, key: str, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
+        return (yield from self._read(self._at(topic, key), after, limit))
+
+    def release(self, topic: str, key: str) -> Operation[bool]:
+        place = self._at(topic, key)
+        if not (yield from self._lock(place)):
+            return False
+        for first in (yield from self._read(place, None, 1)):
+            if first.message is None:
+                raise NotReleased(first)
+        released = yield Statement(
+            f"update {self._keys} set released = 1 where {_PLACE} and released = 0", place.columns
+        )
+        if released.changed:
+            yield Statement(
+                f"update {self._messages} set attempts = 0 where {_PLACE} and attempts <> 0", place.columns
+            )
+        return True
+
+    def discard(self, topic: str, key: str, limit: int) -> Operation[list[ParkedMessage]]:
+        place = self._at(topic, key)
+        if not (yield from self._lock(place)):
+            return []
+        discarded = yield from self._read(place, None, limit)
+        for each in discarded:
+            if each.id:
+                yield from self._recording.record(Identity(topic, key, each.id), key, None)
+            yield from self._remove(place, each.number)
+        if (yield from self._is_empty(place)):
+            yield self._unpark(place)
+        return discarded
+
+    # Parts.
+
+    def _at(self, topic: str, key: str) -> _Place:
+        """Raises DeadLetter if the database cannot hold the key."""
+        text = self._dialect.text
+        return _Place((self._recording.consumer, text(topic, "topic"), text(key, "key")), topic, key)
+
+    def _id(self, identifier: str) -> tuple[str, Any]:
+        """An id and its column; empty if the database cannot hold it, so that it was never handled either."""
+        try:
+            return identifier, self._dialect.text(identifier, "id")
+        except (DeadLetter, UnicodeEncodeError):
+            return "", self._dialect.text("", "id")
+
+    def _lock(self, place: _Place) -> Operation[bool]:
+        """Lock the row of a key until the transaction ends; returns whether there is one."""
+        found = yield Statement(
+            f"select released from {self._keys}{self._dialect.hint} where {_PLACE}{self._dialect.for_update}",
+            place.columns,
+        )
+        return bool(found.rows)
+
+    def _lock_or_create(self, place: _Place, cause: Cause) -> Operation[bool]:
+        """Lock the row of a key; returns whether it was created for that."""
+        reason, error, detail = _texts(cause)
+        consumer, topic, key = place.columns
+        row = {
+            "consumer": value(consumer),
+            "topic": value(topic),
+            "key": value(key),
+            "since": self._dialect.after(0),
+            "reason": value(reason),
+            "error": value(error),
+            "detail": value(detail),
+            "released": value(0),
+        }
+        for _ in range(_TRIES):
+            if (yield from self._lock(place)):
+                return False
+            if (yield from self._dialect.insert_new("parked_keys", row)):
+                return True
+        raise LookupError("Others park and release the key all the time.")
+
+    def _lock_claimed(self, claim: Claim) -> Operation[_Place]:
+        """Lock the row of a key. Raises ClaimLost if somebody else has claimed it, or it is not parked."""
+        place = self._at(claim.topic, claim.key)
+        found = yield Statement(
+            f"select released from {self._keys}{self._dialect.hint} where {_PLACE} and token = ?"
+            f"{self._dialect.for_update}",
+            (*place.columns, claim.token),
+        )
+        if not found.rows:
+            raise ClaimLost
+        return place
+
+    def _is_handled(self, message: ParkedMessage) -> Operation[bool]:
+        identifier, _ = self._id(message.id)
+        if not identifier:
+            return False
+        return (yield from self._recording.is_handled(Identity(message.topic, message.key, identifier)))
+
+    def _add(self, place: _Place, message: ParkedMessage) -> Operation[Kept]:
+        consumer, topic, key = place.columns
+        row = {
+            "consumer": value(consumer),
+            "topic": value(topic),
+            "key": value(key),
+            "number": value(message.number),
+            "id": value(self._id(message.id)[1]),
+            "message": value(None if message.message is None else encode(message.message)),
+            "attempts": value(0),
+        }
+        yield from self._dialect.insert_new("parked", row)
+        return Kept.ASIDE
+
+    def _read(self, place: _Place, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
+        behind = "" if after is None else " and number > ?"
+        found = yield Statement(
+            f"select number, id, message, attempts from {self._messages} where {_PLACE}{behind} order by number"
+            f"{self._dialect.at_most(limit)}",
+            (*place.columns, *(() if after is None else (after,))),
+        )
+        return [
+            ParkedMessage(
+                place.topic,
+                place.key,
+                self._dialect.string(identifier) or "",
+                number,
+                None if text is None else decode(text),
+                attempts,
+            )
+            for number, identifier, text, attempts in found.rows
+        ]
+
+    def _remove(self, place: _Place, number: int | None) -> Operation[None]:
+        if number is not None:
+            yield Statement(
+                f"delete from {self._messages} where {_PLACE} and number = ?", (*place.columns, number)
+            )
+
+    def _is_empty(self, place: _Place) -> Operation[bool]:
+        found = yield Statement(
+            f"select number from {self._messages} where {_PLACE} order by number{self._dialect.at_most(1)}",
+            place.columns,
+        )
+        return not found.rows
+
+    def _unpark(self, place: _Place) -> Statement:
+        return Statement(f"delete from {self._keys} where {_PLACE}", place.columns)
+
+
+class SqlParking(ABC):
+    """A store that parks keys in its database. See `Parking`."""
+
+    _recording: Recording
+
+    @abstractmethod
+    async def transact(self, operation: Operation[ResultT]) -> ResultT:
+        """Run an operation in a transaction of its own."""
+
+    async def is_parked(self, topic: str, key: str) -> bool:
+        """See `Parking.is_parked`."""
+        return await self.transact(self._parked.is_parked(topic, key))
+
+    async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
+        """See `Parking.park`."""
+        return await self.transact(self._parked.park(message, cause))
+
+    async def set_aside(self, message: ParkedMessage) -> Kept:
+        """See `Parking.set_aside`."""
+        return await self.transact(self._parked.set_aside(message))
+
+    async def claim(self, topic: str, lasts: timedelta) -> Claim | None:
+        """See `Parking.claim`."""
+        return await self.transact(self._parked.claim(topic, lasts))
+
+    async def renew(self, claim: Claim, lasts: timedelta) -> bool:
+        """See `Parking.renew`."""
+        return await self.transact(self._parked.renew(claim, lasts))
+
+    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+        """See `Parking.next`."""
+        return await self.transact(self._parked.next(claim, done))
+
+    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+        """See `Parking.give_back`."""
+        await self.transact(self._parked.give_back(claim, done))
+
+    async def fail(self, claim: Claim, cause: Cause) -> None:
+        """See `Parking.fail`."""
+        await self.transact(self._parked.fail(claim, cause))
+
+    async def keys(self) -> list[ParkedKey]:
+        """See `Parking.keys`."""
+        return await self.transact(self._parked.keys())
+
+    async def messages(
+        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+    ) -> list[ParkedMessage]:
+        """See `Parking.messages`."""
+        return await self.transact(self._parked.messages(topic, key, after, limit))
+
+    async def release(self, topic: str, key: str) -> bool:
+        """See `Parking.release`."""
+        return await self.transact(self._parked.release(topic, key))
+
+    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+        """See `Parking.discard`."""
+        return await self.transact(self._parked.discard(topic, key, limit))
+
+    @property
+    def _parked(self) -> Parked:
+        return Parked(self._recording)
+
+
+def _texts(cause: Cause) -> tuple[str, str, str]:
+    """The texts of a cause. PostgreSQL holds no U+0000."""
+    reason, error, detail = (
+        text.encode(errors="replace").decode().replace("\0", "\ufffd")
+        for text in (cause.reason, cause.error, cause.detail)
+    )
+    return reason, error, detail
+
+
+def _moment(column: Any) -> datetime:
+    """The time in a column: seconds since 1970, or a time that is UTC if it does not say."""
+    if isinstance(column, int | float):
+        return datetime.fromtimestamp(column, UTC)
+    time: datetime = column
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
