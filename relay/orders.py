@@ -1,14 +1,15 @@
 """The parked keys and orders that this process knows, and those that it stores.
 
-The quarantine is read when a process starts, whenever an attempt is repeated, if a document is invalid, and
-if an event is old enough for another process to have set it aside before this one got the lease. So pages of a
-sound feed cost no query, unless they are a backlog. With `park` it is read at each attempt, as any event may
-belong to a key that another process has parked.
+The quarantine is read whenever an attempt is repeated, if a document is invalid, and if an event is old enough for
+another process to have set it aside before this one got the lease. So pages of a sound feed cost no query, unless
+they are a backlog. That holds for the first page of a process too, which need not wait until the SDK of the
+quarantine is imported and connected. With `park` it is read at each attempt, as any event may belong to a key that
+another process has parked.
 
 A quarantine that cannot be read delays no more than it has to. A page that was attempted before, here or
-elsewhere, waits until it can be: another process may have set an event of it aside, and published those behind it.
-A page that nobody has attempted goes on without, as no event of it can be in quarantine: with `skip` also in a
-process that has just started. `park` needs every reading, and `block` the first one.
+elsewhere, waits until it can be: another process may have set an event of it aside, and published those behind
+it. A page that nobody has attempted goes on without, as no event of it can be in quarantine. `park` needs every
+reading.
 
 An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
 compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
@@ -80,8 +81,8 @@ class Orders:
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
         may_be_aside = tried or (is_first and bool(received.rejected))
         needed = tried or self._policy is OnPoison.PARK
-        if may_be_aside or needed or self._read is None:
-            await self._refresh(needed=needed or (self._policy is OnPoison.BLOCK and self._read is None))
+        if may_be_aside or needed:
+            await self._refresh(needed=needed)
         _remember(self._begun, invocation_id, may_be_aside)
         return self._holds_on((*received.events, *received.rejected))
 

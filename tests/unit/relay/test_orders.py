@@ -68,7 +68,7 @@ def test_removing_orders_is_bounded_and_delays_nothing_else(policy: OnPoison, se
 
     async def read() -> tuple[Holds, float]:
         began = time.monotonic()
-        return await orders.for_attempt(page("x", "y"), "i1", 0), time.monotonic() - began
+        return await orders.for_attempt(page("x", "y"), "i1", 1), time.monotonic() - began
 
     found, seconds = virtual_time.run(read())
 
@@ -84,7 +84,7 @@ async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> No
     source.passed_lsn = 5
     orders = Orders(quarantine, OnPoison.SKIP, source.settled)
 
-    found = await orders.for_attempt(page("x", "y", "z"), "i1", 0)
+    found = await orders.for_attempt(page("x", "y", "z"), "i1", 1)
 
     assert set(quarantine.held) == {Y}
     assert set(found.orders) == {Y, ("k", "z")}
@@ -102,7 +102,7 @@ async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with
     quarantine.held = {("k1", "x"): carried_out(1), ("k2", "without"): Order(True), ("k3", "y"): carried_out(9)}
     quarantine.ordered = {("k4", "z")}
 
-    await Orders(quarantine, OnPoison.SKIP, settled).for_attempt(page("x"), "i1", 0)
+    await Orders(quarantine, OnPoison.SKIP, settled).for_attempt(page("x"), "i1", 1)
 
     assert asked == [
         ("k1", {"partitionKey": "k1", "_lsn": 1}, 0),
@@ -130,9 +130,9 @@ async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
     quarantine.held = {X: carried_out(1)}
     source.passed_lsn, source.broken = 5, True
 
-    assert set(
-        (await Orders(quarantine, OnPoison.SKIP, source.settled).for_attempt(page("x"), "i1", 0)).orders
-    ) == {X}
+    found = await Orders(quarantine, OnPoison.SKIP, source.settled).for_attempt(page("x"), "i1", 1)
+
+    assert set(found.orders) == {X}
 
 
 async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key_is_released() -> None:
@@ -185,35 +185,30 @@ async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.
     assert set((await orders.for_attempt(page("1", "2", "3"), "i1", 0)).orders) == {("k", "2"), ("k", "3")}
 
 
-@pytest.mark.parametrize(
-    ("policy", "first", "later"),
-    [
-        (OnPoison.SKIP, False, False),
-        # A process that has just started knows of no event that an operator has set aside.
-        (OnPoison.BLOCK, True, False),
-        (OnPoison.PARK, True, True),
-    ],
-)
-async def test_a_quarantine_that_cannot_be_read_delays_no_page_that_nobody_has_attempted_more_than_it_has_to(
-    policy: OnPoison, first: bool, later: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("policy", OnPoison)
+async def test_a_quarantine_that_cannot_be_read_delays_only_what_may_be_in_it(
+    policy: OnPoison, caplog: pytest.LogCaptureFixture
 ) -> None:
     quarantine = InMemoryQuarantine()
+    quarantine.broken = True
     orders = Orders(quarantine, policy, InMemorySource().settled)
 
-    async def fails(invocation_id: str) -> bool:
+    async def fails(received: Received, invocation_id: str, retry_count: int = 0) -> bool:
         try:
-            await orders.for_attempt(page("x"), invocation_id, 0)
+            await orders.for_attempt(received, invocation_id, retry_count)
         except QuarantineError:
             return True
         return False
 
-    quarantine.broken = True
-    assert await fails("i1") is first
-    warnings = [record for record in caplog.records if getattr(record, "action", "") == "relay_orders_unavailable"]
-    assert bool(warnings) is not first
-    # For a while it is not asked again, unless it has to be.
-    assert await fails("i2") is first
-    quarantine.broken = False
-    await orders.for_attempt(page("x"), "i3", 1)
-    quarantine.broken = True
-    assert await fails("i4") is later
+    def warnings() -> int:
+        return sum(getattr(each, "action", "") == "relay_orders_unavailable" for each in caplog.records)
+
+    parks = policy is OnPoison.PARK
+    # Nobody has attempted it. A process that has just started need not even ask.
+    assert (await fails(page("x"), "i1"), warnings()) == (parks, 0)
+    assert await fails(page("x"), "i1", 1)
+    old = page("x")
+    assert await fails(Received([each._replace(committed_at=int(time.time()) - 2) for each in old.events]), "i2")
+    # Another process may have set it aside at once. For a while the quarantine is not asked again.
+    invalid = Received([], rejected(Reason.DATA_NOT_OBJECT, event("x", "k")))
+    assert (await fails(invalid, "i3"), await fails(invalid, "i4"), warnings()) == (parks, parks, 0)

@@ -265,11 +265,11 @@ async def test_a_record_of_which_no_answer_came_is_not_stored_again_once_it_is_d
     running.restart()
     quarantine.ordered = {("k", "x")}
     with pytest.raises(QuarantineError):
-        await running.relay.handle([document("x")], "i1")
+        await running.relay.handle([document("x")], "i1", 1)
     quarantine.mend()
     quarantine.records.clear()
 
-    outcome = await running.relay.handle([document("x")], "i1", 1)
+    outcome = await running.relay.handle([document("x")], "i1", 2)
 
     assert (outcome.superseded, running.stored()) == (1, [])
 
@@ -373,7 +373,7 @@ async def test_what_an_operator_makes_of_a_record_holds_while_its_page_is_repeat
     running.publisher.refused = {"o": "amqp:not-allowed"}
     batch = [document("x", _lsn=1), document("o", "other", _lsn=2)]
     with pytest.raises(PublishError):
-        await running.relay.handle(batch, "i1")
+        await running.relay.handle(batch, "i1", 1)
     assert running.stored() == [("x", "set-aside")]
     running.quarantine.records.clear()  # discarded
     running.quarantine.parked.clear()
@@ -382,7 +382,7 @@ async def test_what_an_operator_makes_of_a_record_holds_while_its_page_is_repeat
         if running_again:
             running.restart()
         with pytest.raises(PublishError):
-            await running.relay.handle(batch, "i1", 1)
+            await running.relay.handle(batch, "i1", 2)
 
     assert running.stored() == []
     assert running.publisher.accepted == {}
@@ -431,10 +431,8 @@ async def test_after_a_crash_between_parking_and_checkpoint_only_the_poison_and_
     assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
-@pytest.mark.parametrize(("policy", "reads"), [(OnPoison.SKIP, 1), (OnPoison.BLOCK, 1), (OnPoison.PARK, 5)])
-async def test_orders_are_read_at_a_processs_start_and_by_repeated_attempts_or_always_with_park(
-    policy: OnPoison, reads: int
-) -> None:
+@pytest.mark.parametrize(("policy", "reads"), [(OnPoison.SKIP, 0), (OnPoison.BLOCK, 0), (OnPoison.PARK, 5)])
+async def test_orders_are_read_by_repeated_attempts_or_always_with_park(policy: OnPoison, reads: int) -> None:
     running = Running(policy)
     for number in range(5):
         await running.relay.handle([document(f"e{number}")], "i1")
@@ -486,11 +484,11 @@ async def test_what_was_invalid_and_has_been_discarded_is_not_quarantined_again_
 async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x"), ("k", "never")}
-    await running.relay.handle([document("x", _lsn=1)], "i1")
+    await running.relay.handle([document("x", _lsn=1)], "i1", 1)
     running.restart()
     running.source.passed_lsn = 1
 
-    await running.relay.handle([document("y", _lsn=2)], "i2")
+    await running.relay.handle([document("y", _lsn=2)], "i2", 1)
 
     assert (running.quarantine.held, running.quarantine.ordered) == ({}, {("k", "never")})
 
@@ -499,7 +497,7 @@ async def test_an_event_whose_order_is_removed_is_not_published_by_the_process_t
     running = Running()
     running.quarantine.ordered = {("k", "x")}
     page = [document("x", _lsn=1), document("x2", _lsn=2)]
-    await running.relay.handle(page, "i1")
+    await running.relay.handle(page, "i1", 1)
     # Another process still has the page, and does not know that the lease is not its own.
     running.restart()
     running.source.passed_lsn = 2
@@ -599,20 +597,6 @@ def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(
 
     assert virtual_time.run(seconds()) <= ATTEMPT_MARGIN_S
     assert running.publisher.accepted == accepted
-
-
-async def test_with_block_the_quarantine_has_to_be_read_once() -> None:
-    running = Running(OnPoison.BLOCK)
-    running.quarantine.broken = True
-    with pytest.raises(QuarantineError):
-        await running.relay.handle([document("e1")], "i1")
-    running.quarantine.broken = False
-    await running.relay.handle([document("e1")], "i1", 1)
-    running.quarantine.broken = True
-
-    await running.relay.handle([document("e2")], "i2")
-
-    assert running.publisher.accepted == {"k": ["e1", "e2"]}
 
 
 async def test_park_stores_what_follows_now_and_later_until_the_release() -> None:
