@@ -20,6 +20,7 @@ from bench.benchmark import Benchmark, Plan
 from bench.coldstart import ColdStart
 from bench.contention import Usage
 from bench.counted import CountedWork
+from bench.destinations import Destinations
 from bench.feed import Feed
 from bench.growth import Growth
 from bench.history import History
@@ -54,6 +55,7 @@ def all_benchmarks() -> list[Benchmark]:
         Memory(),
         Latency(),
         Hosts(),
+        Destinations(),
         Feed(),
         Writers(),
         Steady(),

@@ -1,4 +1,4 @@
-"""Relays backlogs with a group of readers, and measures at what rate the topic accepts them."""
+"""Relays backlogs with a group of readers, and measures at what rate the topics accept them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.outbox import Outbox, event
 from bench.testbed import ProcessorUse, Testbed, running_testbed
-from local.stack.environment import Source
+from local.stack.environment import TOPIC, Source
 
 _BALANCED_WITHIN_S = 30.0
 _RELAYED_WITHIN_S = 60.0
@@ -28,7 +28,7 @@ class Turn:
     """One relayed backlog.
 
     Attributes:
-        rate: Events a second, counted at the topic; NaN where all were accepted between two counts.
+        rate: Events a second, counted at each topic that gets them; NaN where all came between two counts.
         shares: The part of one core that each process used: `outbox`, `broker`, `host 1`, ….
     """
 
@@ -48,14 +48,19 @@ class Group:
         partitions: int,
         ack_delay_ms: int,
         settings: Mapping[str, str],
+        topics: Sequence[str] = (TOPIC,),
     ) -> None:
-        """`keys` are the partition keys of the events, in their order, without end. See running_testbed."""
+        """`keys` are the partition keys of the events, in their order, without end. See running_testbed.
+
+        Every event goes to each of the topics, by `settings`.
+        """
         self.source = source
         self.hosts = hosts
         self._keys = iter(keys)
         self._partitions = partitions
         self._ack_delay_ms = ack_delay_ms
         self._settings = settings
+        self._topics = topics
         self._testbed: Testbed
         self._outbox: Outbox
         self._written = 0
@@ -71,6 +76,7 @@ class Group:
                 settings=self._settings,
                 host_options=_QUICK_LEASES,
                 subscribed=False,
+                topics=self._topics,
             )
         )
         self._outbox = await resources.enter_async_context(self._testbed.outbox())
@@ -92,13 +98,13 @@ class Group:
         ended, after = await self._reached(self._written + events * _TO)
         shares = use.shares()
         self._written += events
-        await self._testbed.until_accepted(self._written, within_s=_RELAYED_WITHIN_S)
+        await self._testbed.until_accepted(self._written * len(self._topics), within_s=_RELAYED_WITHIN_S)
         return Turn((after - before) / (ended - began) if after > before else float("nan"), shares)
 
-    async def _reached(self, count: float) -> tuple[float, int]:
-        """When the topic's count was first seen at `count` or above, and the count."""
+    async def _reached(self, events: float) -> tuple[float, int]:
+        """When the topics' count was first seen to be that of so many events or more, and the count."""
         async with asyncio.timeout(_RELAYED_WITHIN_S):
-            while (accepted := await self._testbed.accepted()) < count:
+            while (accepted := await self._testbed.accepted()) < events * len(self._topics):
                 await asyncio.sleep(0.02)
         return asyncio.get_running_loop().time(), accepted
 

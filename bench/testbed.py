@@ -38,6 +38,7 @@ async def running_testbed(
     settings: Mapping[str, str] | None = None,
     host_options: Sequence[str] = (),
     subscribed: bool = True,
+    topics: Sequence[str] = (TOPIC,),
 ) -> AsyncIterator[Testbed]:
     """A running testbed without hosts.
 
@@ -49,10 +50,11 @@ async def running_testbed(
         settings: Settings of the app in addition to those that point at the testbed.
         host_options: Further options of the Functions hosts.
         subscribed: Whether the topic has the project's subscriptions. Without any, no messages pile up.
+        topics: The topics that the app sends to, where it has no subscriptions; one stream sends to each of them.
     """
     entities = ENTITIES
     if not subscribed:
-        entities = _entities_without_subscriptions(logs)
+        entities = _entities_without_subscriptions(logs, topics)
     options = StackOptions(
         source=source,
         shards=partitions,
@@ -66,16 +68,17 @@ async def running_testbed(
         edges="off",
     )
     async with Stack(options) as stack, aiohttp.ClientSession() as http:
-        yield Testbed(stack, http, partitions)
+        yield Testbed(stack, http, partitions, topics)
 
 
 class Testbed:
     """A stack, and what a measurement asks of its parts."""
 
-    def __init__(self, stack: Stack, http: aiohttp.ClientSession, partitions: int) -> None:
+    def __init__(self, stack: Stack, http: aiohttp.ClientSession, partitions: int, topics: Sequence[str]) -> None:
         self.stack = stack
         self._http = http
         self._partitions = partitions
+        self._topics = topics
 
     def outbox(self) -> CosmosOutbox | SqlOutbox:
         """The outbox, to be opened by whoever writes to it."""
@@ -85,12 +88,12 @@ class Testbed:
         return CosmosOutbox(settings["COSMOS"])
 
     async def accepted(self) -> int:
-        """Number of messages that the topic has accepted so far, without duplicates."""
+        """Number of messages that the topics have accepted so far, without duplicates."""
         counts = await self._get(int(self.stack.servicebus.details["admin_port"]), "/admin/entities")
-        return int(counts[TOPIC]["accepted"])
+        return sum(int(counts[topic]["accepted"]) for topic in self._topics)
 
     async def until_accepted(self, count: int, *, within_s: float) -> None:
-        """Wait until the topic has accepted that many; TimeoutError if it has not in time."""
+        """Wait until the topics have accepted that many; TimeoutError if it has not in time."""
         async with asyncio.timeout(within_s):
             while await self.accepted() < count:
                 await asyncio.sleep(_POLL_EVERY_S)
@@ -124,30 +127,32 @@ class Testbed:
                 response.raise_for_status()
 
     async def until_balanced(self, *, within_s: float) -> None:
-        """Wait until all leases are owned and every host has equally many; TimeoutError if that takes longer."""
+        """Wait until all leases are owned and every host has equally many of each stream; TimeoutError if not."""
         hosts = self.stack.hosts
         share, rest = divmod(self._partitions, len(hosts))
         if rest:
             raise ValueError(f"{self._partitions} leases cannot be shared equally by {len(hosts)} hosts")
         async with asyncio.timeout(within_s):
-            while any([await self._leases(host) != share for host in hosts]):
+            wanted = [share] * len(self._topics)
+            while any([await self._leases(host) != wanted for host in hosts]):
                 await asyncio.sleep(_POLL_EVERY_S)
 
-    async def _leases(self, host: Part) -> int:
+    async def _leases(self, host: Part) -> list[int]:
+        """Of each stream."""
         status = await self._get(int(host.details["port"]), "/admin/status")
         # A timer has the one that lets it run.
-        return sum(len(each["leases"]) for each in status["functions"] if each["name"] == "relay")
+        return [len(each["leases"]) for each in status["functions"] if not each["name"].startswith("relay_age")]
 
     async def _get(self, port: int, path: str) -> Any:
         async with self._http.get(f"http://127.0.0.1:{port}{path}") as response:
             return await response.json()
 
 
-def _entities_without_subscriptions(folder: Path) -> Path:
+def _entities_without_subscriptions(folder: Path, topics: Sequence[str]) -> Path:
     entities = json.loads(ENTITIES.read_text())
-    for namespace in entities["UserConfig"]["Namespaces"]:
-        for topic in namespace["Topics"]:
-            topic["Subscriptions"] = []
+    (namespace,) = entities["UserConfig"]["Namespaces"]
+    (like,) = (each for each in namespace["Topics"] if each["Name"] == TOPIC)
+    namespace["Topics"] = [{**like, "Name": topic, "Subscriptions": []} for topic in topics]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "entities.json"
     path.write_text(json.dumps(entities))

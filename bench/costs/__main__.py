@@ -21,8 +21,8 @@ def main(words: Sequence[str] | None = None) -> int:
         PAGE.write_text(tables.rendered(PAGE.read_text(encoding="utf-8"), Prices()), encoding="utf-8")
         return 0
     prices = replace(Prices(), **dict(arguments.price))
-    print(tables.per_million(prices, arguments.rate or tables.RATES))
-    print(f"\n{tables.examples(prices)}\n\n{tables.idle(prices)}")
+    print(tables.per_million(prices, arguments.rate or tables.RATES, arguments.streams))
+    print(f"\n{tables.examples(prices, arguments.streams)}\n\n{tables.idle(prices, arguments.streams)}")
     return 0
 
 
@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     names = ", ".join(each.name for each in fields(Prices))
     made = argparse.ArgumentParser(prog="python -m bench.costs", description=__doc__, epilog=f"prices: {names}")
     made.add_argument("--rate", type=_rate, action="append", help="events a second; repeat it for further rows")
+    made.add_argument("--streams", type=int, default=1, help="destinations that get each event (default: 1)")
     made.add_argument(
         "--price", type=_price, action="append", default=[], metavar="NAME=DOLLARS", help="a price of yours"
     )

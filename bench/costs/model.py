@@ -23,8 +23,6 @@ PARTITION_BYTES = 50e9
 INSTANCE_RATE = 2400
 """Events a second of one host with 16 leases, each event with its own key."""
 LEASE_CONTAINER_RU = 1000
-SMALL_CONTAINERS = 2
-"""Leases and quarantine."""
 MEMORY_GB = 2
 SPANS, SPAN_BYTES, IDLE_BYTES = 5, 1100, 7.2e6
 """Spans a second at most, bytes of one; bytes of an idle instance a day."""
@@ -43,6 +41,7 @@ class Load:
         documents: Documents that each event comes with, itself included.
         subscriptions: Number of subscriptions that get each event.
         ttl_days: Days until Cosmos DB deletes an event.
+        streams: Number of destinations that get each event. Each has a stream, which reads the outbox by itself.
     """
 
     rate: float
@@ -50,11 +49,17 @@ class Load:
     documents: int = 2
     subscriptions: int = 1
     ttl_days: float = 10.0
+    streams: int = 1
 
     @property
     def message_bytes(self) -> int:
         """Size of a message with its properties."""
         return self.event_bytes + PROPERTIES_BYTES
+
+    @property
+    def sent_rate(self) -> float:
+        """Messages a second, of all streams."""
+        return self.rate * self.streams
 
     @property
     def written_ru(self) -> float:
@@ -63,8 +68,8 @@ class Load:
 
     @property
     def read_ru(self) -> float:
-        """Request units to read them from the change feed."""
-        return self.documents * READ_RU
+        """Request units to read them from the change feed, once for each stream."""
+        return self.streams * self.documents * READ_RU
 
     @property
     def stored_bytes(self) -> float:
@@ -95,7 +100,7 @@ class Plan:
 
 def units(load: Load) -> int:
     """Messaging units of Premium, of which there are 1, 2, 4, 8 and 16."""
-    needed = load.rate * load.message_bytes * (1 + load.subscriptions) / UNIT_BYTES / SHARE
+    needed = load.sent_rate * load.message_bytes * (1 + load.subscriptions) / UNIT_BYTES / SHARE
     return next((offered for offered in (1, 2, 4, 8, 16) if offered >= needed), ceil(needed))
 
 
@@ -116,17 +121,23 @@ def partitions(load: Load, plan: Plan) -> int:
 
 def instances(load: Load, plan: Plan) -> int:
     """Instances of the function app."""
-    return max(plan.always_ready, ceil(load.rate / (INSTANCE_RATE * SHARE)))
+    return max(plan.always_ready, ceil(load.sent_rate / (INSTANCE_RATE * SHARE)))
 
 
 def pages(load: Load, plan: Plan) -> float:
-    """Pages a second: one for each partition and pause between polls, unless events are fewer or pages full."""
-    return max(load.rate / plan.max_items, min(load.rate, partitions(load, plan) / plan.poll_delay_s))
+    """Pages a second: one for each lease and pause between polls, unless events are fewer or pages full."""
+    of_a_stream = max(load.rate / plan.max_items, min(load.rate, partitions(load, plan) / plan.poll_delay_s))
+    return load.streams * of_a_stream
+
+
+def leases(load: Load, plan: Plan) -> int:
+    """Leases, each of which is polled and renewed: one for each stream and physical partition."""
+    return load.streams * partitions(load, plan)
 
 
 def lease_ru(load: Load, plan: Plan) -> float:
     """Request units a second of the lease container."""
-    return pages(load, plan) * PAGE_RU + partitions(load, plan) * PAGE_RU / RENEW_S
+    return pages(load, plan) * PAGE_RU + leases(load, plan) * PAGE_RU / RENEW_S
 
 
 def enough_delay_ms(load: Load, plan: Plan) -> int:
@@ -151,7 +162,9 @@ def servicebus(load: Load, plan: Plan, prices: Prices) -> float:
     """The namespace: its units, or its operations, one for each 64 KB that is sent or received."""
     if plan.premium:
         return units(load) * prices.premium_unit
-    operations = load.rate * SECONDS * (1 + load.subscriptions) * ceil(load.message_bytes / OPERATION_BYTES) / 1e6
+    operations = (
+        load.sent_rate * SECONDS * (1 + load.subscriptions) * ceil(load.message_bytes / OPERATION_BYTES) / 1e6
+    )
     tiers = (
         (13, 0.0),
         (100, prices.standard_to_100),
@@ -167,14 +180,14 @@ def servicebus(load: Load, plan: Plan, prices: Prices) -> float:
 
 def cosmos(load: Load, plan: Plan, prices: Prices) -> float:
     """Request units of writers, feed, polls and leases, and what storing events costs."""
-    polls = partitions(load, plan) / plan.poll_delay_s * POLL_RU
-    outbox, leases = load.rate * (load.written_ru + load.read_ru) + polls, lease_ru(load, plan)
+    polls = leases(load, plan) / plan.poll_delay_s * POLL_RU
+    outbox, checkpoints = load.rate * (load.written_ru + load.read_ru) + polls, lease_ru(load, plan)
     storage = load.stored_bytes / 1e9 * prices.cosmos_gigabyte
     if not plan.autoscale:
-        return (outbox + leases) * SECONDS / 1e6 * prices.serverless_million + storage
-    # Autoscale bills a tenth of the maximum at least.
+        return (outbox + checkpoints) * SECONDS / 1e6 * prices.serverless_million + storage
+    # Autoscale bills a tenth of the maximum at least. Each stream has a quarantine.
     small = LEASE_CONTAINER_RU / 10
-    billed = max(outbox, maximum_ru(load, plan) / 10) + max(leases, small) + (SMALL_CONTAINERS - 1) * small
+    billed = max(outbox, maximum_ru(load, plan) / 10) + max(checkpoints, small) + load.streams * small
     return billed / 100 * prices.autoscale_100 * HOURS + storage
 
 
@@ -200,14 +213,14 @@ def watching(load: Load, plan: Plan, prices: Prices) -> float:
 
 def limits(load: Load, plan: Plan) -> Mapping[str, float]:
     """Events a second at which each limit of this deployment is reached, if nothing is raised."""
-    credits_an_event = 1 + 2 * load.subscriptions
-    unit_rate = UNIT_BYTES / (load.message_bytes * (1 + load.subscriptions))
+    credits_an_event = load.streams * (1 + 2 * load.subscriptions)
+    unit_rate = UNIT_BYTES / (load.streams * load.message_bytes * (1 + load.subscriptions))
     return {
         "messaging units" if plan.premium else "credits of Standard": units(load) * unit_rate
         if plan.premium
         else STANDARD_CREDITS / credits_an_event,
         "request units": maximum_ru(load, plan) / (load.written_ru + load.read_ru),
-        "instances": instances(load, plan) * INSTANCE_RATE,
+        "instances": instances(load, plan) * INSTANCE_RATE / load.streams,
     }
 
 

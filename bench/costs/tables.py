@@ -42,9 +42,9 @@ def rendered(page: str, prices: Prices) -> str:
     return _MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]](prices)}\n{found[3]}", page)
 
 
-def per_million(prices: Prices, rates: Iterable[float] = RATES) -> str:
+def per_million(prices: Prices, rates: Iterable[float] = RATES, streams: int = 1) -> str:
     """Dollars for a million events, by service and rate."""
-    rows = [_per_million(Load(rate), prices) for rate in rates]
+    rows = [_per_million(Load(rate, streams=streams), prices) for rate in rates]
     heads = ("events/s", "Standard", "Premium", "serverless", "autoscale", "Functions", "logs and alerts")
     return _table(heads, rows)
 
@@ -68,9 +68,9 @@ def _per_million(load: Load, prices: Prices) -> tuple[str, ...]:
     )
 
 
-def examples(prices: Prices) -> str:
+def examples(prices: Prices, streams: int = 1) -> str:
     """Three loads: what they need, what they cost, what breaks first, how long a backlog takes."""
-    shown = [_example(Load(rate), plan, prices) for rate, plan in EXAMPLES]
+    shown = [_example(Load(rate, streams=streams), plan, prices) for rate, plan in EXAMPLES]
     heads = ("", *(f"{rate:,} events/s" for rate, _ in EXAMPLES))
     return _table(heads, [(name, *(each[name] for each in shown)) for name in shown[0]])
 
@@ -93,9 +93,9 @@ def _example(load: Load, plan: Plan, prices: Prices) -> dict[str, str]:
     }
 
 
-def idle(prices: Prices) -> str:
+def idle(prices: Prices, streams: int = 1) -> str:
     """A month without events, by service."""
-    columns = [dict(month(Load(0), plan, prices)) for plan in IDLE]
+    columns = [dict(month(Load(0, streams=streams), plan, prices)) for plan in IDLE]
     names = [*columns[1], "in all"]
     values = [{**each, "in all": sum(each.values())} for each in columns]
     rows = [(name, *(_money(each[name]) if name in each else "-" for each in values)) for name in names]

@@ -94,6 +94,21 @@ def test_the_lease_container_has_room_with_the_pause_that_is_named() -> None:
     assert round(LEASE_CONTAINER_RU / PAGE_RU) == 91
 
 
+def test_each_stream_reads_sends_and_keeps_what_it_needs_by_itself() -> None:
+    one, two = Load(1_000), Load(1_000, streams=2)
+
+    assert two.read_ru - one.read_ru == 2
+    assert lease_ru(two, PRODUCTION) == pytest.approx(2 * lease_ru(one, PRODUCTION))
+    # Without events, polls are within what autoscale bills at least: only a quarantine is added.
+    idle_one, idle_two = (cosmos(Load(0, streams=each), PRODUCTION, PRICES) for each in (1, 2))
+    assert idle_two - idle_one == pytest.approx(PRICES.autoscale_100 * 730)
+    assert servicebus(Load(5, streams=2), TRIAL, PRICES) == servicebus(Load(10), TRIAL, PRICES)
+    assert (units(Load(2_000, streams=2)), units(Load(4_000))) == (2, 2)
+    reached, alone = limits(two, PRODUCTION), limits(one, PRODUCTION)
+    assert reached["messaging units"] == alone["messaging units"] / 2
+    assert reached["instances"] == alone["instances"] / 2
+
+
 def test_a_backlog_drains_by_what_the_smallest_limit_leaves() -> None:
     assert drain_rate(Load(10), TRIAL) == pytest.approx(1000 / 3 - 10)
     # 17 000 RU/s less those of 1 000 writes, for two reads an event.
