@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from inbox.watchdog import Watchdog
+
 if TYPE_CHECKING:
     from simulation.world import World
 
@@ -130,6 +132,9 @@ def replaced() -> Iterator[None]:
                 for function in _functions(value):
                     for kind, defaults in _new_defaults(function):
                         replace(function, kind, defaults)
+    # A thread would run in real time.
+    replace(Watchdog, "start", lambda _: None)
+    replace(Watchdog, "stop", lambda _: None)
     try:
         yield
     finally:

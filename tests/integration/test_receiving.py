@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import pytest
 from azure.servicebus.exceptions import ServiceBusError
 
 import inbox
-from tests.support.inbox import QUEUE, Broker, broker, message
+from inbox.width import FEWEST
+from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
 
 EDGES = 7
 
@@ -261,6 +263,56 @@ async def test_a_receiver_that_ends_while_it_waits_takes_no_session_with_it(serv
     servicebus.publish("k")
     async with servicebus.receiving(lambda received: handled.set()):
         await asyncio.wait_for(handled.wait(), 5)
+
+
+async def test_a_quiet_receiver_has_few_connections_and_a_burst_is_handled_at_full_width(
+    servicebus: Broker,
+) -> None:
+    handled: set[str] = set()
+    all_at_once, width = asyncio.Event(), 64
+
+    async def handle(received: inbox.Message) -> None:
+        handled.add(received.key)
+        if len(handled) == width:
+            all_at_once.set()
+        await all_at_once.wait()
+
+    async with servicebus.receiving(handle, sessions=width, accept_s=2.0):
+        await until(lambda: servicebus.receivers == FEWEST)
+        servicebus.publish(*(f"k{number}" for number in range(width)))
+        # No handler ends before all have begun.
+        await asyncio.wait_for(all_at_once.wait(), 20)
+        assert servicebus.receivers == width
+        await servicebus.until_empty()
+        await until(lambda: servicebus.receivers == FEWEST)
+
+
+async def test_a_handler_that_blocks_the_loop_is_named(servicebus: Broker) -> None:
+    lines: list[str] = []
+    noticed = threading.Event()
+
+    def said(line: str) -> None:
+        lines.append(line)
+        if "'k-1'" in line:
+            noticed.set()
+
+    def handle(received: inbox.Message) -> None:
+        assert noticed.wait(10)
+
+    servicebus.publish("k")
+    with watchdog_says(said):
+        async with servicebus.receiving(handle, renew_s=0.2):
+            await servicebus.until_empty()
+
+    assert any(
+        line.startswith("The handler of message 'k-1' of session 'k' has blocked the event loop") for line in lines
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
 
 
 async def test_what_no_retry_mends_ends_the_receiver_at_its_start(servicebus: Broker) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,12 @@ class Broker:
         counts: dict[str, Any] = (await admin(self.server.admin_port, "GET", "entities"))[QUEUE]
         return counts
 
+    @property
+    def receivers(self) -> int:
+        """Number of connections that receive from the queue, or wait for one of its sessions."""
+        paths = [each.links for each in self.server.broker.connections]
+        return sum(links.receives_from(lambda path: path == QUEUE) for links in paths)
+
     async def until_empty(self) -> None:
         """Wait until every message is settled."""
         async with asyncio.timeout(20):
@@ -113,6 +120,22 @@ async def broker(folder: Path, *, edges: int | None = None, **properties: Any) -
             inbox.connect(server.connection_string) as client,
         ):
             yield Broker(server, client)
+
+
+@contextmanager
+def watchdog_says(said: Callable[[str], object]) -> Iterator[None]:
+    """Call `said` with each line that the watchdog logs during the block, in the watchdog's thread."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said(record.getMessage())
+
+    handler, logger = Handler(), logging.getLogger("inbox.watchdog")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 async def _keep_alive(client: Any) -> None:

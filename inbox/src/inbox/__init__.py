@@ -7,7 +7,7 @@
 
     async with inbox.connect(connection_string) as client:
         receiver = inbox.Receiver(client, handle, topic="domain-events", subscription="all", sessions=64)
-        loop.add_signal_handler(signal.SIGTERM, receiver.stop)
+        inbox.stop_on_signals(receiver)
         await receiver.run()
 
 Receiving (`receiver`, `connection`, `options`)
@@ -15,6 +15,7 @@ Receiving (`receiver`, `connection`, `options`)
     `Receiver(client, handler, *, topic, subscription, **options)`, or `queue` instead of the two: `await run()`,
     `stop()`. `Options` lists the options: `sessions`, `prefetch`, `accept_s`, `idle_s`, `hold_s`, `renew_s`,
     `retry_s`, `retry_max_s`, `answer_s`, `grace_s`, `attempts`, `released_s`, `claim_s`.
+    `stop_on_signals(receiver)`: call `stop()` at SIGINT or SIGTERM.
 
 Dead letters (`dead_letters`)
     `DeadLetterReceiver(client, handler, *, topic, subscription, **options)`, or `queue`: `await run()` handles
@@ -56,6 +57,7 @@ from inbox.parked import Cause, ParkedKey, ParkedMessage
 from inbox.parking import NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
+from inbox.signals import stop_on_signals
 from inbox.stores.database import SqliteConnection
 from inbox.stores.memory import MemoryStore
 from inbox.stores.port import Gap, Store
@@ -86,4 +88,5 @@ __all__ = [
     "SqliteStore",
     "Store",
     "connect",
+    "stop_on_signals",
 ]

@@ -24,6 +24,7 @@ from inbox.lock import Lock, LockedMessage
 from inbox.options import Options
 from inbox.peeking import Place, places
 from inbox.received import read
+from inbox.reporting import telemetry_of
 from inbox.undecodable import replace_undecodable
 
 HELD = 1_000
@@ -138,7 +139,8 @@ class DeadLetterReceiver:
     ) -> None:
         check_retries(client)
         self._entity = Entity.of(client, topic, subscription, queue)
-        self._handler = on_whole(handler, contents)
+        telemetry = telemetry_of(self._entity.topic, subscription)
+        self._handler = telemetry.observed(on_whole(handler, contents))
         self._options = Options(**options)
         self._stopping = False
         self._order = Order()

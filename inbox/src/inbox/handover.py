@@ -15,6 +15,7 @@ from inbox.options import Options
 from inbox.parked import EXHAUSTED, UNREADABLE, Cause, Claim, ParkedMessage
 from inbox.parking import ClaimLost, Parking
 from inbox.poison import log_failure, log_parked
+from inbox.telemetry import Telemetry
 
 _LONGEST_DELAY_S = 60.0
 
@@ -46,13 +47,17 @@ class HandOver:
         topic: The topic, or the queue.
         handler: As of the receiver.
         options: Those of the receiver: at most `sessions` keys at a time.
+        telemetry: What is told of it.
     """
 
-    def __init__(self, parking: Parking, topic: str, handler: Handler, options: Options) -> None:
+    def __init__(
+        self, parking: Parking, topic: str, handler: Handler, options: Options, telemetry: Telemetry
+    ) -> None:
         self._parking = parking
         self._topic = topic
         self._handler = handler
         self._options = options
+        self._telemetry = telemetry
         self._lasts = timedelta(seconds=options.claim_s)
         self._busy: set[asyncio.Task[None]] = set()
 
@@ -118,6 +123,7 @@ class HandOver:
                 if cause is not None:
                     await lock.during(self._parking.fail(claim, cause))
                     log_parked(parked, cause)
+                    self._telemetry.parked(cause.reason)
                     return
             await self._give_back(claim, done)
         except (LockLost, ClaimLost):

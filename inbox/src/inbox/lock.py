@@ -74,6 +74,11 @@ class Lock:
     def start(self) -> None:
         self.renewing = asyncio.create_task(self._renew())
 
+    @property
+    def renewed_within_s(self) -> float:
+        """Seconds within which it has to be renewed: `renew_s`, or half of its time if that is less."""
+        return max(_SHORTEST_S, min(self._renew_s, (self._ends_at() - time.monotonic()) / 2))
+
     async def stop(self) -> None:
         if self.renewing is not None:
             await end_tasks([self.renewing])

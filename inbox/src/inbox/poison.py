@@ -13,6 +13,7 @@ from inbox.handling import Handler, call
 from inbox.messages import Message
 from inbox.parked import EXHAUSTED, NOT_STORABLE, Cause, Kept, ParkedMessage
 from inbox.parking import Parking
+from inbox.telemetry import Telemetry
 
 _FRAMES = 5
 
@@ -35,11 +36,13 @@ class Aside:
     Args:
         parking: Where keys are parked.
         attempts: As of `Options`.
+        telemetry: What is told of it.
     """
 
-    def __init__(self, parking: Parking, attempts: int) -> None:
+    def __init__(self, parking: Parking, attempts: int, telemetry: Telemetry) -> None:
         self._parking = parking
         self._attempts = attempts
+        self._telemetry = telemetry
         self._is_parked: bool | None = None
 
     async def handle(self, message: Message, handler: Handler) -> None:
@@ -87,6 +90,7 @@ class Aside:
             kept = await self._parking.park(parked, cause)
             if kept is Kept.ASIDE:
                 log_parked(parked, cause)
+                self._telemetry.parked(cause.reason)
             return kept
 
         self._is_parked = None

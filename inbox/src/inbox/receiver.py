@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Coroutine
 from typing import Any, Literal
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
@@ -24,7 +26,10 @@ from inbox.handling import Handler, on_whole
 from inbox.handover import HandOver
 from inbox.options import Options
 from inbox.parking import Parking
+from inbox.reporting import telemetry_of
 from inbox.session import Failed, Session
+from inbox.watchdog import Watchdog
+from inbox.width import Width
 
 _SHORTEST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0
@@ -79,10 +84,17 @@ class Receiver:
     ) -> None:
         self._parking = _parking_of(on_poison, parking)
         check_retries(client)
-        self._handler = on_whole(handler, contents)
         self._entity = Entity.of(client, topic, subscription, queue)
+        self._telemetry = telemetry_of(self._entity.topic, subscription)
+        self._handler = self._telemetry.observed(on_whole(handler, contents))
         self._options = Options(**options)
+        self._width = Width(self._options.sessions)
+        self._watchdog = Watchdog(self._options.renew_s)
         self._stopping = asyncio.Event()
+        self._failed: asyncio.Future[BaseException]
+        self._workers: set[asyncio.Task[None]] = set()
+        self._handing_over: set[asyncio.Task[None]] = set()
+        self._busy = 0
         self._accepting: set[asyncio.Task[Any]] = set()
         self._pausing: set[asyncio.Task[None]] = set()
         self._releasing: set[asyncio.Task[None]] = set()
@@ -99,24 +111,23 @@ class Receiver:
                 start. Later they are retried like any connection error.
             SessionsNotEnabled: The queue or subscription does not require sessions.
         """
-        workers: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._work()) for _ in range(self._options.sessions)
-        ]
+        self._failed = asyncio.get_running_loop().create_future()
+        self._watchdog.start()
+        self._widen()
         if self._parking is not None:
-            released = HandOver(self._parking, self._entity.topic, self._handler, self._options)
-            workers.append(asyncio.create_task(released.run(self._stopping)))
+            released = HandOver(self._parking, self._entity.topic, self._handler, self._options, self._telemetry)
+            self._start(self._handing_over, released.run(self._stopping))
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait())
         try:
-            # A worker ends without a request only with an error.
-            await asyncio.wait({*workers, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._failed, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
-                await self._let_finish(workers)
+                await self._let_finish()
         finally:
             self._stopping.set()
-            await finish(self._end([stopping, *workers]))
-        for error in [worker.exception() for worker in workers if not worker.cancelled()]:
-            if error is not None:
-                raise error
+            self._watchdog.stop()
+            await finish(self._end(stopping))
+        if self._failed.done():
+            raise self._failed.result()
 
     def stop(self) -> None:
         """Make `run` return soon: no more messages are handled, and every session is released.
@@ -125,27 +136,49 @@ class Receiver:
         """
         self._stopping.set()
 
-    async def _let_finish(self, workers: list[asyncio.Task[Any]]) -> None:
+    def _widen(self) -> None:
+        """Start the workers that are to wait for a session, beside those that have one."""
+        while not self._stopping.is_set() and self._waiting < self._width.wanted(self._busy):
+            self._start(self._workers, self._work())
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    @property
+    def _waiting(self) -> int:
+        return len(self._workers) - self._busy
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._workers.discard(task)
+        self._handing_over.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_result(error)
+
+    async def _let_finish(self) -> None:
         # Cancel only tasks that wait for a session, repeatedly, because the SDK may swallow a cancellation.
         while waiting := {task for task in self._accepting if not task.done()}:
             for task in waiting:
                 task.cancel()
             await asyncio.wait(waiting, timeout=_CANCEL_AGAIN_S)
-        if busy := {task for task in (*workers, *self._pausing) if not task.done()}:
+        if busy := {*self._workers, *self._handing_over, *self._pausing}:
             await asyncio.wait(busy, timeout=self._options.grace_s)
 
-    async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
-        await end_tasks([*tasks, *self._pausing])
+    async def _end(self, stopping: asyncio.Task[Any]) -> None:
+        await end_tasks([stopping, *self._workers, *self._handing_over, *self._pausing])
         if self._releasing:
             await asyncio.wait({*self._releasing})
 
     async def _work(self) -> None:
         delay_s = _SHORTEST_DELAY_S
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and self._waiting <= self._width.wanted(self._busy):
             try:
                 await self._next_session()
             except OperationTimeoutError:
                 delay_s = _SHORTEST_DELAY_S  # no session has messages
+                self._width.none_came()
             except SessionsNotEnabled:
                 raise
             except Exception as error:
@@ -164,14 +197,18 @@ class Receiver:
                 delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
             else:
                 delay_s = _SHORTEST_DELAY_S
+        # Now, so that the next one that looks knows of it.
+        self._workers.discard(asyncio.current_task())
 
     async def _next_session(self) -> None:
         """Accept a session, handle its messages, and release it."""
-        session = Session(self._open(), self._entity.topic, self._handler, self._options, self._parking)
+        session = Session(
+            self._open(), self._entity.topic, self._handler, self._options, self._telemetry, self._parking
+        )
         handed_over = False
         try:
             await self._accept(session)
-            failed = await session.handle(self._stopping)
+            failed = await self._handle(session)
             if failed is not None and len(self._pausing) < self._options.sessions:
                 # Free this worker for other sessions during the pause, so that a failing one cannot starve them.
                 self._pause(session, failed)
@@ -181,6 +218,14 @@ class Receiver:
         finally:
             if not handed_over:
                 self._release(session)
+
+    async def _handle(self, session: Session) -> Failed | None:
+        self._busy += 1
+        self._widen()
+        try:
+            return await session.handle(self._stopping)
+        finally:
+            self._busy -= 1
 
     def _open(self) -> ServiceBusReceiver:
         return self._entity.receiver(
@@ -195,6 +240,7 @@ class Receiver:
         worker = asyncio.current_task()
         assert worker is not None
         self._accepting.add(worker)
+        asked_at = time.monotonic()
         try:
             await session.accept()
         except OperationTimeoutError:
@@ -210,6 +256,8 @@ class Receiver:
         finally:
             self._accepting.discard(worker)
         self._reached = True
+        self._width.came(time.monotonic() - asked_at)
+        self._watchdog.allow(session.renewed_within_s)
 
     def _release(self, session: Session) -> None:
         """Release a session in the background, because the SDK (7.15.0) then waits for up to a second."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inbox.telemetry import note_missing
+
 _NOTHING = range(0)
 
 
@@ -59,4 +61,5 @@ def advance(last: int | None, gap: range | None, sequence: int) -> Step:
         parts = (range(gap.start, sequence), range(sequence + 1, gap.stop))
         return Step(late, last, gap, tuple(part for part in parts if part))
     missing = range(last + 1, sequence)
+    note_missing(missing)
     return Step(Arrival(first=True, missing=missing), sequence, opened=(missing,) if missing else ())

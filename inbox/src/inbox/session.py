@@ -21,6 +21,7 @@ from inbox.options import Options
 from inbox.parking import Parking
 from inbox.poison import Aside, NotKept, log_failure
 from inbox.received import place_of, read
+from inbox.telemetry import Telemetry
 from inbox.undecodable import replace_undecodable
 
 _CLOSE_S = 5.0
@@ -54,6 +55,7 @@ class Session:
         topic: The topic, or the queue, that it receives from.
         handler: Called with each message.
         options: How to receive.
+        telemetry: What is told of it.
         parking: Where to park its key because of a message that cannot be handled, instead of dead-lettering it.
     """
 
@@ -63,6 +65,7 @@ class Session:
         topic: str,
         handler: Handler,
         options: Options,
+        telemetry: Telemetry,
         parking: Parking | None = None,
     ) -> None:
         replace_undecodable(receiver)
@@ -71,7 +74,8 @@ class Session:
         self._connections = Connections(receiver)
         self._handler = handler
         self._options = options
-        self._aside = None if parking is None else Aside(parking, options.attempts)
+        self._telemetry = telemetry
+        self._aside = None if parking is None else Aside(parking, options.attempts, telemetry)
         self._lock: Lock | None = None
 
     async def accept(self) -> None:
@@ -86,6 +90,12 @@ class Session:
         await self._answered(self._receiver.__aenter__(), "Accepting a session", after_s=self._options.accept_s)
         self._lock = Lock(self._receiver.session, self._options.renew_s, self._options.answer_s)
         self._lock.start()
+        self._telemetry.held(1)
+
+    @property
+    def renewed_within_s(self) -> float:
+        """Seconds within which its lock has to be renewed."""
+        return self._held.renewed_within_s
 
     async def handle(self, stopping: asyncio.Event) -> Failed | None:
         """Handle messages until there are none, the session's time is over, the receiver stops, or one fails.
@@ -119,6 +129,7 @@ class Session:
     async def close(self) -> None:
         """Release the session, within a few seconds."""
         if self._lock is not None:
+            self._telemetry.held(-1)
             await self._lock.stop()
         try:
             await within(_CLOSE_S, self._receiver.close(), "Closing a session", connections=self._connections)
@@ -145,6 +156,7 @@ class Session:
             _log.error(
                 "Dead-lettering message %r of session %r: %s", received.message_id, received.session_id, poison
             )
+            self._telemetry.dead_lettered(poison.reason)
             work = self._receiver.dead_letter_message(
                 received, reason=poison.reason, error_description=poison.description
             )

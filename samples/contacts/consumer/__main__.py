@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -72,7 +71,6 @@ async def _handle_dead_letters(directory: Directory) -> int:
 
 async def _receive(directory: Directory, sessions: int) -> None:
     """Receive until SIGINT or SIGTERM."""
-    loop = asyncio.get_running_loop()
     async with open_servicebus() as client:
         receiver = inbox.Receiver(
             client,
@@ -80,9 +78,7 @@ async def _receive(directory: Directory, sessions: int) -> None:
             **_subscription(),
             sessions=sessions,
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Not by the loop, whose handlers do not exist on Windows.
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(receiver.stop))
+        inbox.stop_on_signals(receiver)
         await receiver.run()
 
 

@@ -1,0 +1,19 @@
+"""Chooses what reports on messages, by whether opentelemetry-api (the extra `telemetry`) is installed."""
+
+from __future__ import annotations
+
+from inbox.telemetry import Telemetry
+
+try:
+    from inbox.instruments import Instruments
+except ImportError:
+
+    def telemetry_of(topic: str, subscription: str | None) -> Telemetry:
+        """What reports on the messages of a subscription, or of a queue: nothing."""
+        return Telemetry()
+
+else:
+
+    def telemetry_of(topic: str, subscription: str | None) -> Telemetry:
+        """What reports on the messages of a subscription, or of a queue."""
+        return Instruments(topic, subscription)
