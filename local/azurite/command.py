@@ -5,22 +5,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 
-from local.azurite.server import Azurite, AzuriteFailed
+from local.azurite.faults import FaultyBlobs
+from local.azurite.server import Azurite, AzuriteFailed, connection_string
 from outbox_emulators.process import announce, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `azurite`."""
     parser.add_argument("--port", type=int, default=10000, help="on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--faults", action="store_true", help="let /admin/faults inject faults into writes")
     parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped: 0; 1 when Azurite cannot be started, or ends, with the reason on standard error."""
     try:
-        async with Azurite(arguments.port) as server:
-            announce({"part": "azurite", "port": server.port, "connection_string": server.connection_string})
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(Azurite(0 if arguments.faults else arguments.port))
+            port = server.port
+            if arguments.faults:
+                port = (await stack.enter_async_context(FaultyBlobs(server.endpoint, arguments.port))).port
+            known = connection_string(f"http://127.0.0.1:{port}")
+            announce({"part": "azurite", "port": port, "connection_string": known})
             stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
             ending = asyncio.create_task(server.wait())
             await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)

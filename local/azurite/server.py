@@ -30,6 +30,13 @@ class AzuriteFailed(Exception):
     """Azurite could not be started; the message says why."""
 
 
+def connection_string(endpoint: str) -> str:
+    """The connection string of an Azurite at this address. Its key is the public one of every Azurite."""
+    return (
+        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={_KEY};BlobEndpoint={endpoint}/{ACCOUNT};"
+    )
+
+
 def missing() -> str | None:
     """Why Azurite cannot be started here, and what to do; None if it can."""
     if shutil.which("node") is None:
@@ -52,12 +59,14 @@ class Azurite:
         self._process: asyncio.subprocess.Process | None = None
 
     @property
+    def endpoint(self) -> str:
+        """Its address: scheme, host and port."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def connection_string(self) -> str:
-        """For the setting BLOBS. Its key is the public one of every Azurite."""
-        return (
-            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={_KEY};"
-            f"BlobEndpoint=http://127.0.0.1:{self.port}/{ACCOUNT};"
-        )
+        """For the setting BLOBS."""
+        return connection_string(self.endpoint)
 
     async def __aenter__(self) -> Self:
         """Raises AzuriteFailed."""

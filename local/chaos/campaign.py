@@ -36,7 +36,7 @@ from local.chaos import edge_cases, partitions, recordings, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
-from local.chaos.contents import Contents, freeze, open_contents
+from local.chaos.contents import Contents, open_contents
 from local.chaos.entities import entities_document
 from local.chaos.history import Aside, Histories, History
 from local.chaos.hosts import replace_ended_hosts
@@ -48,7 +48,6 @@ from local.chaos.sources import SourceSide
 from local.chaos.streams import DEFAULT, Layout, Stream
 from local.chaos.workload import Workload
 from local.stack.environment import Source
-from local.stack.parts import Part
 from local.stack.supervisor import Stack, StackOptions
 from relay.settings import FILE_VARIABLE
 
@@ -71,7 +70,6 @@ _SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
 # With late acceptance, unless a function is to time out, which needs the longer one.
 _SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
 _LOOK_EVERY_S = 1.0
-_BLOBS_FROZEN_S = (2.0, 20.0, 4.0)
 _ANSWERED_WITHIN_S = 60.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
 _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50", "SQL_MAX_BYTES": str(1024**2)}
@@ -175,6 +173,7 @@ class Campaign:
                 settings=self._settings | ({FILE_VARIABLE: str(relay_file)} if self._layout.is_routed else {}),
                 records=True,
                 blobs_port=0 if arguments.large else None,
+                blob_faults=True,
                 edges=arguments.seed,
             )
             async with Stack(options) as stack:
@@ -259,7 +258,6 @@ class Campaign:
                 *self._writers(side, workload),
                 self._inject(injector, commit_late),
                 *([self._disable_one(injector)] if self._layout.is_routed else []),
-                *([] if stack.blobs is None else [self._freeze(stack.blobs)]),
             )
             try:
                 stands = await self._follow(working, injector, side)
@@ -275,7 +273,10 @@ class Campaign:
             met = await injector.met() + self._settled
             met[edge_cases.DELIVERED_AGAIN] += self._history.delivered_again
             judged = [await self._judge(each, stack, side) for each in self._layout.streams]
-            return self._summary(injector, judged, met, edge_cases.BROKER_KNOWN | side.known, stands)
+            known = edge_cases.BROKER_KNOWN | side.known
+            if stack.blobs is not None:
+                known |= edge_cases.BLOB_CAUSES.keys()
+            return self._summary(injector, judged, met, known, stands)
 
     def _ended(self, process: str, killed: bool) -> None:
         self._phase.ended(process)
@@ -347,12 +348,6 @@ class Campaign:
             await self._history.until_committed(2 * events / 3)
         finally:
             await injector.set_status(one, "Active")
-
-    async def _freeze(self, blobs: Part) -> None:
-        """Let Blob Storage answer nothing for a while, several times, once for longer than a send may take."""
-        for part, for_s in enumerate(_BLOBS_FROZEN_S, 1):
-            await self._history.until_committed(self._arguments.events * part / (len(_BLOBS_FROZEN_S) + 1))
-            await freeze(blobs, for_s)
 
     async def _follow(self, working: asyncio.Future[Any], injector: Injector, side: SourceSide) -> list[str]:
         """Wait until everything is settled; returns what is stuck if that takes too long."""

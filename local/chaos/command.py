@@ -115,18 +115,17 @@ async def run(arguments: argparse.Namespace) -> int:
     for name in ("azure", "psycopg"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     available = schedule.SQL_KINDS if arguments.source is Source.SQL else schedule.KINDS
+    if arguments.large:
+        available = available | schedule.BLOB_KINDS
     arguments.kinds = arguments.kinds or tuple(available)
     arguments.kinds = tuple(kind for kind in arguments.kinds if kind not in arguments.without)
     if other := [kind for kind in arguments.kinds if kind not in available]:
-        print(f"With --source {arguments.source} there is no fault {', '.join(other)}.", file=sys.stderr)
+        without = "" if arguments.large else " and without --large"
+        print(f"With --source {arguments.source}{without} there is no fault {', '.join(other)}.", file=sys.stderr)
         return 2
     arguments.journal = arguments.journal or arguments.logs / "journal.jsonl"
     if arguments.outboxes > 1 and arguments.destinations == 1:
         print("--outboxes 2 needs --destinations 2 or 3.", file=sys.stderr)
-        return 2
-    if arguments.large and arguments.destinations == 1:
-        # Rows of the fault hostile-row would be sound.
-        print("--large needs --destinations 2 or 3.", file=sys.stderr)
         return 2
     if arguments.large and (why := azurite.missing()):
         print(f"--large needs Blob Storage: {why}.", file=sys.stderr)

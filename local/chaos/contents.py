@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -60,12 +59,3 @@ async def open_contents(azurite: Part | None) -> AsyncIterator[Contents | None]:
     connection_string = azurite.details["connection_string"]
     async with ContainerClient.from_connection_string(connection_string, CONTAINER) as container:
         yield Contents(container)
-
-
-async def freeze(azurite: Part, for_s: float) -> None:
-    """Let Blob Storage accept connections and answer nothing for a while."""
-    azurite.signal_all(signal.SIGSTOP)
-    try:
-        await asyncio.sleep(for_s)
-    finally:
-        azurite.signal_all(signal.SIGCONT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from local.chaos.recordings import Recorded, of_account
 from local.chaos.schedule import COSMOS_KINDS, HOST_KINDS, READ_KINDS, SILENCE_KINDS, Fault
 from local.chaos.streams import Layout, Stream, container_of
 from local.chaos.workload import Commit, write
-from local.stack.environment import DATABASE, TOPIC
+from local.stack.environment import DATABASE
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 from outbox_emulators.functions.edges import Edge as FunctionsEdge
@@ -39,35 +40,34 @@ _OUTAGES = {
 }
 
 
-_SILENT: dict[str, dict[str, str]] = {
-    "silent-account": {},
-    "silent-feed": {"container": "data", "operation": "read-feed"},
-    "silent-leases": {"container": "leases"},
-    "silent-quarantine": {"container": "quarantine"},
-}
-
-
 class CosmosSide:
-    """See `sources.SourceSide`. Faults of one container are of the first outbox's."""
+    """See `sources.SourceSide`. Faults of one container, or of one destination, hit any of them."""
 
     causes: Mapping[str, str] = edge_cases.COSMOS_CAUSES
     known = edge_cases.COSMOS_KNOWN
     parts: Sequence[Part]
 
     def __init__(
-        self, stack: Stack, admin: AdminPorts, cosmos: CosmosClient, hosts: HostFaults, layout: Layout
+        self,
+        stack: Stack,
+        admin: AdminPorts,
+        cosmos: CosmosClient,
+        hosts: HostFaults,
+        layout: Layout,
+        seed: int,
     ) -> None:
         database = cosmos.get_database_client(DATABASE)
         self._settings = {each.stream: each for each in stack.streams}
         self._layout = layout
         self._database = database
-        self._data = database.get_container_client("data")
+        self._rng = random.Random(f"containers-{seed}")
         self._leases = database.get_container_client("leases")
         self._stack = stack
         self._admin = admin
         self._hosts = hosts
-        self._bystander = AccountBystander(self._data)
-        self._partitions = PhysicalPartitions(admin, stack.outbox)
+        containers = [container_of(outbox) for outbox in layout.outboxes]
+        self._bystanders = [AccountBystander(database.get_container_client(each)) for each in containers]
+        self._partitions = [PhysicalPartitions(admin, stack.outbox, each) for each in containers]
         self.parts = [stack.outbox]
 
     async def start_hosts(self, hosts: int) -> None:
@@ -81,13 +81,14 @@ class CosmosSide:
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
         """As SourceSide.lasting."""
         if fault.kind == "withhold-page":
-            return self._bystander.withhold_page(partial(self._until_met, FunctionsEdge.PAGE_WITHHELD))
+            until = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
+            return self._rng.choice(self._bystanders).withhold_page(until)
         if fault.kind == "time-out-function":
             return self._time_out(fault)
         if fault.kind in _OUTAGES:
             return self._outage(fault)
         if fault.kind in READ_KINDS:
-            return self._bystander.read_ahead()
+            return self._rng.choice(self._bystanders).read_ahead()
         if fault.kind in HOST_KINDS:
             return self._hosts.inject(fault.kind, fault.options)
         return None
@@ -95,14 +96,28 @@ class CosmosSide:
     async def at_once(self, fault: Fault) -> None:
         """As SourceSide.at_once."""
         if fault.kind in SILENCE_KINDS:
-            content = {"kind": "silent", "match": _SILENT[fault.kind], **fault.options}
+            content = {"kind": "silent", "match": self._silent(fault.kind), **fault.options}
             await self._admin.post(self._stack.outbox, "faults", content)
         elif fault.kind in COSMOS_KINDS:
             await self._admin.post(self._stack.outbox, "faults", {"kind": fault.kind, **fault.options})
         elif fault.kind == "split-partition":
-            await self._partitions.split()
+            await self._rng.choice(self._partitions).split()
         else:
-            await self._partitions.merge()
+            await self._rng.choice(self._partitions).merge()
+
+    def _silent(self, kind: str) -> dict[str, str]:
+        """The requests that a silence concerns."""
+        one = self._rng.choice(list(self._settings.values()))
+        return {
+            "silent-account": {},
+            "silent-feed": {"container": one.cosmos_container, "operation": "read-feed"},
+            "silent-leases": {"container": one.cosmos_lease_container},
+            "silent-quarantine": {"container": one.cosmos_quarantine_container},
+        }[kind]
+
+    async def kill(self, process: str, victim: str) -> None:
+        """As SourceSide.kill."""
+        await self._hosts.kill(process, victim)
 
     async def recorded(self, stream: Stream) -> Recorded:
         """As SourceSide.recorded."""
@@ -176,7 +191,8 @@ class CosmosSide:
 
     async def _time_out(self, fault: Fault) -> None:
         """Acknowledge a transfer later than the function timeout."""
+        entity = self._rng.choice(self._layout.destinations).entity
         await self._admin.post(
-            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": TOPIC, **fault.options}
+            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": entity, **fault.options}
         )
         await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)

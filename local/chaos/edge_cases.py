@@ -38,6 +38,16 @@ COSMOS_CAUSES: dict[str, str] = {
     FunctionsEdge.HOST_KILLED: "kill-host",
     FunctionsEdge.WORKER_OUTLIVED_HOST: "orphan-worker",
 }
+KILLED_AFTER_BLOB = "killed-between-blob-and-message"
+"""A process was killed that had written the content of a large event, and had not been answered."""
+
+_COUNTED_BY_BLOB_FAULT = {
+    "blob-refused": "refuse-blob",
+    "blob-write-dropped": "drop-blob",
+    "blob-answer-lost": "drop-after-blob",
+    "blob-write-unanswered": "silent-blobs",
+}
+BLOB_CAUSES = {KILLED_AFTER_BLOB: "kill-after-blob", **_COUNTED_BY_BLOB_FAULT}
 FROZEN = "owner-frozen"
 DELIVERED_AGAIN = "delivered-again"
 CONSUMER_SETTLED_LATE = "consumer-settled-late"
@@ -56,7 +66,7 @@ COSMOS_KNOWN = frozenset({*(str(edge) for kind in (CosmosEdge, FunctionsEdge) fo
 
 
 async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int]) -> Counter[str]:
-    """Number of times each edge case of the broker was met.
+    """Number of times each edge case of the broker and of Blob Storage was met.
 
     Args:
         stack: A running stack.
@@ -64,5 +74,6 @@ async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int])
         applied: Number of times faults were applied, by kind.
     """
     met = Counter[str]((await admin.get(stack.servicebus, "edges"))["edges"])
-    met.update({edge: applied.get(kind, 0) for edge, kind in _COUNTED_BY_FAULT.items()})
+    counted = _COUNTED_BY_FAULT | _COUNTED_BY_BLOB_FAULT
+    met.update({edge: applied.get(kind, 0) for edge, kind in counted.items()})
     return met

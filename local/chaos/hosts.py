@@ -56,6 +56,16 @@ class HostFaults:
         else:
             await self._inject_into(await self._busy(hosts), kind, options)
 
+    async def kill(self, name: str, victim: str) -> None:
+        """Kill a host and its worker (`machine`), or its worker alone (`worker`). Raises NotInjected."""
+        host = next((each for each in self._stack.hosts if each.name == name), None)
+        if host is None:
+            raise NotInjected(f"{name} is not up")
+        if victim == "machine":
+            host.kill_all()
+        else:
+            await self._admin.post(host, "crash", {"at": None, "kill": victim})
+
     async def _inject_into(self, host: Part, kind: str, options: dict[str, Any]) -> None:
         if kind in _VICTIMS:
             await self._admin.post(host, "crash", {"at": options["at"], "kill": _VICTIMS[kind]})

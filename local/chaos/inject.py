@@ -1,4 +1,4 @@
-"""Injects faults into a stack: those of the broker itself, the others by the side of the source."""
+"""Injects faults into a stack: those of the broker and of Blob Storage, and the others by the source's side."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
-from local.chaos.edge_cases import BROKER_CAUSES, count_met
+from local.chaos.edge_cases import BLOB_CAUSES, BROKER_CAUSES, KILLED_AFTER_BLOB, count_met
 from local.chaos.history import Histories
-from local.chaos.schedule import BROKER_KINDS, BYSTANDER_KINDS, PEER_KINDS, Fault, draw
+from local.chaos.schedule import BLOB_KINDS, BROKER_KINDS, BYSTANDER_KINDS, PEER_KINDS, Fault, draw
 from local.chaos.sources import SourceSide
 from local.chaos.streams import Destination
 from local.stack.parts import Part
@@ -72,6 +72,7 @@ class Injector:
         self._shrunk_bytes = shrunk_bytes
         self._standing: set[int] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._met: Counter[str] = Counter()
         self.injected: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
         self.failures: list[str] = []
@@ -109,6 +110,8 @@ class Injector:
             return self._from_first_hit(fault)
         if fault.kind in BYSTANDER_KINDS:
             return self._bystander.inject(fault.kind)
+        if fault.kind == "kill-after-blob":
+            return self._kill_after_blob(self._blobs, fault)
         return self._source.lasting(fault)
 
     def _begin(self, fault: Fault, work: Coroutine[Any, Any, None]) -> None:
@@ -124,7 +127,9 @@ class Injector:
             self.failures.append(f"{fault.kind} was not injected: {error}")
 
     async def _at_once(self, fault: Fault) -> None:
-        if fault.kind not in BROKER_KINDS | PEER_KINDS:
+        if fault.kind in BLOB_KINDS:
+            await self._admin.post(self._blobs, "faults", {"kind": fault.kind, **fault.options})
+        elif fault.kind not in BROKER_KINDS | PEER_KINDS:
             await self._source.at_once(fault)
         elif fault.kind == "silent-handshake":
             await self._silence(fault)
@@ -141,6 +146,30 @@ class Injector:
 
     def _any(self) -> Destination:
         return self._rng.choice(self._destinations)
+
+    @property
+    def _blobs(self) -> Part:
+        assert self._stack.blobs is not None
+        return self._stack.blobs
+
+    async def _kill_after_blob(self, blobs: Part, fault: Fault) -> None:
+        """Kill a process that has written a content and still waits for the answer, so it has sent no message."""
+        content = {"kind": "withhold-answer", "for_ms": _EXPIRES_AFTER_MS}
+        path = f"faults/{(await self._admin.post(blobs, 'faults', content))['id']}"
+        by = None
+        try:
+            async with asyncio.timeout(_APPLIED_WITHIN_S):
+                while (withheld := (await self._admin.get(blobs, path))["withheld"]) is None:
+                    await asyncio.sleep(_POLL_EVERY_S)
+                by = withheld["by"]
+                await self._source.kill(by, fault.options["kill"])
+                while not (await self._admin.get(blobs, path))["withheld"]["client_left"]:
+                    await asyncio.sleep(_POLL_EVERY_S)
+        except TimeoutError as error:
+            raise NotInjected("no content was written in time" if by is None else f"{by} went on") from error
+        finally:
+            await self._admin.delete(blobs, path)
+        self._met[KILLED_AFTER_BLOB] += 1
 
     async def _silence(self, fault: Fault) -> None:
         """Silence what connects for a while, and cut connections of the relay, so that it has to."""
@@ -215,7 +244,7 @@ class Injector:
             kinds: Kinds of the campaign.
             more: Commits events, so that there is something to relay.
         """
-        causes = {**self._source.causes, **BROKER_CAUSES}
+        causes = {**self._source.causes, **BROKER_CAUSES, **BLOB_CAUSES}
         causes = {edge: kind for edge, kind in causes.items() if kind in kinds}
         tries = {kind: draw(seed, events=1, faults=_TRIES, among=[kind]) for kind in causes.values()}
         unmet = await self._unmet(causes)
@@ -241,9 +270,9 @@ class Injector:
         return [edge for edge in edges if not met[edge]]
 
     async def met(self) -> Counter[str]:
-        """Number of times each edge case of the broker and of the source's side was met."""
-        broker = await count_met(self._stack, self._admin, await self._count_applied())
-        return broker + await self._source.met()
+        """Number of times each edge case of the broker, of Blob Storage and of the source's side was met."""
+        services = await count_met(self._stack, self._admin, await self._count_applied())
+        return services + self._met + await self._source.met()
 
     async def _count_applied(self) -> Counter[str]:
         applied: Counter[str] = Counter()
@@ -252,7 +281,8 @@ class Injector:
         return applied
 
     def _services(self) -> list[Part]:
-        return [*self._source.parts, self._stack.servicebus]
+        blobs = [] if self._stack.blobs is None else [self._stack.blobs]
+        return [*self._source.parts, self._stack.servicebus, *blobs]
 
     async def _status(self) -> list[dict[str, Any]]:
         return [await self._admin.get(part, "faults") for part in self._services()]

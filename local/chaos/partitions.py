@@ -1,4 +1,4 @@
-"""The outbox's physical partitions, which are split and merged under the relay."""
+"""The physical partitions of an outbox, which are split and merged under the relay."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ AT_FIRST = 4
 """Number of physical partitions when a campaign begins."""
 
 _MOST_SPLITS = 8
-_CONTAINER = {"database": DATABASE, "container": "data"}
 
 
 class PhysicalPartitions:
-    """Splits and merges them, by their partition key range ids."""
+    """Splits and merges those of a container, by their partition key range ids."""
 
-    def __init__(self, admin: AdminPorts, outbox: Part) -> None:
+    def __init__(self, admin: AdminPorts, outbox: Part, container: str) -> None:
         self._admin = admin
+        self._container = {"database": DATABASE, "container": container}
         self._outbox = outbox
         # In the order of the keys.
         self._ids = [str(number) for number in range(AT_FIRST)]
@@ -28,7 +28,7 @@ class PhysicalPartitions:
         if self._splits >= _MOST_SPLITS:
             raise NotInjected(f"the container was split {_MOST_SPLITS} times already")
         at = self._ids.index(min(self._ids, key=int))
-        made = await self._admin.post(self._outbox, "split", {**_CONTAINER, "range": self._ids[at]})
+        made = await self._admin.post(self._outbox, "split", {**self._container, "range": self._ids[at]})
         self._ids[at : at + 1] = made["into"]
         self._splits += 1
 
@@ -37,6 +37,6 @@ class PhysicalPartitions:
         if len(self._ids) < 2:
             raise NotInjected("the container has one physical partition left")
         at = self._merges % (len(self._ids) - 1)
-        made = await self._admin.post(self._outbox, "merge", {**_CONTAINER, "ranges": self._ids[at : at + 2]})
+        made = await self._admin.post(self._outbox, "merge", {**self._container, "ranges": self._ids[at : at + 2]})
         self._ids[at : at + 2] = [made["into"]]
         self._merges += 1

@@ -91,14 +91,19 @@ WRITER_KINDS = {
     "hostile-row": 6,
 }
 
+# Of the writes of large events' contents to Blob Storage. kill-after-blob kills the process that has written one
+# before it sends the message that names it.
+BLOB_KINDS = {"refuse-blob": 6, "drop-blob": 3, "drop-after-blob": 4, "silent-blobs": 4, "kill-after-blob": 5}
+
 # Rows of PostgreSQL that are no events, or hardly: half of a surrogate pair in what becomes a property, and
-# elsewhere; data too deep for Python; rows larger than a page may be.
+# elsewhere; data too deep for Python; rows larger than a page may be, which are sound if the relay takes large
+# events.
 HOSTILE_ROWS = ("surrogate-property", "surrogate-data", "deep", "huge")
 
 BOTH_KINDS = BROKER_KINDS | PEER_KINDS | BYSTANDER_KINDS | EVENT_KINDS | OPERATOR_KINDS
 KINDS = BOTH_KINDS | COSMOS_KINDS | SILENCE_KINDS | OUTAGE_KINDS | PARTITION_KINDS | HOST_KINDS | READ_KINDS
 SQL_KINDS = BOTH_KINDS | RELAY_KINDS | DATABASE_KINDS | WRITER_KINDS
-ALL_KINDS = KINDS | SQL_KINDS
+ALL_KINDS = KINDS | SQL_KINDS | BLOB_KINDS
 
 # Longer than the send timeout of 5 s that campaigns with this fault have.
 _LATE_MS = (6_000, 9_000)
@@ -108,6 +113,7 @@ _CONTENT = (
     *("amqp:not-allowed", "amqp:invalid-field", "amqp:decode-error"),
     *("com.microsoft:argument-error", "com.microsoft:argument-out-of-range"),
 )
+_REFUSALS_OF_BLOBS = (403, 404, 409, 429, 500, 503)
 _TRANSIENT = ("amqp:internal-error", "com.microsoft:server-busy", "com.microsoft:timeout")
 
 
@@ -176,6 +182,8 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
         return {"for_ms": rng.randint(2000, 6000)}
     if kind in COSMOS_KINDS:
         return _cosmos_options(rng, kind)
+    if kind in BLOB_KINDS:
+        return _blob_options(rng, kind)
     if kind == "long-transaction":
         return {"for_s": rng.choice((0.5, 2.0, 6.0))}
     if kind == "wrong-hint":
@@ -220,6 +228,18 @@ def _peer_options(rng: random.Random, kind: str) -> dict[str, Any]:
         for_ms = 2_000 if accepts_repeats else rng.choice((3_000, 10_000, 20_000))
         return {"condition": condition, "accepts_repeats": accepts_repeats, "for_ms": for_ms}
     return {}
+
+
+def _blob_options(rng: random.Random, kind: str) -> dict[str, Any]:
+    if kind == "refuse-blob":
+        # The SDK sends each write up to three times.
+        return {"status": rng.choice(_REFUSALS_OF_BLOBS), "count": rng.randint(1, 20)}
+    if kind == "silent-blobs":
+        # Once in a while for longer than a send may take.
+        return {"applies": rng.random() < 0.5, "for_ms": rng.choice((2_000, 4_000, 20_000))}
+    if kind == "kill-after-blob":
+        return {"kill": rng.choice(("machine", "worker"))}
+    return {"count": rng.randint(1, 6)}
 
 
 def _cosmos_options(rng: random.Random, kind: str) -> dict[str, Any]:

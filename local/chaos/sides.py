@@ -29,4 +29,4 @@ async def open_side(
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
         hosts = HostFaults(stack, admin, history, seed, frozen_s=frozen_s)
-        yield CosmosSide(stack, admin, cosmos, hosts, history.layout)
+        yield CosmosSide(stack, admin, cosmos, hosts, history.layout, seed)

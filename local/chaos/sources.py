@@ -39,6 +39,12 @@ class SourceSide(Protocol):
     async def at_once(self, fault: Fault) -> None:
         """Inject a fault by one request. Raises NotInjected."""
 
+    async def kill(self, process: str, victim: str) -> None:
+        """Kill a host or worker by its name: `machine` with all that it has started, or `worker`.
+
+        Raises NotInjected if it is not up.
+        """
+
     async def recorded(self, stream: Stream) -> Recorded:
         """What happened to the events of a stream since the stack began."""
 

@@ -22,6 +22,8 @@ _EVENT_TTL_S = 864_000
 _LATE_KEYS = 4
 _TOO_LARGE = "message-too-large"
 _REASONS = ("data-not-object", "action-not-string", "id-too-long", _TOO_LARGE)
+# Of the late events, if there are large ones: faults of Blob Storage are injected again while they are published.
+_LATE_LARGE = 0.5
 # More than a transfer to a topic of the Standard tier may have.
 _LARGE_TEXT = "x" * 270_000
 _HARMFUL = 0.01
@@ -94,13 +96,14 @@ class Workload:
     def commits(self, writer: int) -> Iterator[Commit]:
         """The commits of one writer, in order."""
         keys = [f"kéy-{number}" for number in range(writer, self._keys, self.writers)]
-        return self._draw(str(writer), keys, self._shares[writer])
+        return self._draw(str(writer), keys, self._shares[writer], self._large)
 
     def late_commits(self) -> Iterator[Commit]:
         """The commits of the late events."""
-        return self._draw("late", [f"kéy-late-{number}" for number in range(_LATE_KEYS)], self._late)
+        keys = [f"kéy-late-{number}" for number in range(_LATE_KEYS)]
+        return self._draw("late", keys, self._late, _LATE_LARGE if self._large else 0.0)
 
-    def _draw(self, writer: str, keys: list[str], remaining: int) -> Iterator[Commit]:
+    def _draw(self, writer: str, keys: list[str], remaining: int, large: float) -> Iterator[Commit]:
         rng = random.Random(f"work-{self._seed}-{writer}")
         rng.shuffle(keys)
         weights = list(itertools.accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(keys))))
@@ -112,8 +115,8 @@ class Workload:
             count = min(rng.choice((1, 1, 1, 2, 5)), remaining)
             remaining -= count
             commit = _commit(rng, key, f"{writer}-{number}", count, self._texts, self._reasons, self._harmful)
-            for event in commit.events if self._large else ():
-                if rng.random() < self._large:
+            for event in commit.events if large else ():
+                if rng.random() < large:
                     event["data"]["text"] = _LARGE_TEXT
             _number(commit, sequences)
             yield commit

@@ -23,6 +23,7 @@ class StackOptions:
         logs: The folder of the parts' logs.
         settings: Settings of the app in addition to those that point at the stack.
         blobs_port: The port of Blob Storage, to which large events then go; None if they are quarantined.
+        blob_faults: Whether faults can be injected into writes to it: `local.azurite.faults`.
         hosts: Number of Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
         records: Whether the emulators record what they do: see `recording`.
@@ -37,6 +38,7 @@ class StackOptions:
     servicebus_admin_port: int = 0
     functions_port: int = 0
     blobs_port: int | None = None
+    blob_faults: bool = False
     data: Path | None = None
     entities: Path | None = None
     app: Path = ROOT

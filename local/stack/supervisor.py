@@ -122,7 +122,8 @@ class Stack:
     async def _start_blobs(self) -> None:
         options = self._options
         if options.blobs_port is not None:
-            arguments = ("azurite", "--exit-with-stdin", "--port", str(options.blobs_port))
+            arguments = ["azurite", "--exit-with-stdin", "--port", str(options.blobs_port)]
+            arguments += ["--faults"] if options.blob_faults else []
             self.blobs = await Part.start("azurite", "local", *arguments, log=options.logs / "azurite.log")
             self._services.append(self.blobs)
 
@@ -130,11 +131,14 @@ class Stack:
         """Start one more Functions host on the app, or one more worker of the SQL source.
 
         The first host takes the configured port, others a free one. `settings` replace or add to the stack's.
+        Its requests to Azure name it in the last word of their User-Agent.
         """
         self._started_hosts += 1
-        environment = self.settings | settings
         starting = self._start_worker if self.source is Source.SQL else self._start_functions
-        host = await starting(self._started_hosts, environment)
+        kind = "worker" if self.source is Source.SQL else "functions"
+        label = f"{kind}-{self._started_hosts}"
+        # https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.useragentpolicy
+        host = await starting(label, {**self.settings, "AZURE_HTTP_USER_AGENT": label, **settings})
         self.hosts.append(host)
         self._hosts_changed.set()
         return host
@@ -147,14 +151,12 @@ class Stack:
             self._kill(host)
         return await self.start_host()
 
-    async def _start_worker(self, number: int, environment: Mapping[str, str]) -> Part:
-        label = f"worker-{number}"
+    async def _start_worker(self, label: str, environment: Mapping[str, str]) -> Part:
         log = self._options.logs / f"{label}.log"
         return await Part.start(label, _WORKER, log=log, environment=environment)
 
-    async def _start_functions(self, number: int, environment: Mapping[str, str]) -> Part:
+    async def _start_functions(self, label: str, environment: Mapping[str, str]) -> Part:
         options = self._options
-        label = f"functions-{number}"
         port = options.functions_port if not self.hosts else 0
         return await emulator(
             "functions",

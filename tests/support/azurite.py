@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -10,14 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 from azure.storage.blob.aio import ContainerClient
 
 from local.azurite import server
+from local.azurite.proxy import Passing, Proxy
 from local.stack.parts import ROOT
 from outbox_emulators.process import READY
 
@@ -68,7 +67,6 @@ class Container:
         self.connection_string = connection_string
         self.faults: list[int | str] = []
         self.writes = 0
-        self.ended = asyncio.Event()
 
     @property
     def settings(self) -> dict[str, str]:
@@ -91,41 +89,19 @@ class Container:
         """A client of the container, by the same way. Its owner closes it."""
         return ContainerClient.from_connection_string(self.connection_string, self._client.container_name)
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, passing: Passing) -> web.StreamResponse:
         """Pass a request on, or do what a fault says."""
-        body = await request.read()
-        self.writes += request.method == "PUT"
+        self.writes += passing.request.method == "PUT"
         fault = self.faults[0] if self.faults else None
         del self.faults[: len(self.faults) > 1]
         if isinstance(fault, int):
-            codes = {403: "AuthorizationPermissionMismatch", 503: "ServerBusy"}
-            return web.Response(status=fault, headers={"x-ms-error-code": codes[fault]})
+            return await passing.refuse(fault)
         if fault == "hang":
-            await self.ended.wait()
-        if fault not in ("cut", "hang"):
-            async with (
-                ClientSession(auto_decompress=False) as session,
-                session.request(
-                    request.method,
-                    f"{self._upstream}{request.raw_path}",
-                    data=body or None,
-                    headers=request.headers,
-                ) as answer,
-            ):
-                content = await answer.read()
-                if fault != "lost":
-                    passed = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}
-                    return web.Response(status=answer.status, headers=passed, body=content)
-        assert request.transport is not None
-        request.transport.abort()
-        return web.Response()
-
-    @property
-    def _upstream(self) -> str:
-        return self._client.primary_endpoint.split("/devstoreaccount1")[0]
-
-
-_HOP = ("transfer-encoding", "content-length", "connection", "keep-alive")
+            await passing.hold()
+        if fault in ("cut", "hang"):
+            return passing.reset()
+        answer = await passing.answer()
+        return passing.reset() if fault == "lost" else answer
 
 
 @pytest.fixture
@@ -141,17 +117,7 @@ async def new_container(azurite: str) -> AsyncIterator[Container]:
     async with ContainerClient.from_connection_string(azurite, f"large-{uuid4()}") as client:
         await client.create_container()
         container = Container(client, azurite)
-        app: Any = web.Application(client_max_size=1 << 26)
-        app.router.add_route("*", "/{path:.*}", container.handle)
-        runner = web.AppRunner(app, shutdown_timeout=0)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            endpoint = client.primary_endpoint.partition("/devstoreaccount1")[0]
-            container.connection_string = azurite.replace(endpoint, f"http://{host}:{port}")
+        endpoint = client.primary_endpoint.partition("/devstoreaccount1")[0]
+        async with Proxy(endpoint, container.handle) as proxy:
+            container.connection_string = azurite.replace(endpoint, f"http://127.0.0.1:{proxy.port}")
             yield container
-        finally:
-            container.ended.set()
-            await runner.cleanup()

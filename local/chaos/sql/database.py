@@ -61,16 +61,16 @@ select deleted from changefeed.prune_shard(
     '{TABLE}', %s, changefeed.ulid((extract(epoch from clock_timestamp()) * 1000)::bigint, 0, 0), 1000)
 where deleted > 0
 """
-_READERS = f"changefeed.readers:{TABLE}"
 _INTRUDER = "chaos_intruder"
 _MAKE_INTRUDER = f"""
 do $body$
 begin
-    create role {_INTRUDER} in role "{_READERS}";
+    create role {_INTRUDER};
 exception when duplicate_object then null;
 end
 $body$
 """
+_ADMIT_INTRUDER = f"""grant "changefeed.readers:{TABLE}" to {_INTRUDER}"""
 # In a transaction, a read that gives positions keeps the shard's lock. Its own claim does not hold back retention.
 _READ = f"""
 select count(*) from changefeed."read_events:{TABLE}"(%s, '00000000-0000-0000-0000-000000000000', 1000, %s)
@@ -82,7 +82,7 @@ on conflict (consumer, shard_id) do update set epoch = c.epoch + 1
 """
 _RETAIN = f"""select changefeed."retain:{TABLE}"()"""
 _INTRUSIONS = tuple(
-    f"""update changefeed."claim:{TABLE}" set {change} where consumer = 'relay' and shard_id = %s"""
+    f"""update changefeed."claim:{TABLE}" set {change} where consumer <> 'intruder' and shard_id = %s"""
     for change in (
         "last_ulid = 'ffffffff-ffff-ffff-ffff-ffffffffffff'",
         "last_ulid = '00000000-0000-0000-0000-000000000000'",
@@ -133,7 +133,7 @@ class DatabaseFaults:
         return self._rng.randrange(self._shards)
 
     def _of_a_feed(self, statement: str) -> bytes:
-        return statement.replace(TABLE, self._rng.choice(self._tables)).encode()
+        return _of(self._rng.choice(self._tables), statement)
 
     async def _end_server(self, number: int) -> None:
         try:
@@ -198,25 +198,28 @@ class DatabaseFaults:
 
     async def _intrude(self) -> None:
         """Do what the readers' role may do, and try to change the relay's claims, which it may not."""
+        table = self._rng.choice(self._tables)
         try:
             async with await self._connect() as connection:
                 await connection.execute(_MAKE_INTRUDER.encode())
+                await connection.execute(_of(table, _ADMIT_INTRUDER))
                 await connection.execute(f"set role {_INTRUDER}".encode())
                 async with connection.transaction():
-                    await connection.execute(_READ, (self._shard(), self._rng.choice((None, 1, 10_000))))
+                    most = self._rng.choice((None, 1, 10_000))
+                    await connection.execute(_of(table, _READ), (self._shard(), most))
                     await asyncio.sleep(_INTRUDES_S)
-                await connection.execute(_CLAIM, (self._shard(),))
-                await connection.execute(_RETAIN)
+                await connection.execute(_of(table, _CLAIM), (self._shard(),))
+                await connection.execute(_of(table, _RETAIN))
                 for intrusion in _INTRUSIONS:
-                    await self._refused(connection, intrusion)
+                    await self._refused(connection, _of(table, intrusion))
         except psycopg.OperationalError as error:
             raise NotInjected(f"intrude: {type(error).__name__} of the database") from error
         except psycopg.errors.LockNotAvailable as error:
             raise NotInjected("intrude: the shard was held") from error
 
-    async def _refused(self, connection: psycopg.AsyncConnection[Any], intrusion: str) -> None:
+    async def _refused(self, connection: psycopg.AsyncConnection[Any], intrusion: bytes) -> None:
         try:
-            changed = await connection.execute(intrusion.encode(), (self._shard(),))
+            changed = await connection.execute(intrusion, (self._shard(),))
         except psycopg.Error as error:
             if error.sqlstate != _CONSUMER_ROLE:
                 raise
@@ -248,3 +251,8 @@ class DatabaseFaults:
                         await asyncio.sleep(_PAUSE_S)
         except TimeoutError as error:
             raise NotInjected(f"the database did not answer for {_ATTEMPTS_S:.0f} s") from error
+
+
+def _of(table: str, statement: str) -> bytes:
+    """The statement on another feed than that of TABLE."""
+    return statement.replace(TABLE, table).encode()

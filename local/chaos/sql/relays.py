@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -39,8 +40,11 @@ class RelayFaults:
         met: Number of times each edge case of the workers was met.
     """
 
-    def __init__(self, stack: Stack, history: Histories, seed: int, *, frozen_s: float) -> None:
-        """`frozen_s` is how long a worker stays frozen, in seconds."""
+    def __init__(
+        self, stack: Stack, history: Histories, tables: Sequence[str], seed: int, *, frozen_s: float
+    ) -> None:
+        """`tables` are the event tables of the feeds; `frozen_s` is how long a worker stays frozen, in seconds."""
+        self._within_a_page = " union ".join(_WITHIN_A_PAGE.replace(TABLE, each) for each in tables).encode()
         self._stack = stack
         self._history = history
         self._rng = random.Random(f"relays-{seed}")
@@ -64,6 +68,13 @@ class RelayFaults:
             worker.kill_all()
             self.met[RELAY_KILLED_WITHIN_A_PAGE] += busy
 
+    def kill(self, name: str) -> None:
+        """Kill a worker by its name. Raises NotInjected."""
+        worker = next((each for each in self._stack.hosts if each.name == name), None)
+        if worker is None:
+            raise NotInjected(f"{name} is not up")
+        worker.kill_all()
+
     def _workers(self) -> list[Part]:
         return [worker for worker in self._stack.hosts if worker not in self._frozen]
 
@@ -77,7 +88,7 @@ class RelayFaults:
                 ) as connection,
             ):
                 while True:
-                    found: list[Any] = await (await connection.execute(_WITHIN_A_PAGE)).fetchall()
+                    found: list[Any] = await (await connection.execute(self._within_a_page)).fetchall()
                     # A worker's name has its process id: host/process/random.
                     owners = {owner.split("/")[1] for (owner,) in found if owner.count("/") == 2}
                     busy = [each for each in self._workers() if str(each.details["relay_pid"]) in owners]

@@ -68,8 +68,8 @@ class SqlSide:
         self._tables = list(dict.fromkeys(each.feed for each in self._feeds.values()))
         self._url = stack.settings["SQL"]
         self._database = database.DatabaseFaults(stack.outbox, self._tables, shards, seed)
-        self._relays = relays.RelayFaults(stack, history, seed, frozen_s=frozen_s)
-        self._writers = writers.Writers(self._url, shards, history.layout)
+        self._relays = relays.RelayFaults(stack, history, self._tables, seed, frozen_s=frozen_s)
+        self._writers = writers.Writers(self._url, shards, history.layout, large=stack.blobs is not None)
 
     async def start_hosts(self, hosts: int) -> None:
         """As SourceSide.start_hosts."""
@@ -93,6 +93,10 @@ class SqlSide:
         """As SourceSide.at_once."""
         assert fault.kind in WRITER_KINDS, fault.kind
         self._writers.order(fault)
+
+    async def kill(self, process: str, victim: str) -> None:
+        """As SourceSide.kill. There is nothing but the worker."""
+        self._relays.kill(process)
 
     async def recorded(self, stream: Stream) -> Recorded:
         """As SourceSide.recorded."""

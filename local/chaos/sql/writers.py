@@ -65,10 +65,12 @@ class Writers:
         met: Number of times each edge case of the writers was met.
     """
 
-    def __init__(self, url: str, shards: int, layout: Layout) -> None:
+    def __init__(self, url: str, shards: int, layout: Layout, *, large: bool) -> None:
+        """`large` says whether large events are published, and not poison."""
         self._url = url
         self._shards = shards
         self._layout = layout
+        self._large = large
         self._orders: deque[Fault] = deque()
         self.met: Counter[str] = Counter()
 
@@ -84,7 +86,7 @@ class Writers:
                 await asyncio.sleep(pause_s * len(commit.events))
                 order = self._orders.popleft() if self._orders else None
                 if order is not None and order.kind == "hostile-row":
-                    _make_hostile(commit, order.options["what"])
+                    _make_hostile(commit, order.options["what"], large=self._large)
                 await writer.until_committed(commit, order)
                 history.wrote(commit.key, commit.events)
                 for document, reasons in commit.poison:
@@ -166,9 +168,15 @@ def _into(table: str, statement: str) -> bytes:
     return statement.replace(TABLE, table).encode()
 
 
-def _make_hostile(commit: Commit, what: str) -> None:
-    """Give the first event half of a surrogate pair if it may have one, or put no event before it."""
+def _make_hostile(commit: Commit, what: str, *, large: bool) -> None:
+    """Give the first event half of a surrogate pair if it may have one, or put no event before it.
+
+    If large events are published, the first event becomes a huge one.
+    """
     first = commit.events[0]
+    if what == "huge" and large:
+        first["data"]["text"] = "x" * _HUGE
+        return
     if what == "surrogate-data":
         first["data"]["half of a pair"] = "\ud800"
         return
