@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from relay.errors import QuarantineError, StoreError
@@ -16,14 +17,20 @@ from relay.quarantine.record import create, create_held, record_of
 from relay.telemetry import instruments
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parking:
+    """One time that this process stored something in a parked key; `place` is that of the event that parked it."""
+
+    place: Place | None
+
+
 class StoredQuarantine:
     """Writes quarantine records, and reads holds; `ports.Quarantine` describes its contract."""
 
     def __init__(self, items: Items) -> None:
         self._items = items
-        # Keys that this process has parked, each with the place of the event that parked it. A read may be
-        # answered by a replica that does not know of it yet.
-        self._parked: dict[str, Place | None] = {}
+        # Keys that this process has parked. A read may be answered by a replica that does not know of it yet.
+        self._parked: dict[str, _Parking] = {}
 
     async def holds(self) -> Holds:
         """One query. A key that this process has parked is in it until its release, however far behind the replica
@@ -31,10 +38,13 @@ class StoredQuarantine:
         """
         with _explaining("parked keys and orders to set events aside must be read"):
             found = await self._items.holds()
-            for key in self._parked.keys() - found.parked.keys():
-                if not await self._still_parked(key):
+            for key, parking in list(self._parked.items()):
+                if key in found.parked or await self._still_parked(key):
+                    continue
+                # Meanwhile, another attempt may have found the same, or have parked the key again.
+                if self._parked.get(key) is parking:
                     del self._parked[key]
-        return Holds({**self._parked, **found.parked}, found.orders)
+        return Holds({**{key: each.place for key, each in self._parked.items()}, **found.parked}, found.orders)
 
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool = False) -> None:
         if not rejected:
@@ -80,7 +90,8 @@ class StoredQuarantine:
                     "stored; the next attempt publishes these"
                 ) from None
             # A later poison does not move the place from which the key is parked.
-            self._parked.setdefault(key, place if parks else None)
+            known = self._parked.get(key)
+            self._parked[key] = _Parking((place if parks else None) if known is None else known.place)
 
     async def _store_held(self, item: Rejected, invocation_id: str) -> None:
         record = record_of(item, invocation_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,6 +135,43 @@ async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answer
 
     assert (set(before.parked), set(after.parked)) == ({"one", "two"}, {"two"})
     assert (await running.holds()).parked.keys() == {"two", "three"}
+
+
+class TouchedItems(InMemoryItems):
+    """A store at which another attempt goes on before an answer to `touch` arrives."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def touch(self, identifier: str, partition_key: str, /) -> None:
+        try:
+            await super().touch(identifier, partition_key)
+        finally:
+            step, self.meanwhile = self.meanwhile, None
+            if step is not None:
+                await step()
+
+
+async def test_attempts_at_the_same_time_may_both_find_that_a_key_was_released() -> None:
+    items = TouchedItems()
+    running = process(items)
+    await running.store(refused(event("a", "one")), "i1", park=True)
+    await release(items, "one")
+    items.meanwhile = running.holds
+
+    assert (await running.holds()).parked == {}
+
+
+async def test_a_key_that_is_parked_again_while_its_release_is_found_stays_known() -> None:
+    items = TouchedItems()
+    running = process(items)
+    await running.store(refused(event("a", "one")), "i1", park=True)
+    await release(items, "one")
+    items.lags = True
+    items.meanwhile = partial(running.store, refused(event("b", "one")), "i2", park=True)
+
+    found = [(await running.holds()).parked.keys() for _ in range(2)]
+
+    assert found == [{"one"}, {"one"}]
 
 
 async def test_a_second_poison_does_not_move_the_place_from_which_its_key_is_parked(items: InMemoryItems) -> None:
