@@ -135,6 +135,7 @@ class Campaign:
         self._phase = Phase()
         self._contents: Contents | None = None
         self._operators: dict[str, Operator] = {}
+        self._logs = Logs(arguments.logs)
         self._killed_at_first = self._killed = 0
         self._background: list[asyncio.Task[None]] = []
         self._late = min(_LATE_EVENTS, arguments.events // 20)
@@ -428,6 +429,9 @@ class Campaign:
             self._console.print(f"{process} ended after the faults were over.", highlight=False)
         for failure in injector.failures:
             self._console.print(failure, highlight=False)
+        defects = list(self._logs.defects())
+        for line in defects:
+            self._console.print(line, highlight=False, style="bold red", markup=False)
         if unmet := known - {edge for edge, times in met.items() if times}:
             self._console.print(f"Edge cases not met: {', '.join(sorted(unmet))}.")
         table = Table("fault", "injected", "applied", title=f"Faults of seed {self._arguments.seed}")
@@ -452,6 +456,7 @@ class Campaign:
             **({} if self._contents is None else {"contents": len(self._contents.read)}),
             "live": not stands,
             "restarts": len(self._phase.restarts) + self._killed,
+            "defects": len(defects),
         }
 
     def _explain(self, judged: Judged) -> None:

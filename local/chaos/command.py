@@ -21,7 +21,7 @@ from local.stack.supervisor import PartFailed
 from outbox_emulators.process import Stopped, until_done
 
 # The members of the summary that must be 0.
-ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "restarts")
+ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "restarts", "defects")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="PERCENT",
         default=0.0,
-        help="percentage of events that exceed the topics' limit, with RELAY_LARGE=claim-check and Azurite",
+        help="percentage of events that exceed the topics' limit, with RELAY_LARGE=claim-check, and blobs' faults",
     )
     parser.add_argument("--shards", type=int, default=4, help="shards of the SQL feed")
     parser.add_argument("--writers", type=int, default=16, help="concurrent writers, each with its own keys")

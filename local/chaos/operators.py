@@ -37,6 +37,10 @@ _COMMAND = re.compile(r"python -m relay quarantine add (?:--stream (?P<stream>\S
 _BLOCKED = re.compile(rf"(?P<key>{_LITERAL}): \d+ event\(s\): the event (?P<id>{_LITERAL}) can never be published")
 
 
+# What the relay logs of an exception that it does not foresee.
+_DEFECT = re.compile(r"relay_defect|DefectError|AccountingError|come again: \w+ at \w+\.py:\d+")
+
+
 def named_in(text: str, stream: str | None = None) -> Iterator[EventName]:
     """The events that a log line names with the command that sets them aside, unless it is of another stream."""
     for match in _COMMAND.finditer(text):
@@ -70,6 +74,10 @@ class Logs:
             self._read[path] = self._read.get(path, 0) + end
             for line in text[:end].decode(errors="replace").splitlines():
                 yield path.stem, line
+
+    def defects(self) -> Iterator[str]:
+        """The new lines in which a process reports a defect of the relay's own, each with the process's name."""
+        return (f"{process}: {line}" for process, line in self.lines() if _DEFECT.search(line))
 
 
 @dataclass(slots=True)

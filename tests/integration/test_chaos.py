@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from local.azurite import server as azurite
 from local.chaos import edge_cases, schedule
 from local.chaos.command import ERRORS
 from local.chaos.sql.side import SqlSide
@@ -71,7 +72,7 @@ async def test_a_campaign_in_which_an_operator_releases_parked_keys_is_live(tmp_
     await assert_is_live(tmp_path, "park", schedule.PEER_KINDS | schedule.SILENCE_KINDS | schedule.EVENT_KINDS)
 
 
-async def assert_is_live(folder: Path, policy: str, kinds: Collection[str], *options: str) -> None:
+async def assert_is_live(folder: Path, policy: str, kinds: Collection[str], *options: str) -> dict[str, Any]:
     """Run a short campaign with these kinds of faults."""
     code, summary, errors = await campaign(
         folder,
@@ -97,6 +98,7 @@ async def assert_is_live(folder: Path, policy: str, kinds: Collection[str], *opt
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
     assert summary["commands"].keys() >= COMMANDS[policy]
     assert code == 0
+    return summary
 
 
 def weakened(*without: str) -> Callable[[Path], Path]:
@@ -179,8 +181,18 @@ async def test_a_campaign_on_sql_with_every_kind_of_fault_ends_in_zeros(tmp_path
 
 @pytest.mark.timeout(300)
 async def test_a_campaign_in_which_an_operator_sets_blocking_events_aside_is_live(tmp_path: Path) -> None:
-    options = ("--source", "sql", "--destinations", "2")
-    await assert_is_live(tmp_path, "block", schedule.PEER_KINDS | schedule.EVENT_KINDS, *options)
+    kinds = schedule.PEER_KINDS | schedule.EVENT_KINDS
+    options = ["--source", "sql", "--destinations", "2"]
+    has_blobs = azurite.missing() is None
+    if has_blobs:
+        kinds |= {"kill-after-blob": 1}
+        options += ["--large", "5"]
+
+    summary = await assert_is_live(tmp_path, "block", kinds, *options)
+
+    if has_blobs:
+        assert summary["edges"][edge_cases.KILLED_AFTER_BLOB] > 0
+        assert summary["contents"] > 0
 
 
 def test_a_seed_gives_the_same_schedule_on_sql_again_and_every_kind_strikes() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from emulators.tests.languages.checks import FOLDER, skip_without
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.errors import PublishError
+from relay.settings import Settings
 from tests.integration.conftest import BOTH_SENDERS, ROOT, RelayMaker
 from tests.support.azurite import Container
 from tests.support.broker import refuse, stop_refusing, topic_counts
@@ -25,6 +27,7 @@ from tests.support.contract import check_message
 from tests.support.operators import relay_command
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined
+from tests.support.sql_deployment import SqlDeployment, working
 from tests.support.subscriber import body, properties, received
 
 pytestmark = pytest.mark.xdist_group("azurite")
@@ -48,8 +51,11 @@ async def content_of(message: ServiceBusReceivedMessage, blobs: Container) -> by
     return found.body
 
 
-async def check_arrived(servicebus: ServiceBusServer, blobs: Container, key: str = "k") -> None:
-    """Every event has arrived once, in order, and as it was written, and the content was stored once."""
+async def check_arrived(
+    servicebus: ServiceBusServer, blobs: Container, stored: Callable[[Any], bytes] = orjson.dumps
+) -> None:
+    """Every event has arrived once, in order, and as it was stored, and the content was stored once."""
+    key = "k"
     subscriber = await received(servicebus.connection_string, 5)
     await subscriber.receive_rest(wait_s=0.1)
     messages = subscriber.messages[key]
@@ -58,9 +64,9 @@ async def check_arrived(servicebus: ServiceBusServer, blobs: Container, key: str
         if message.message_id == f"{key}-2":
             check_message(message, "largeEvent")
             assert body(message) == b""
-            assert await content_of(message, blobs) == orjson.dumps(document["data"])
+            assert await content_of(message, blobs) == stored(document["data"])
         else:
-            assert body(message) == orjson.dumps(document["data"])
+            assert body(message) == stored(document["data"])
     assert len(await blobs.stored()) == 1
 
 
@@ -126,6 +132,22 @@ async def test_a_content_whose_answer_is_lost_is_written_again_and_published_onc
 
     assert blobs.writes == 2
     await check_arrived(servicebus, blobs)
+
+
+async def test_a_large_event_of_an_sql_outbox_arrives_in_its_place(
+    sql: SqlDeployment, servicebus: ServiceBusServer, blobs: Container
+) -> None:
+    sql.create("id text primary key, partition_key text not null, data json not null")
+    sql.write(*((each["id"], each["partitionKey"], each["data"]) for each in documents()))
+    blobs.faults = ["lost", "pass"]
+    connections = {"SQL": sql.url, "SQL_SHARDS": "1", "SERVICEBUS": servicebus.connection_string}
+
+    async with working(Settings.from_environment({**connections, **blobs.settings})):
+        await sql.until_passed()
+
+    assert blobs.writes == 2
+    assert sql.rows("select reason from relay.item") == []
+    await check_arrived(servicebus, blobs, lambda data: json.dumps(data).encode())
 
 
 async def test_a_process_that_ends_between_content_and_message_leaves_what_the_next_one_writes_again(

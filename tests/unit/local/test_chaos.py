@@ -166,6 +166,25 @@ def test_only_new_whole_lines_of_what_relays_are_read(tmp_path: Path) -> None:
     assert operator.named["k", "new"].by == "functions-1"
 
 
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("ERROR relay.sql.shard: relay_defect shard=1: KeyError at quarantine.py:36 (holds)", True),
+        ("the invocation failed, and its 2 document(s) come again: KeyError at quarantine.py:36 (holds)", True),
+        ("1 event(s) of 1 partition key(s) not accepted. DefectError: KeyError: 'k'. This is a defect", True),
+        ("the invocation failed, and its 2 document(s) come again: CancelledError", False),
+        ("the invocation failed, and its 2 document(s) come again: LeaseError: old events must be", False),
+    ],
+)
+def test_an_exception_that_the_relay_does_not_foresee_is_read_as_a_defect(
+    tmp_path: Path, line: str, is_one: bool
+) -> None:
+    logs = Logs(tmp_path)
+    (tmp_path / "worker-1.log").write_text(f"{line}\n")
+
+    assert list(logs.defects()) == ([f"worker-1: {line}"] if is_one else [])
+
+
 def test_a_patient_operator_waits_and_a_hasty_one_does_not(tmp_path: Path) -> None:
     patient, hasty = an_operator(tmp_path), an_operator(tmp_path, hasty=True)
     (tmp_path / "worker-1.log").write_text("python -m relay quarantine add k e1\n")
