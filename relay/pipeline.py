@@ -109,5 +109,7 @@ class Relay(Generic[BatchT]):
 
     async def close(self) -> None:
         """Close every connection; no invocation may be under way."""
-        await self._publisher.close()
-        await self._quarantine.close()
+        try:
+            await self._publisher.close()
+        finally:
+            await self._quarantine.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from outbox_emulators.process import READY
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 
 # The folder that contains the package `local`: modules are started from there.

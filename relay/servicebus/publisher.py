@@ -135,9 +135,11 @@ class ServiceBusPublisher:
                 self._shared.evidence.settled(item.name)
 
     async def close(self) -> None:
-        await self._senders.close()
-        if self._claims is not None:
-            await self._claims.close()
+        try:
+            await self._senders.close()
+        finally:
+            if self._claims is not None:
+                await self._claims.close()
 
     async def _take_turn(
         self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
