@@ -68,6 +68,11 @@ def _remedy(error: Exception, container: str) -> str:
         return f"Create the container {container!r}, or correct RELAY_BLOB_CONTAINER or BLOBS."
     if status in (401, 403):
         return _ROLE
+    if status == 409:
+        return (
+            "Remove the container's immutability policy or legal hold, if it has one. A container that is "
+            "being deleted has to be created again."
+        )
     if isinstance(error, ClientAuthenticationError):
         return "Could not acquire a token: check BLOBS__credential, BLOBS__clientId and the app's identity."
     if status is None:

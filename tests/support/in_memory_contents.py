@@ -15,12 +15,14 @@ class InMemoryContents:
         stored: The bodies by name.
         broken: Nothing can be stored.
         hangs: Nothing is answered.
+        closed: Whether it was closed.
     """
 
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
         self.broken = False
         self.hangs = False
+        self.closed = False
 
     async def put(self, content: Content) -> str:
         if self.hangs:
@@ -31,4 +33,4 @@ class InMemoryContents:
         return f"memory://contents/{content.name}"
 
     async def close(self) -> None:
-        """Nothing to close."""
+        self.closed = True

@@ -7,10 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from outbox_emulators.servicebus.message import Message as Accepted
 from relay.errors import ContentError
 from relay.events import Event
+from relay.large.blobs import explained
 from relay.large.claims import Claims
 from relay.large.content import Content
 from relay.results import KeyOutcome
@@ -139,6 +141,36 @@ def test_a_store_that_does_not_answer_holds_up_its_keys_for_a_bounded_time() -> 
     assert 30 <= took_s <= 31
     assert all("did not answer within 30 s" in str(outcome.error) for outcome in outcomes[:-1])
     assert outcomes[-1].published == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (403, "Storage Blob Data Contributor"),
+        (404, "Create the container 'large-events'"),
+        (409, "immutability policy or legal hold"),
+        (500, "It is tried again"),
+        (503, "It is tried again"),
+    ],
+)
+def test_each_refusal_of_a_content_has_its_remedy(status: int, remedy: str) -> None:
+    error = HttpResponseError("The request failed.")
+    error.status_code = status
+
+    assert remedy in explained(error, "large-events")[1]
+
+
+async def test_contents_are_closed_though_the_senders_cannot_be() -> None:
+    async def cut() -> None:
+        raise OSError("cut")
+
+    world = World()
+    world.publisher._senders.close = cut  # type: ignore[method-assign]
+
+    with pytest.raises(OSError, match="cut"):
+        await world.publisher.close()
+
+    assert world.contents.closed
 
 
 async def test_keys_whose_contents_cannot_be_stored_are_no_outage_of_the_topic() -> None:
