@@ -65,6 +65,8 @@ class Lane:
     async def _open(self) -> Link:
         """A link; one that the peer does not open in time is discarded, and does not hold up the next."""
         opening = asyncio.create_task(self._connect())
+        # Where the lane is closed meanwhile, nobody waits for it any more.
+        opening.add_done_callback(take_note)
         try:
             # The SDK's waits can swallow a cancellation before Python 3.12, so it is not waited for.
             await asyncio.wait({opening}, timeout=self._open_timeout_s)
