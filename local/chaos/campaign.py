@@ -55,8 +55,8 @@ _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
     *("--shutdown-timeout-s", "3"),
 )
-_FUNCTION_TIMEOUT_S = 10
 _USUAL_FUNCTION_TIMEOUT_MS = 600_000
+_RESUMES_WITHIN_S = 5
 # The broker ends links that are idle for this long.
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_APPLIED_S = 10.0
@@ -66,9 +66,12 @@ _LEAVES_WITHIN_S = 60.0
 # Events committed while faults are injected again for edge cases that were not met.
 _LATE_EVENTS = 60
 _COMMITS_PER_TRY = 2
-_SETTINGS = {"RELAY_POLL_DELAY_MS": "100", "RELAY_SEND_TIMEOUT_S": "15"}
+_SETTINGS = {"RELAY_POLL_DELAY_MS": "100"}
+_SEND_TIMEOUT_S = 15
+# How much longer a send may take than a function, in seconds, so that it is the function that is timed out.
+_SENDS_LONGER_S = 3
 # With late acceptance, unless a function is to time out, which needs the longer one.
-_SHORT_SEND_TIMEOUT = {"RELAY_SEND_TIMEOUT_S": "5"}
+_SHORT_SEND_TIMEOUT_S = 5
 _LOOK_EVERY_S = 1.0
 _ANSWERED_WITHIN_S = 60.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
@@ -183,16 +186,21 @@ class Campaign:
     @property
     def _settings(self) -> dict[str, str]:
         own = _SQL_SETTINGS if self._arguments.source is Source.SQL else {}
-        kinds = self._arguments.kinds
-        is_short = "late-acceptance" in kinds and "time-out-function" not in kinds
         return {
             **_SETTINGS,
-            **(_SHORT_SEND_TIMEOUT if is_short else {}),
             **own,
+            "RELAY_SEND_TIMEOUT_S": str(self._send_timeout_s),
             "RELAY_ON_POISON": self._policy.value,
             "RELAY_DUPLICATE_WINDOW_S": str(self._arguments.window_s),
             "RELAY_PIPELINED": str(not self._arguments.pool),
         }
+
+    @property
+    def _send_timeout_s(self) -> int:
+        kinds = self._arguments.kinds
+        if "time-out-function" in kinds:
+            return max(_SEND_TIMEOUT_S, self._function_timeout_ms // 1000 + _SENDS_LONGER_S)
+        return _SHORT_SEND_TIMEOUT_S if "late-acceptance" in kinds else _SEND_TIMEOUT_S
 
     @property
     def _frozen_s(self) -> int:
@@ -207,7 +215,8 @@ class Campaign:
         """
         if "time-out-function" not in self._arguments.kinds:
             return _USUAL_FUNCTION_TIMEOUT_MS
-        return 1000 * max(_FUNCTION_TIMEOUT_S, self._frozen_s + _FUNCTION_TIMEOUT_S // 2)
+        limit_s: int = self._arguments.function_timeout_s
+        return 1000 * max(limit_s, self._frozen_s + _RESUMES_WITHIN_S)
 
     async def _on(self, stack: Stack) -> dict[str, Any]:
         arguments = self._arguments
@@ -222,7 +231,11 @@ class Campaign:
         async with (
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
-            open_side(stack, AdminPorts(http), self._history, arguments.seed, frozen_s=self._frozen_s) as side,
+            open_side(
+                *(stack, AdminPorts(http), self._history, arguments.seed),
+                frozen_s=self._frozen_s,
+                function_timeout_s=self._function_timeout_ms / 1000,
+            ) as side,
             open_contents(stack.blobs) as self._contents,
         ):
             await side.start_hosts(arguments.hosts)

@@ -80,6 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=60.0,
         help="seconds without progress, and from the end of the faults to the last event, before giving up",
     )
+    parser.add_argument(
+        "--function-timeout-s",
+        type=int,
+        metavar="S",
+        default=10,
+        help="functionTimeout of the hosts with the fault time-out-function; take a longer one on a busy machine",
+    )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"

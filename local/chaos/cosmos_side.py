@@ -55,12 +55,15 @@ class CosmosSide:
         hosts: HostFaults,
         layout: Layout,
         seed: int,
+        *,
+        function_timeout_s: float,
     ) -> None:
         database = cosmos.get_database_client(DATABASE)
         self._settings = {each.stream: each for each in stack.streams}
         self._layout = layout
         self._database = database
         self._rng = random.Random(f"containers-{seed}")
+        self._function_timeout_s = function_timeout_s
         self._leases = database.get_container_client("leases")
         self._stack = stack
         self._admin = admin
@@ -172,11 +175,11 @@ class CosmosSide:
     def _container_of(self, key: str) -> ContainerProxy:
         return self._database.get_container_client(container_of(self._layout.outbox_of(key)))
 
-    async def _until_met(self, edge: FunctionsEdge) -> None:
+    async def _until_met(self, edge: FunctionsEdge, within_s: float = _MET_WITHIN_S) -> None:
         """Wait until hosts have met an edge case once more, for a limited time."""
         before = read_journal(self._stack.edge_journal)[edge]
         with suppress(TimeoutError):
-            async with asyncio.timeout(_MET_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 while read_journal(self._stack.edge_journal)[edge] == before:
                     await asyncio.sleep(_POLL_EVERY_S)
 
@@ -191,8 +194,8 @@ class CosmosSide:
 
     async def _time_out(self, fault: Fault) -> None:
         """Acknowledge a transfer later than the function timeout."""
-        entity = self._rng.choice(self._layout.destinations).entity
+        entity, ms = self._rng.choice(self._layout.destinations).entity, round(1000 * self._function_timeout_s)
         await self._admin.post(
-            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": entity, **fault.options}
+            self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": entity, "ms": ms, **fault.options}
         )
-        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER)
+        await self._until_met(FunctionsEdge.TIMEOUT_KILLED_WORKER, self._function_timeout_s + _MET_WITHIN_S)

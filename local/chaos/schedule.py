@@ -173,7 +173,7 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
     if kind == "partition-unavailable":
         return {"of": 4, "partition": rng.randrange(4), "for_ms": rng.randint(500, 3000)}
     if kind == "time-out-function":
-        return {"count": 1, "ms": 12_000}
+        return {"count": 1}
     if kind in ("kill-host", "kill-machine", "kill-worker"):
         return {"at": rng.choice((None, None, "before-invocation", "before-checkpoint", "after-checkpoint"))}
     if kind in PEER_KINDS:

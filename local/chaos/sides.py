@@ -18,9 +18,14 @@ from local.stack.supervisor import Stack
 
 @asynccontextmanager
 async def open_side(
-    stack: Stack, admin: AdminPorts, history: Histories, seed: int, *, frozen_s: float
+    stack: Stack, admin: AdminPorts, history: Histories, seed: int, *, frozen_s: float, function_timeout_s: float
 ) -> AsyncIterator[SourceSide]:
-    """The side of the stack's source; `frozen_s` is how long what relays stays frozen, in seconds."""
+    """The side of the stack's source.
+
+    Args:
+        frozen_s: How long what relays stays frozen, in seconds.
+        function_timeout_s: How long a function may take, in seconds.
+    """
     if stack.source is Source.SQL:
         # Only then does it need the database's driver.
         from local.chaos.sql.side import SqlSide
@@ -29,4 +34,4 @@ async def open_side(
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
         hosts = HostFaults(stack, admin, history, seed, frozen_s=frozen_s)
-        yield CosmosSide(stack, admin, cosmos, hosts, history.layout, seed)
+        yield CosmosSide(stack, admin, cosmos, hosts, history.layout, seed, function_timeout_s=function_timeout_s)
