@@ -80,11 +80,6 @@ class Evidence:
         event, at = self._witness
         return event if 0 <= self._clock() - at < self._repeatable_s else None
 
-    def cannot_repeat(self, event: Event) -> None:
-        """Forget an event as a witness."""
-        if self._witness is not None and self._witness[0] is event:
-            self._witness = None
-
     def wants_repeat(self, event: Event) -> bool:
         """Whether an acceptance now would be evidence about the event, which was refused before.
 

@@ -75,6 +75,13 @@ class Probe:
         self._message_of = message_of
         self._one_at_a_time = asyncio.Lock()
         self._made = 0
+        self._claim: tuple[Event, Contract] | None = None
+
+    def keep_claim(self, transfer: Transfer) -> Event:
+        """The large event of an accepted claim, to be repeated as that: nothing else of it is kept."""
+        event = transfer.events[-1]._replace(data={}, document={}, body=None)
+        self._claim = event, transfer.message_of
+        return event
 
     async def repeat(self, sender: Sender, doubted: Event, timeout_s: float) -> None:
         """Note whether the service accepts a repeat, unless anything was accepted since `doubted` was refused.
@@ -107,8 +114,11 @@ class Probe:
             if self._evidence.witness() is None:
                 raise StaleClearanceError("the event to repeat may not be known to the topic any more")
 
+        message_of = self._message_of
+        if self._claim is not None and self._claim[0] is witness:
+            message_of = self._claim[1]
         try:
-            await sender.send(alone(witness, self._message_of), timeout_s, may_send, self._evidence.repeated)
+            await sender.send(alone(witness, message_of), timeout_s, may_send, self._evidence.repeated)
         except SendError as error:
             logger.debug("the repeat of an accepted event was not accepted: %s", error)
         else:
@@ -210,8 +220,6 @@ class Turn:
             return
         claim = await claims.claim(event, self._left_s())
         await self._send_alone(alone(event, lambda _: claim), limits)
-        # A repeat would have the body that the claim takes the place of.
-        self._shared.evidence.cannot_repeat(event)
 
     def _judge(self, event: Event, refusal: PoisonError) -> None:
         """Set the event aside, or stop here. Raises the error of a verdict to wait."""
@@ -261,7 +269,10 @@ class Turn:
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
         events = transfer.events
         can_be_kept = len(transfer.payload) <= _WITNESS_BYTES * len(events)
-        self._note_accepted(events, events[-1] if can_be_kept else None)
+        witness = events[-1] if can_be_kept else None
+        if transfer.message_of is not self._shared.message_of:
+            witness = self._shared.probe.keep_claim(transfer)
+        self._note_accepted(events, witness)
         self._outcome.published += len(events)
         self._outcome.sends += 1
         instruments.accepted(events, duration_s, self._shared.actions)

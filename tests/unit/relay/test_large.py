@@ -205,16 +205,28 @@ async def test_a_size_that_only_the_service_refuses_is_a_claim_too() -> None:
     assert len(world.contents.stored) == 1
 
 
-async def test_a_claim_is_not_repeated_to_see_whether_the_topic_accepts_anything() -> None:
-    # A repeat would have the event's body, which the topic does not take.
+async def test_a_claim_is_repeated_as_it_is_to_see_whether_the_topic_accepts_anything() -> None:
     world = World(duplicate_window_s=600)
-    await world.publish(event("large", size=LARGE))
+    large = event("large", size=LARGE)
+    await world.publish(large)
     world.topic.by_id["doubted"] = "amqp:not-allowed"
 
     for _ in range(2):
         await world.publish(event("doubted"))
 
-    assert world.topic.transfers == [["large"], ["doubted"], ["doubted"]]
+    assert world.topic.transfers == [["large"], ["doubted"], ["large"], ["doubted"]]
+    assert world.topic.sizes[0] == world.topic.sizes[2] < LIMIT
+
+
+async def test_after_a_claim_the_witness_is_kept_without_its_content() -> None:
+    world = World(duplicate_window_s=600)
+    large = event("large", size=LARGE)
+
+    await world.publish(large)
+
+    witness = world.publisher._shared.evidence.witness()
+    assert witness is not None
+    assert (witness.name, witness.data, witness.document) == (large.name, {}, {})
 
 
 async def test_an_event_whose_claim_is_too_large_as_well_is_set_aside() -> None:
