@@ -291,6 +291,7 @@ var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00
 // Every container by its stream: relay/streams.py has the names.
 var inCosmos = filter(streams, each => empty(each.?feed))
 var cosmosStreams = map(empty(inCosmos) ? fail('streams has no outbox in Cosmos DB: deploy sql.bicep') : inCosmos, each => {
+  name: each.name
   functionName: each.name == 'default' ? 'relay' : 'relay_${replace(each.name, '-', '_')}'
   database: each.?database ?? cosmosDatabase
   container: each.?container ?? cosmosContainer
@@ -678,7 +679,8 @@ module alerts 'modules/alerts.bicep' = {
     namespaces: watchedNamespaces
     cosmosAccountId: cosmosContainers[0].outputs.accountId
     functionAppId: functionApp.outputs.id
-    outboxContainers: union(map(cosmosStreams, each => each.container), [])
+    streams: cosmosStreams
+    severalStreams: length(streams) > 1
     operatorEmails: operatorEmails
     runbook: runbook
     thresholds: alertThresholds
@@ -699,7 +701,8 @@ module workbook 'modules/workbook.bicep' = {
     serviceBusNamespaceIds: map(watchedNamespaces, each => each.id)
     entities: flatten(map(watchedNamespaces, each => each.entities))
     cosmosAccountId: cosmosContainers[0].outputs.accountId
-    outboxContainers: union(map(cosmosStreams, each => each.container), [])
+    streams: cosmosStreams
+    severalStreams: length(streams) > 1
     runbook: runbook
   }
   dependsOn: [

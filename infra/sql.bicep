@@ -650,6 +650,7 @@ module alerts 'modules/sql-alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     namespaces: watchedNamespaces
     workerId: worker.outputs.id
+    severalStreams: length(streams) > 1
     shards: allShards
     operatorEmails: operatorEmails
     runbook: runbook

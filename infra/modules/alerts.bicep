@@ -10,8 +10,11 @@ param namespaces array
 param cosmosAccountId string
 param functionAppId string
 
-@description('The containers of business documents and events.')
-param outboxContainers array
+@description('The streams of outboxes in Cosmos DB: each with its name, and the container that it reads.')
+param streams array
+
+@description('Whether the app has several streams, of which some may be in SQL.')
+param severalStreams bool
 
 @description('E-mail addresses to notify. Without any, alerts appear only in the portal.')
 param operatorEmails array
@@ -64,6 +67,7 @@ var logAlerts = [
     operator: 'LessThan'
     threshold: limits.headroomHours
     dimensions: []
+    byStream: true
     window: 'PT15M'
     frequency: 'PT5M'
     resolves: true
@@ -86,12 +90,13 @@ var logAlerts = [
     name: 'silent'
     says: 'The relay receives no documents although there is work to do.'
     severity: 1
-    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', join(outboxContainers, '" or CollectionName == "'))
+    query: replace(loadTextContent('../queries/silent.kql'), '"$(stream)", "$(container)"', join(map(streams, each => '"${each.name}", "${each.container}"'), ', '))
     measure: {}
     timeAggregation: 'Count'
     operator: 'GreaterThan'
     threshold: 0
     dimensions: ['Sign']
+    byStream: true
     window: 'PT30M'
     frequency: 'PT15M'
     resolves: true
@@ -143,6 +148,7 @@ module rules 'relay-alerts.bicep' = {
     resourceToken: resourceToken
     workspaceId: workspaceId
     namespaces: namespaces
+    severalStreams: severalStreams
     operatorEmails: operatorEmails
     runbook: runbook
     limits: limits

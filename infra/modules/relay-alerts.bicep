@@ -17,6 +17,9 @@ param runbook string
 @description('Thresholds by name.')
 param limits object
 
+@description('Whether relay.toml makes several streams. Rules whose query returns the column Stream (byStream) then have an alert for each of them, as one that is sick is hidden by healthy ones otherwise.')
+param severalStreams bool
+
 @description('Rules of one kind of outbox, of the form of those below.')
 param logAlerts array
 param metricAlerts array
@@ -36,6 +39,7 @@ var sharedLogAlerts = [
     operator: 'GreaterThan'
     threshold: limits.lagSeconds
     dimensions: []
+    byStream: true
     window: 'PT15M'
     frequency: 'PT5M'
     resolves: true
@@ -64,6 +68,7 @@ var sharedLogAlerts = [
     operator: 'GreaterThan'
     threshold: limits.quarantined
     dimensions: ['Reason']
+    byStream: true
     window: 'PT15M'
     frequency: 'PT5M'
     // It does not resolve by itself.
@@ -79,6 +84,7 @@ var sharedLogAlerts = [
     operator: 'GreaterThan'
     threshold: limits.failedAttempts
     dimensions: ['Error']
+    byStream: true
     window: 'PT15M'
     frequency: 'PT5M'
     resolves: true
@@ -236,7 +242,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rul
           timeAggregation: rule.timeAggregation
           operator: rule.operator
           threshold: rule.threshold
-          dimensions: map(rule.dimensions, column => { name: column, operator: 'Include', values: ['*'] })
+          dimensions: map(concat(rule.dimensions, (severalStreams && (rule.?byStream ?? false)) ? ['Stream'] : []), column => { name: column, operator: 'Include', values: ['*'] })
           failingPeriods: {
             numberOfEvaluationPeriods: 1
             minFailingPeriodsToAlert: 1

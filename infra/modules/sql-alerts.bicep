@@ -9,6 +9,9 @@ param workspaceId string
 param namespaces array
 param workerId string
 
+@description('Whether the worker has several streams.')
+param severalStreams bool
+
 @description('Number of shards of all streams, each of which some replica must read.')
 param shards int
 
@@ -80,6 +83,7 @@ module rules 'relay-alerts.bicep' = {
     resourceToken: resourceToken
     workspaceId: workspaceId
     namespaces: namespaces
+    severalStreams: severalStreams
     operatorEmails: operatorEmails
     runbook: runbook
     limits: limits

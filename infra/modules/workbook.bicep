@@ -13,8 +13,11 @@ param serviceBusNamespaceIds array
 param entities array
 param cosmosAccountId string
 
-@description('The containers of business documents and events.')
-param outboxContainers array
+@description('The streams of outboxes in Cosmos DB: each with its name, and the container that it reads.')
+param streams array
+
+@description('Whether the app has several streams: what is by stream then has a line for each.')
+param severalStreams bool
 
 @description('Address of docs/runbook.md.')
 param runbook string
@@ -38,7 +41,20 @@ var ofTheTopic = [
   }
 ]
 
+// Of the only stream, nothing is said.
+var ofStreams = severalStreams ? '' : '| project-away Stream\n'
+var outboxContainers = union(map(streams, each => each.container), [])
+
 // Six rows of panels, each 100 wide. The first shows whether everything arrives, how late, and what is stuck.
+var streamPanels = severalStreams ? [
+  {
+    row: 1
+    title: 'The streams: published, quarantined, failing, late'
+    query: loadTextContent('../queries/streams.kql')
+    visualization: 'table'
+    width: '100'
+  }
+] : []
 var logPanels = [
   {
     row: 1
@@ -50,14 +66,14 @@ var logPanels = [
   {
     row: 1
     title: 'Lag: seconds from commit to acceptance'
-    query: loadTextContent('../queries/lag.kql')
+    query: '${loadTextContent('../queries/lag.kql')}${ofStreams}'
     visualization: 'timechart'
     width: '30'
   }
   {
     row: 1
     title: 'Failing attempts, and what to do'
-    query: loadTextContent('../queries/failing.kql')
+    query: '${loadTextContent('../queries/failing.kql')}${ofStreams}'
     visualization: 'table'
     width: '40'
   }
@@ -71,14 +87,14 @@ var logPanels = [
   {
     row: 2
     title: 'Quarantined events, by reason'
-    query: loadTextContent('../queries/quarantine.kql')
+    query: '${loadTextContent('../queries/quarantine.kql')}${ofStreams}'
     visualization: 'timechart'
     width: '25'
   }
   {
     row: 2
     title: 'TTL headroom, hours'
-    query: loadTextContent('../queries/headroom.kql')
+    query: '${loadTextContent('../queries/headroom.kql')}${ofStreams}'
     visualization: 'timechart'
     width: '25'
   }
@@ -106,7 +122,7 @@ var logPanels = [
   {
     row: 6
     title: 'Work to do, but nothing received (last 30 minutes; empty is good)'
-    query: replace(loadTextContent('../queries/silent.kql'), '$(container)', join(outboxContainers, '" or CollectionName == "'))
+    query: '${replace(loadTextContent('../queries/silent.kql'), '"$(stream)", "$(container)"', join(map(streams, each => '"${each.name}", "${each.container}"'), ', '))}${ofStreams}'
     visualization: 'table'
     width: '20'
   }
@@ -222,7 +238,7 @@ var metricPanels = [
   }
 ]
 
-var logItems = [for panel in logPanels: {
+var logItems = [for panel in concat(streamPanels, logPanels): {
   row: panel.row
   item: {
     type: 3

@@ -48,10 +48,12 @@ class WorkerProcess:
         return await _line(self._reader, within_s)
 
     async def handle(
-        self, documents: list[Any], invocation_id: str = "i1", retry_count: int = 0
+        self, documents: list[Any], invocation_id: str = "i1", retry_count: int = 0, stream: str = "default"
     ) -> dict[str, Any]:
-        """One attempt at these documents."""
-        return await self.ask(handle=documents, invocation_id=invocation_id, retry_count=retry_count)
+        """One attempt at these documents, by this stream."""
+        return await self.ask(
+            handle=documents, invocation_id=invocation_id, retry_count=retry_count, stream=stream
+        )
 
     async def kill(self) -> None:
         """As the host kills its worker, and as a crash ends it: without a last word."""

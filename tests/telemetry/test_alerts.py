@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.infra.bicep.deployment import Resource
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events
@@ -26,10 +31,21 @@ DAYS = 86_400
 NEW = frozenset({"AppExceptions", "CDBDataPlaneRequests5M", "FunctionAppLogs"})
 
 
-def alarms(rows: Rows, *, missing: frozenset[str] = frozenset()) -> dict[str, set[tuple[Any, ...]]]:
+ROUTES = """
+[destinations.orders]
+topic = "orders"
+
+[[routes]]
+to = ["default", "orders"]
+"""
+
+
+def alarms(
+    rows: Rows, *, missing: frozenset[str] = frozenset(), rules: dict[str, Resource] | None = None
+) -> dict[str, set[tuple[Any, ...]]]:
     """The alerts that fire, where the app's timer reports each minute that nothing waits: test_age_alerts.py."""
     report = {"TimeGenerated": ago(minutes=1), "Name": "relay.feed.age", "Sum": 0.0, "Properties": {"lease": "0"}}
-    return alerting.alarms(merged(rows, {"AppMetrics": [report]}), missing=missing)
+    return alerting.alarms(merged(rows, {"AppMetrics": [report]}), missing=missing, rules=rules)
 
 
 def now_committed(
@@ -165,6 +181,44 @@ async def test_an_app_that_stops_after_a_failed_attempt_raises_an_alert(
     stopped = moved(failed, minutes=-20)
     assert alarms(stopped) == {"silent": {("the last attempt failed, and none came after it",)}}
     assert alarms(merged(stopped, moved(recovered, minutes=-18))) == {}
+
+
+async def test_one_sick_stream_among_healthy_ones_raises_alerts_that_name_it(
+    worker: WorkerMaker, ingestion: Ingestion, cosmos: CosmosServer, tmp_path: Path
+) -> None:
+    """The topic of the stream `orders` does not exist."""
+    provision(cosmos.account, [ContainerSpec.parse(f"{DATABASE}/quarantine-orders:/partitionKey")])
+    (tmp_path / "relay.toml").write_text(ROUTES)
+    async with worker(RELAY_FILE=str(tmp_path / "relay.toml"), **QUICKLY) as process:
+        for attempt in range(6):
+            await process.handle(fresh("a"), "i1", attempt, stream="orders")
+        sick = await exported(process, ingestion)
+        ingestion.forget()
+        await process.handle([*fresh("b"), event("x", "b") | {"data": 7}], "i2")
+        sound = of_stream(await exported(process, ingestion), None)
+    rules, failed = alerting.log_rules_of_streams("orders"), ("the last attempt failed, and none came after it",)
+    written = {"CDBDataPlaneRequests5M": [outbox_writes(minutes) for minutes in (20, 15, 12)]}
+    quarantined = {"quarantine": {("data-not-object", "default")}}
+
+    both = merged(sick, sound)
+    assert alarms(both, rules=rules) == {"failing": {("ConfigurationError", "orders")}, **quarantined}
+    assert alarms(both) == {"failing": {("ConfigurationError",)}, "quarantine": {("data-not-object",)}}
+    # The stream has stopped, and the other one goes on.
+    stopped = merged(moved(of_stream(sick, "orders"), minutes=-20), sound)
+    assert alarms(stopped, rules=rules) == {"silent": {(*failed, "orders")}, **quarantined}
+    # It never received anything, of an outbox that both read.
+    assert alarms(merged(sound, written), rules=rules) == {
+        "silent": {("the outbox is written to", "orders")},
+        **quarantined,
+    }
+
+
+def of_stream(rows: Rows, name: str | None) -> dict[str, list[Row]]:
+    """What a stream has reported; None for `default`."""
+    return {
+        table: [row for row in found if row.get("Properties", {}).get("stream") == name]
+        for table, found in rows.items()
+    }
 
 
 async def test_an_outbox_that_is_written_to_while_nothing_is_received_raises_an_alert(

@@ -49,7 +49,39 @@ async def test_every_panel_shows_what_happened(lived: Rows) -> None:
     assert added_up(lived, "sends", "Sends") == 3
     for row in panel(lived, "sends"):
         assert 0 < row["AverageMs"] <= row["SlowestMs"]
+    [of_stream] = panel(lived, "streams")
+    assert (of_stream["Stream"], of_stream["Published"], of_stream["Quarantined"]) == ("default", 34, 1)
+    assert (of_stream["FailedAttempts"], of_stream["LagSeconds"] >= 10) == (1, True)
     assert [panel(lived, name) for name in ("silent", "undelivered", "host", "quota")] == [[], [], [], []]
+
+
+def test_each_stream_has_a_line_of_its_own() -> None:
+    """The age of what waits has the stream in the name of its lease, and everything else as an attribute."""
+
+    def measured(name: str, **properties: str) -> Row:
+        return {"TimeGenerated": ago(minutes=1), "Name": name, "Sum": 7.0, "Max": 5.0, "Properties": properties}
+
+    failed = {"action": "relay_failed", "stream": "orders", "error": "PublishError", "invocation_id": "i"}
+    rows: Rows = {
+        "AppMetrics": [
+            measured("relay.events.published"),
+            measured("relay.lag"),
+            measured("relay.feed.age", lease="0"),
+            measured("relay.feed.age", lease="orders/0") | {"Sum": 900.0},
+            measured("relay.feed.age", shard="audit/3"),
+        ],
+        "AppTraces": [{"TimeGenerated": ago(minutes=2), "Message": "", "Properties": failed}] * 2,
+    }
+
+    columns = ("Stream", "Published", "Quarantined", "FailedAttempts", "LagSeconds", "WaitingSeconds")
+    found = [tuple(row[column] for column in columns) for row in panel(rows, "streams")]
+    # The sick one is first.
+    assert found[0] == ("orders", 0.0, 0, 2, 0.0, 900.0)
+    assert sorted(found) == [
+        ("audit", 0.0, 0, 0, 0.0, 7.0),
+        ("default", 7.0, 0, 0, 5.0, 7.0),
+        ("orders", 0.0, 0, 2, 0.0, 900.0),
+    ]
 
 
 async def test_the_hosts_errors_are_shown_by_where_they_come_from() -> None:

@@ -2,7 +2,8 @@
 
 Reads one command a line from standard input, as JSON, and answers each with a line of JSON:
 
-- `{"handle": [documents], "invocation_id": …, "retry_count": …}`: one attempt; answers `published`, or `error`
+- `{"handle": [documents], "invocation_id": …, "retry_count": …, "stream": …}`: one attempt of a stream; answers
+  `published`, or `error`
 - `{"look": true}`: one look at the leases, as the timer takes it each minute
 - `{"attempts": n, "events": n}`: that many attempts at fresh events; answers `cpu_s` and `mb`
 - `{"flush": true}`: export at once what waits
@@ -77,7 +78,7 @@ class Worker:
     def __init__(self, shown: Shown) -> None:
         import function_app
 
-        self._relay = function_app.relay("default")
+        self._relay_of = function_app.relay
         self._watch = function_app.watch("default")
         self._shown = shown
         # What was logged before the app was loaded is the worker's own.
@@ -100,11 +101,13 @@ class Worker:
             return {"lines": self._shown.lines}
         raise ValueError(f"no such command: {command}")
 
-    async def _handle(self, handle: list[Any], invocation_id: str, retry_count: int = 0) -> dict[str, Any]:
+    async def _handle(
+        self, handle: list[Any], invocation_id: str, retry_count: int = 0, stream: str = "default"
+    ) -> dict[str, Any]:
         from relay.errors import RelayError
 
         try:
-            outcome = await self._relay.handle(handle, invocation_id, retry_count)
+            outcome = await self._relay_of(stream).handle(handle, invocation_id, retry_count)
         except RelayError as error:
             return {"error": type(error).__name__}
         return {"published": outcome.published}
@@ -119,7 +122,7 @@ class Worker:
                 event(f"{name}-{n}", f"k-{n}", name="x" * 200) | {"traceparent": each, "_ts": int(time.time())}
                 for n, each in enumerate(traceparents)
             ]
-            await self._relay.handle(documents, f"invocation-{name}")
+            await self._relay_of("default").handle(documents, f"invocation-{name}")
         return {"cpu_s": time.process_time() - cpu, "mb": peak_mb()}
 
 

@@ -20,8 +20,9 @@ from relay.times import parse_duration
 from tests.infra.bicep.deployment import Deployment, Resource
 from tests.infra.bicep.functions import DeploymentFailure
 from tests.infra.bicep.template import deploy
-from tests.infra.checks.alerts import condition, rules
-from tests.infra.checks.workbook import panels
+from tests.infra.checks.alerts import LOG_RULES, condition, rules
+from tests.infra.checks.queries import queries
+from tests.infra.checks.workbook import OF_ONE_STREAM, panels
 from tests.infra.kql import Query
 from tests.infra.project import (
     CONTAINERS,
@@ -343,9 +344,35 @@ def alerts_and_workbook_show_every_destination(project: Project) -> None:
             assert set(content["filters"][0]["values"]) == {"domain-events", "contacts", "invoices"}
             assert {metric.get("splitBy") for metric in content["metrics"]} == {"EntityName"}
             assert set(content["resourceIds"]) == {own.id, other}
-    silent = condition(found["silent"])["query"]
-    assert 'CollectionName == "data" or CollectionName == "orders"' in silent
-    Query("silent.kql", silent)
+
+
+@check
+def alerts_and_workbook_show_every_stream(project: Project) -> None:
+    deployment = on_cosmos(project)
+    found = {name: rule for name, rule in rules(deployment).items() if rule.type == LOG_RULES}
+    asked = {name: condition(rule) for name, rule in found.items()}
+    split_by = {name: {each["name"] for each in each["dimensions"]} for name, each in asked.items()}
+    silent = asked["silent"]["query"]
+    pairs = re.findall(r'"([a-z-]+)", "([a-z]+)"', silent[: silent.index("]")])
+
+    assert {name for name, columns in split_by.items() if "Stream" in columns} == {
+        *("failing", "lag", "quarantine", "silent", "ttl-headroom")
+    }
+    assert split_by["failing"] == {"Error", "Stream"}
+    for name, columns in split_by.items():
+        assert columns <= Query(f"{name}.kql", asked[name]["query"]).columns, name
+    assert sorted(pairs) == [
+        *(("contacts", "data"), ("default", "data"), ("orders-billing", "orders"), ("orders-contacts", "orders"))
+    ]
+    shown = [item["content"]["query"] for item in panels(deployment, 3)]
+    assert shown[0] == queries(project)["streams.kql"].text
+    assert {each["query"] for each in asked.values()} <= set(shown)
+    assert not [text for text in shown if text.endswith(OF_ONE_STREAM)]
+    sample, _ = of_file(ON_SQL)
+    both = project.deploy_sql(**GIVEN | sample, subscriptions=[{"name": "mail", "destination": "contacts"}])
+    assert {"name": "Stream", "operator": "Include", "values": ["*"]} in condition(rules(both)["lag"])[
+        "dimensions"
+    ]
 
 
 @check
