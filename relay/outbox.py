@@ -269,7 +269,11 @@ class Canary(Protocol):
     """An outbox as a smoke test writes to it."""
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
-        """Commit an event; returns its document as it is stored. Raises ServiceError."""
+        """Commit an event in the outbox's layout; returns its document as the relay reads it.
+
+        Raises:
+            ServiceError: It was not committed.
+        """
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete an event, within CLEAN_UP_S; returns its remains, None if there are none."""

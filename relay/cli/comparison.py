@@ -10,6 +10,8 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 
 from relay.canary import DATES
+from relay.events import MAPPED, action_of, created_at_of
+from relay.routes.mapping import Long, Moment
 from relay.servicebus.messages import CONTENT_TYPE
 
 _SHOWN_CHARACTERS = 60
@@ -47,12 +49,15 @@ def compare(
     document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
 ) -> list[Difference]:
     """Every difference between a stored document and its message, according to the message contract."""
+    mapped = document.get(MAPPED, {})
     expected = {
         "message_id": document["id"],
         "session_id": document["partitionKey"],
         "partition_key": document["partitionKey"],
-        "subject": document["data"]["action"],
+        "subject": action_of(document),
         "content_type": CONTENT_TYPE,
+        # Times are compared nowhere: the service counts them from its own clock.
+        **{name: value for name, value in mapped.get("message", {}).items() if isinstance(value, str)},
     }
     arrived = {name: getattr(message, name) for name in expected}
     own = _expected_properties(document, cloudevents_source)
@@ -74,8 +79,8 @@ def _compare_body(document: Mapping[str, Any], message: ServiceBusReceivedMessag
 
 
 def _expected_properties(document: Mapping[str, Any], cloudevents_source: str | None) -> dict[str, Any]:
-    data = document["data"]
-    own = {"type": document["type"], "createdAt": data["createdAt"]}
+    action, created_at = action_of(document), created_at_of(document)
+    own = {"type": document["type"], "createdAt": created_at}
     # Only Cosmos DB has the former, and an SQL outbox may have no column for the latter.
     named = (("cosmosTimestamp", "_ts"), ("traceparent", "traceparent"))
     own |= {name: document[member] for name, member in named if member in document}
@@ -84,12 +89,13 @@ def _expected_properties(document: Mapping[str, Any], cloudevents_source: str | 
             "cloudEvents:specversion": "1.0",
             "cloudEvents:id": document["id"],
             "cloudEvents:source": cloudevents_source,
-            "cloudEvents:type": data["action"],
+            "cloudEvents:type": action,
             "cloudEvents:partitionkey": document["partitionKey"],
-            "cloudEvents:time": data["createdAt"],
+            "cloudEvents:time": created_at,
         }
         own |= {"cloudEvents:traceparent": document["traceparent"]} if "traceparent" in document else {}
-    return own
+    properties = document.get(MAPPED, {}).get("properties", {})
+    return own | {name: int(each) if type(each) in (Long, Moment) else each for name, each in properties.items()}
 
 
 def differences(stored: Any, arrived: Any, path: str, remedy: str = BODY_REMEDY) -> list[Difference]:

@@ -21,10 +21,10 @@ from relay.cli.session import Session, choose, open_session
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.clients import ADMIN_VARIABLE
 from relay.errors import StoreError, UsageError
-from relay.events import Reason
+from relay.events import Reason, action_of
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
-from relay.routes.examples import example
+from relay.routes.examples import Example, Unplaceable, example
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration
 
@@ -58,8 +58,9 @@ subscription, compares the two value for value, and deletes the event. Messages 
 touched. The topic's other subscriptions get the event too, so their consumers must ignore actions that they do
 not know. The app's identity can only send: this command also needs the right to receive from the subscription.
 
-With several streams in relay.toml, the event is given the values that the rules of --stream ask for, except an
-action: give that with --action, if the consumers may get such an event.
+In an outbox with other fields, the event has them where relay.toml says. With several streams, it is given the
+values that the rules of --stream ask for, except an action: give that with --action, if the consumers may get such
+an event.
 
 With an SQL outbox, the event and its outbox row are written in one transaction. This needs a login that may write:
 the role changefeed.writers:schema.Table, and the rights to insert into, select from and delete from the event
@@ -129,7 +130,7 @@ class Smoke:
     """The result of a smoke test.
 
     Attributes:
-        document: The canary as the outbox has stored it.
+        document: The canary as the relay reads it, in the shape of relay/events.py.
         latency_s: From the start of the write to the receipt of the message; None if none arrived.
         differences: Between the stored and the received event.
         quarantined: The canary's quarantine record, if there was one instead of a message.
@@ -156,9 +157,9 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
     administration = administration_of(settings, arguments, environment)
-    document = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), settings)
+    made = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), settings)
     subscription = await choose(settings, arguments.subscription, administration)
-    smoke = Smoke(subscription, timeout_s, document)
+    smoke = Smoke(subscription, timeout_s, dict(made.document))
     key = smoke.document["partitionKey"]
     # The lock is held through the canary, the oversized event, and the last of the small ones.
     hold_s = timeout_s * (2 + _SMALL) + pause_s if arguments.oversized else timeout_s
@@ -170,7 +171,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     ):
         terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout_s:g} s.")
         test = SmokeTest(smoke, settings, session, outbox, records)
-        await test.send_canary()
+        await test.send_canary(made)
         if arguments.oversized and smoke.unaltered:
             terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
             await test.send_oversized(pause_s)
@@ -192,23 +193,24 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         )
 
 
-def _taken(document: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def _taken(document: dict[str, Any], settings: Settings) -> Example:
     """The document, as one that the stream takes. Raises UsageError if it cannot be made one."""
-    if settings.selection.fields.is_mapped:
+    selection = settings.selection
+    try:
+        found = example(document, selection, is_row=settings.sql is not None and selection.fields.names_fields)
+    except Unplaceable as why:
         raise UsageError(
-            f"relay.toml maps fields of the outbox of the stream {settings.stream!r}, and a smoke "
-            "test writes events without them: write one of its own, and see what becomes of it with "
-            "`python -m relay explain FILE`"
-        )
-    found = example(document, settings.selection)
+            f"relay.toml maps fields of the outbox of the stream {settings.stream!r} in a way that no event of a "
+            f"smoke test can have: {why}. Write an event of its own, and see what becomes of it with "
+            "`python -m relay explain FILE`."
+        ) from why
     if found is None:
-        selection = settings.selection
         rules = "; ".join(str(route) for route in selection.routes if selection.destination in route.to)
         raise UsageError(
             f"no event of a smoke test is one of the stream {settings.stream!r}, whose rules are: {rules}. Give "
             "--action with an action that its consumers may get, or test another stream."
         )
-    return dict(found)
+    return found
 
 
 @dataclass(slots=True)
@@ -221,11 +223,11 @@ class SmokeTest:
     outbox: Canary
     records: Records
 
-    async def send_canary(self) -> None:
+    async def send_canary(self, made: Example) -> None:
         """Write the canary, and wait for its message or its quarantine record."""
         smoke = self.smoke
         began = time.monotonic()
-        async with self._written(smoke.document) as smoke.document:
+        async with self._written(made) as smoke.document:
             found = await self._first_found(smoke.document["partitionKey"])
             latency_s = time.monotonic() - began
         if isinstance(found, RecordSummary):
@@ -265,8 +267,7 @@ class SmokeTest:
         self.smoke.oversized = Oversized(reason, _SMALL, sum(arrived), quarantined)
 
     async def _quarantine_oversized(self) -> str | None:
-        document = self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)
-        async with self._written(document):
+        async with self._written(self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)) as document:
             deadline = time.monotonic() + self.smoke.timeout_s
             while not (summaries := await self._take(document["partitionKey"])):
                 if time.monotonic() > deadline:
@@ -275,13 +276,12 @@ class SmokeTest:
         return summaries[0].reason
 
     async def _send_small(self, partition_key: str) -> bool:
-        document = self._event(partition_key, "small")
-        async with self._written(document):
+        async with self._written(self._event(partition_key, "small")) as document:
             message = await self.session.receive(self.smoke.timeout_s)
         return message is not None and message.message_id == document["id"]
 
-    def _event(self, partition_key: str, text: str) -> dict[str, Any]:
-        action = self.smoke.document["data"]["action"]
+    def _event(self, partition_key: str, text: str) -> Example:
+        action = action_of(self.smoke.document)
         document = {
             "id": canary_id(),
             "partitionKey": partition_key,
@@ -301,12 +301,12 @@ class SmokeTest:
         return summaries
 
     @asynccontextmanager
-    async def _written(self, document: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """An event as it is stored, which is deleted at the end of the block."""
+    async def _written(self, made: Example) -> AsyncIterator[dict[str, Any]]:
+        """An event as the relay reads it, which is deleted at the end of the block."""
         try:
-            yield await self.outbox.write(document)
+            yield await self.outbox.write(made.stored)
         finally:
-            if left := await self.outbox.remove(document):
+            if left := await self.outbox.remove(made.stored):
                 self.smoke.left_behind.append(left)
 
 
@@ -355,7 +355,7 @@ def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
 def _rules(smoke: Smoke, settings: Settings) -> list[str]:
     if settings.servicebus_is_queue:
         return []
-    subject = smoke.document["data"]["action"]
+    subject = action_of(smoke.document)
     return [f"-> Check that the rules of '{smoke.subscription}' match an event with the subject {subject}."]
 
 

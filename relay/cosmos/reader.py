@@ -35,6 +35,7 @@ from relay.events import DATA_TEXT, Document, Event, Rejected
 from relay.findings import Finding
 from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
+from relay.routes.mapping import PLAIN, Fields
 from relay.routes.pointers import Pointer
 from relay.settings import Settings
 
@@ -268,17 +269,18 @@ def _position(lease: LeasePosition) -> Position:
 class CosmosCanary:
     """An outbox container; `outbox.Canary` says what each method does."""
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, fields: Fields = PLAIN) -> None:
         self._container = container
+        self._fields = fields
 
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
         with explaining(self._container.id):
-            return dict(await self._container.create_item(document))
+            return dict(self._fields.document(await self._container.create_item(document)))
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-        identifier, partition_key = document["id"], document["partitionKey"]
+        identifier, partition_key = document["id"], self._fields.of_document("key")[0].find(document)
         try:
             async with asyncio.timeout(CLEAN_UP_S):
                 with explaining(self._container.id):
@@ -296,6 +298,6 @@ async def open_canary(settings: Settings) -> AsyncIterator[CosmosCanary]:
     try:
         with explaining(settings.cosmos_container):
             container = await containers.open(settings.cosmos_container)
-        yield CosmosCanary(container)
+        yield CosmosCanary(container, settings.selection.fields)
     finally:
         await containers.close()

@@ -1,58 +1,161 @@
-"""Makes an event of a smoke test one of a stream: with values for which a rule that leads there holds."""
+"""Makes an event of a smoke test one of a stream.
+
+It gets the layout of the outbox, and values for which a rule that leads to the stream holds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from relay.canary import PREFIX
-from relay.events import Document
+from relay.events import MAPPED, PROBLEM, Document
 from relay.routes.conditions import Condition, Scalar
-from relay.routes.pointers import Pointer
+from relay.routes.pointers import MISSING, Pointer
 from relay.routes.selection import Route, Selection
 
+# The value of what is a text and has to have some.
+_SOME = f"{PREFIX}test"
 
-def example(document: Document, selection: Selection) -> Document | None:
-    """The document, changed as little as a rule asks for; None if that cannot be done without harm.
 
-    Its id and action stay, and its key keeps its own end: an event with the action or the key of real ones would
-    be handled by their consumers.
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An event of a stream.
+
+    Attributes:
+        stored: What the outbox stores: the document, or the row by its columns if relay.toml names fields of one.
+        document: What the relay makes of that, in the shape of relay/events.py.
     """
+
+    stored: dict[str, Any]
+    document: Document
+
+
+class Unplaceable(Exception):
+    """Why no event of a smoke test can have the outbox's layout, in a part of a sentence."""
+
+
+def example(document: Document, selection: Selection, *, is_row: bool = False) -> Example | None:
+    """The document as one of the stream, changed as little as a rule asks for; None if that would do harm.
+
+    Its action stays, and its key keeps its own end: an event with the action or the key of real ones would be
+    handled by their consumers.
+
+    Args:
+        document: Of the shape of relay/events.py, with all that an event may have.
+        selection: Of the stream.
+        is_row: Whether the outbox is an SQL one, of which relay.toml names fields.
+
+    Raises:
+        Unplaceable: Two fields of the layout exclude each other, or the event would be set aside.
+    """
+    layout = _Layout(selection, is_row)
     for route in selection.routes or (Route((), (selection.destination,)),):
         if selection.destination not in route.to:
             continue
         for kind in selection.types or (selection.type,):
-            made: dict[str, Any] = deepcopy({**document, "type": kind})
+            made = layout.stored({**document, "type": kind})
             for condition in (*route.when, *selection.events):
-                if not condition.holds(made):
-                    _fulfil(condition, made)
-            if selection.takes(made) and (not selection.routes or selection.route_of(made) is not None):
-                return made
+                if not condition.holds(layout.document(made)):
+                    layout.fulfil(condition, made)
+            found = layout.document(made)
+            if selection.takes(found) and (not selection.routes or selection.route_of(found) is not None):
+                if PROBLEM in found.get(MAPPED, {}):
+                    raise Unplaceable(found[MAPPED][PROBLEM])
+                return Example(made, found)
     return None
 
 
-def _fulfil(condition: Condition, document: dict[str, Any]) -> None:
-    """Set the value of a condition, if it may be set."""
-    data = document["data"]
-    if condition.name == "action" and condition.prefix is not None:
-        data["action"] = condition.prefix + data["action"]
-    elif condition.name == "key" and condition.prefix is not None:
-        document["partitionKey"] = condition.prefix + document["partitionKey"]
-    elif condition.name.startswith("/data/"):
-        _set(data, Pointer.parse(condition.name).names[1:], _value(condition))
+class _Layout:
+    """Where the fields of an event are in what the outbox stores."""
+
+    def __init__(self, selection: Selection, is_row: bool) -> None:
+        self._selection = selection
+        self._is_row = is_row
+        fields = selection.fields
+        self._place = fields.of_columns if is_row else fields.of_document
+        names = ("id", "key", "action", "type")
+        self._kept = [pointer.names for name in names for pointer in self._place(name)]
+
+    def document(self, stored: Document) -> Document:
+        """What the relay makes of it."""
+        fields = self._selection.fields
+        return fields.of_row(stored, {"type": self._selection.type}) if self._is_row else fields.document(stored)
+
+    def stored(self, document: Document) -> dict[str, Any]:
+        """A document of the shape of relay/events.py, as the outbox stores it."""
+        if not self._selection.fields.is_mapped:
+            return deepcopy(dict(document))
+        made: dict[str, Any] = {} if self._is_row else {name: document[name] for name in ("id", "ttl")}
+        data = document["data"]
+        *others, own = self._place("id")
+        values: list[tuple[Pointer, Any]] = [
+            (self._place("data")[0], deepcopy(data)),
+            (self._place("key")[0], document["partitionKey"]),
+            (own, document["id"]),
+            *((pointer, _SOME) for pointer in others),
+        ]
+        if self._selection.types:
+            values.append((self._place("type")[0], document["type"]))
+        values += [(self._place("action")[0], data["action"]), (self._place("time")[0], self._time(data))]
+        if "traceparent" in document:
+            values.append((self._place("trace")[0], document["traceparent"]))
+        for pointer, value in values:
+            there = pointer.find(made)
+            if there != value and (isinstance(there, dict) or not _set(made, pointer, value)):
+                raise Unplaceable(f"{pointer} is also the place of another field, or within one")
+        if self._is_row:
+            self._add_texts(made)
+        return made
+
+    def fulfil(self, condition: Condition, made: dict[str, Any]) -> None:
+        """Set the value of a condition, if it may be set."""
+        if condition.name in ("action", "key"):
+            pointer = self._place(condition.name)[0]
+            if condition.prefix is not None:
+                _set(made, pointer, f"{condition.prefix}{pointer.find(made)}")
+        elif condition.name.startswith("/"):
+            pointer = Pointer.parse(condition.name)
+            is_own = self._selection.fields.is_mapped or pointer.names[0] == "data"
+            if is_own and not any(_overlap(pointer.names, names) for names in self._kept):
+                _set(made, pointer, _value(condition))
+
+    def _time(self, data: Mapping[str, Any]) -> str:
+        """Every database reads it in this form."""
+        if not self._is_row:
+            return str(data["createdAt"])
+        return f"{datetime.fromisoformat(data['createdAt']).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    def _add_texts(self, made: dict[str, Any]) -> None:
+        """Values of the columns that become properties: such a column often has to have one."""
+        for each in self._selection.fields.properties:
+            if (
+                len(each.pointer.names) == 1
+                and each.type in (None, "string")
+                and each.pointer.find(made) is MISSING
+            ):
+                _set(made, each.pointer, _SOME)
+
+
+def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
 
 
 def _value(condition: Condition) -> Scalar:
     return condition.values[0] if condition.prefix is None else f"{condition.prefix}{PREFIX}"
 
 
-def _set(data: dict[str, Any], names: tuple[str, ...], value: Scalar) -> None:
-    *way, last = names
-    if names == ("action",):
-        return
+def _set(made: dict[str, Any], pointer: Pointer, value: Any) -> bool:
+    """Put a value where a pointer leads; returns whether nothing else is on the way."""
+    *way, last = pointer.names
+    inner = made
     for name in way:
-        inner = data.setdefault(name, {})
+        inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            return
-        data = inner
-    data[last] = value
+            return False
+    inner[last] = value
+    return True

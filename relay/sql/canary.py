@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from changefeed import START, AsyncConsumer, ChangefeedError
-from changefeed.statements import AsyncSession, Statement, run_async
+from changefeed.statements import AsyncSession, Entry, Statement, run_async
 from changefeed.tables import Tables
 from relay.errors import ServiceError, UsageError, first_line
+from relay.events import DATA_TEXT
 from relay.outbox import CLEAN_UP_S
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import connect, explaining
-from relay.sql.rows import REQUIRED_COLUMNS
+from relay.sql.rows import REQUIRED_COLUMNS, document_of
 
 _POLL_S = 0.2
 
@@ -33,6 +34,7 @@ class SqlCanary:
         self._session = session
         self._feed = feed
         self._columns = columns
+        self._fields = feed.selection.fields
         self._shard_id = secrets.randbelow(feed.shards) if shard_id is None else shard_id
         self._tables = Tables(session.dialect, feed.feed)
         self._cursors: dict[str, bytes] = {}
@@ -40,9 +42,7 @@ class SqlCanary:
     async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
         with explaining(self._feed):
             cursor = await self._cursor()
-        data = json.dumps(_storable(document["data"], self._columns["data"]))
-        values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
-        values |= {name: value for name, value in _optional(document).items() if name in self._columns}
+        values = self._row(document) if self._fields.names_fields else self._usual_row(document)
         columns = ", ".join(map(self._session.dialect.quoted, values))
         event = f"insert into {self._tables.events} ({columns}) values ({', '.join('?' * len(values))})"
         try:
@@ -54,22 +54,53 @@ class SqlCanary:
             await self._session.execute(Statement("commit"))
         except ChangefeedError as error:
             raise ServiceError(
-                f"no event could be written to {self._feed.feed}: {first_line(error)} smoke needs a login that "
-                f'may also write: the role "changefeed.writers:{self._feed.feed}", and the rights to insert into, '
-                "select from and delete from the event table. Set SQL to it for this command."
+                f"no event could be written to {self._feed.feed}: {first_line(error)} smoke writes to the columns "
+                f"{', '.join(values)} alone. It needs a login that may also write: the role "
+                f'"changefeed.writers:{self._feed.feed}", and the rights to insert into, select from and delete '
+                "from the event table. Set SQL to it for this command."
             ) from error
         with explaining(self._feed):
-            stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
+            return await self._stored(document)
+
+    async def _stored(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The event as the relay reads it."""
+        if self._fields.names_fields:
+            names = list(self._columns)
+            columns = ", ".join(map(self._session.dialect.quoted, names))
+            [row] = await self._execute(
+                f"select {columns} from {self._tables.events} where id = ?", document["id"]
+            )
+            found = Entry(START, dict(zip(names, row, strict=True)), {})
+            document = document_of(found, self._shard_id, self._feed.selection)
+            # All digits that the database has given a number: the text is the message's body.
+            return {**document, "data": json.loads(document[DATA_TEXT])}
+        stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
         without = {"ttl"} | ({"traceparent"} - self._columns.keys())
         kept = {name: value for name, value in document.items() if name not in without}
-        return {**kept, "data": json.loads(stored[0][0])}
+        return dict(self._fields.document({**kept, "data": json.loads(stored[0][0])}))
+
+    def _usual_row(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a row, by column, where relay.toml names no fields."""
+        data = json.dumps(_storable(document["data"], self._columns["data"]))
+        values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
+        return values | {name: value for name, value in _optional(document).items() if name in self._columns}
+
+    def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Likewise, where it names some: of the usual ones, a table may lack those that it need not have."""
+        return {
+            name: json.dumps(_storable(value, self._columns[name])) if isinstance(value, dict) else value
+            for name, value in row.items()
+            if name in self._columns
+        }
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete the event once the relay has passed it: before, the relay would find a row that is gone."""
         identifier = document["id"]
         if identifier not in self._cursors:
             return None
-        left = f"event {identifier!r} of {document['partitionKey']!r} in {self._feed.feed}"
+        names_fields = self._fields.names_fields
+        key = self._fields.of_columns("key")[0].find(document) if names_fields else document["partitionKey"]
+        left = f"event {identifier!r} of {key!r} in {self._feed.feed}"
         try:
             async with asyncio.timeout(CLEAN_UP_S):
                 with explaining(self._feed):
@@ -107,7 +138,10 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
         with explaining(feed):
             rows = (await session.execute(catalog_of(feed.connection_string).columns(feed.feed))).rows
         columns = {name: kind for name, kind, *_ in rows}
-        if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
+        fields = feed.selection.fields
+        own = [fields.of_columns(name)[0].names[0] for name in ("id", "key", "data")]
+        needed = own if fields.names_fields else REQUIRED_COLUMNS
+        if missing := [name for name in needed if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
         yield SqlCanary(session, feed, columns)
     finally:
@@ -125,8 +159,12 @@ def _optional(document: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _storable(data: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """jsonb has no place for the character 0."""
-    if kind != "jsonb" or "control" not in data:
-        return data
-    return {**data, "control": [text for text in data["control"] if "\x00" not in text]}
+def _storable(value: Any, kind: str) -> Any:
+    """jsonb has no place for the character 0: lists lose the texts with it."""
+    if kind != "jsonb":
+        return value
+    if isinstance(value, Mapping):
+        return {name: _storable(each, kind) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_storable(each, kind) for each in value if not (isinstance(each, str) and "\x00" in each)]
+    return value

@@ -14,12 +14,14 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import assemble
+from relay.canary import is_canary
 from relay.cosmos.reader import CosmosOutbox
 from relay.outbox import Range
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
 from relay.streams import read_streams
 from tests.integration.conftest import BOTH_SENDERS
+from tests.integration.test_operators_smoke import Running
 from tests.support.broker import topic_counts
 from tests.support.operators import relay_command, shell_words
 from tests.support.outbox import event
@@ -279,10 +281,53 @@ async def test_check_refuses_a_key_that_is_not_the_containers(environment: dict[
 
     run = await relay_command(environment | {"RELAY_FILE": str(file)}, "check", "--json")
 
-    smoke = await relay_command(environment | {"RELAY_FILE": str(file)}, "smoke")
-
-    assert (smoke.code, "a smoke test writes events without them" in smoke.err) == (2, True)
     (finding,) = [each for each in run.json["findings"] if "partition key /partitionKey, not" in each["what"]]
     assert finding["level"] == "error"
     assert finding["what"].endswith("has the partition key /partitionKey, not /data/customer")
     assert 'set key = "/partitionKey" in [fields]' in finding["remedy"]
+
+
+async def test_smoke_writes_a_cloudevent_into_an_outbox_of_cloudevents(
+    cosmos: CosmosServer,
+    account: CosmosClient,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provision(cosmos.account, [ContainerSpec.parse(f"{DATABASE}/events:/partitionkey:-1")])
+    (tmp_path / "relay.toml").write_text(layout("cloudevents"))
+    environment |= {"RELAY_FILE": str(tmp_path / "relay.toml"), "COSMOS_CONTAINER": "events"}
+    environment |= {"RELAY_POLL_DELAY_MS": "100"}
+
+    async with Running(ROOT, environment, monkeypatch):
+        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", "--json")
+
+    assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], []), run.err
+    source, _, identifier = run.json["id"].partition(" ")
+    assert (source, is_canary(identifier)) == ("smoke-test", True)
+    container = account.get_database_client(DATABASE).get_container_client("events")
+    assert [each async for each in container.read_all_items()] == []
+
+
+async def test_smoke_writes_a_row_into_the_table_of_debezium(
+    sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    sql.create(
+        "id uuid primary key, aggregatetype varchar(255) not null, aggregateid varchar(255) not null, "
+        "type varchar(255) not null, payload jsonb"
+    )
+    (file := tmp_path / "relay.toml").write_text(f'outboxes.default.feed = "{TABLE}"\n{layout("debezium")}')
+    environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
+    environment |= {"RELAY_FILE": str(file), "RELAY_DUPLICATE_WINDOW_S": "604800"}
+    words = ("smoke", "--subscription", "all", "--timeout", "20", "--json")
+
+    async with working(only_stream(environment, tmp_path, file.read_text())):
+        run = await relay_command(environment, *words)
+    sql.connection.execute(f"alter table {TABLE} add column tenant uuid not null")
+    refused = await relay_command(environment, *words)
+
+    assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], []), run.err
+    assert sql.rows(f"select id from {TABLE}") == []
+    assert refused.code == 3
+    assert 'null value in column "tenant"' in refused.err
+    assert "smoke writes to the columns payload, aggregateid, id, type, aggregatetype alone" in refused.err

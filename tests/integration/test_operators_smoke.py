@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import CosmosRelay, assemble
 from relay.cli.smoke import SmokeTest
+from relay.routes.examples import Example
 from relay.settings import Settings
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
@@ -251,9 +253,9 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     # As a relay would have it whose sender continues refusing: the small ones are no events.
     make = SmokeTest._event
 
-    def unsound(test: SmokeTest, partition_key: str, text: str) -> dict[str, Any]:
+    def unsound(test: SmokeTest, partition_key: str, text: str) -> Example:
         made = make(test, partition_key, text)
-        return {**made, "data": "nothing"} if text == "small" else made
+        return replace(made, stored={**made.stored, "data": "nothing"}) if text == "small" else made
 
     monkeypatch.setattr(SmokeTest, "_event", unsound)
     async with Running(APP, environment, monkeypatch):
