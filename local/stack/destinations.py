@@ -83,14 +83,24 @@ def _written(options: StackOptions, connection: str, document: dict[str, Any]) -
     return path
 
 
-async def create_containers(streams: Sequence[Settings]) -> None:
-    """Create the containers in Cosmos DB that these streams need and the account does not have."""
+def containers_of(streams: Sequence[Settings]) -> dict[tuple[str, str], tuple[str, int | None]]:
+    """The containers in Cosmos DB that these streams need.
+
+    Returns:
+        By database and name, the path of the partition key and the default time to live in seconds; None for none.
+    """
     needed: dict[tuple[str, str], tuple[str, int | None]] = {}
     for each in streams:
         if each.cosmos is not None:
             needed[each.cosmos_database, each.cosmos_container] = ("/partitionKey", -1)
             needed[each.cosmos_database, each.cosmos_lease_container] = ("/id", -1)
             needed[each.cosmos_database, each.cosmos_quarantine_container] = ("/partitionKey", None)
+    return needed
+
+
+async def create_containers(streams: Sequence[Settings]) -> None:
+    """Create the containers in Cosmos DB that these streams need and the account does not have."""
+    needed = containers_of(streams)
     if not needed:
         return
     async with cosmos_client(next(each.cosmos for each in streams if each.cosmos)) as client:

@@ -1,4 +1,7 @@
-"""`python -m local provision`: creates what infra/ creates in Azure, on any Cosmos DB account or emulator."""
+"""`python -m local provision`: creates what infra/ creates in Azure, on any Cosmos DB account or emulator.
+
+With a relay.toml in the project, or the one that RELAY_FILE names, these are the containers of every stream.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,14 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from local.stack.environment import CONTAINERS, DATABASE
+from local.stack.destinations import containers_of
+from relay.errors import SettingsError
+from relay.settings import FILE_VARIABLE, Settings
+from relay.streams import read_file, read_streams
+
+# Of what is not used here, and has to be set.
+_NAMESPACE = "Endpoint=sb://unused;SharedAccessKeyName=unused;SharedAccessKey=dW51c2Vk"
+_SQL = "postgresql://unused/unused"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,23 +34,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Create the missing database and containers: 0; 1 when the account refuses or does not answer; 2 without a
-    connection string.
+    """Create the missing databases and containers: 0; 1 when the account refuses or does not answer; 2 without a
+    connection string, or with a wrong relay.toml.
     """
     if not arguments.connection_string:
         print("No account: set COSMOS or pass --connection-string.", file=sys.stderr)
         return 2
     try:
         client = CosmosClient.from_connection_string(arguments.connection_string)
+        needed = containers_of(_streams(arguments.connection_string))
     except ValueError as error:
         print(f"The connection string cannot be read: {error}", file=sys.stderr)
         return 2
+    except SettingsError as error:
+        await client.close()
+        print(error, file=sys.stderr)
+        return 2
     try:
         async with client:
-            database = await client.create_database_if_not_exists(DATABASE)
-            for name, path, ttl in CONTAINERS:
-                await database.create_container_if_not_exists(name, PartitionKey(path), default_ttl=ttl)
-                print(f"{DATABASE}/{name}: partition key {path}, default TTL {'off' if ttl is None else ttl}")
+            for (database, name), (path, ttl) in needed.items():
+                made = await client.create_database_if_not_exists(database)
+                await made.create_container_if_not_exists(name, PartitionKey(path), default_ttl=ttl)
+                print(f"{database}/{name}: partition key {path}, default TTL {'off' if ttl is None else ttl}")
     except CosmosHttpResponseError as error:
         print(f"The account refused the request: {error.message}", file=sys.stderr)
         return 1
@@ -50,3 +65,12 @@ async def run(arguments: argparse.Namespace) -> int:
     finally:
         await client.close()
     return 0
+
+
+def _streams(connection_string: str) -> list[Settings]:
+    """The streams of the project on this account. Raises SettingsError."""
+    chosen = {name: value for name, value in os.environ.items() if name == FILE_VARIABLE}
+    _, found = read_file(chosen)
+    namespaces = {each.connection: _NAMESPACE for each in found.destinations.values()}
+    sql = {"SQL": _SQL} if any(each.feed for each in found.sources.values()) else {}
+    return read_streams({**chosen, **namespaces, **sql, "COSMOS": connection_string})

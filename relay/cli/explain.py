@@ -12,10 +12,11 @@ from typing import Any
 from relay import assembly
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal
+from relay.cli.topic import STANDARD_BYTES
 from relay.errors import UsageError
-from relay.events import Document, Rejected
+from relay.events import Document, Reason, Rejected
 from relay.routes.mapping import Long, Moment, Value
-from relay.servicebus import messages
+from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay.settings import Settings
 
@@ -92,8 +93,20 @@ async def _explained(settings: Settings, stored: Document | None, arguments: arg
         await outbox.close()
     if isinstance(event, Rejected):
         return found | {"outcome": "quarantine", "reason": str(event.reason), "detail": event.detail}
-    message_of = messages.contract(settings.cloudevents_source, selection.fields)
-    return found | {"outcome": "publish", "message": _shown(message_of(event))}
+    message = messages.contract(settings.cloudevents_source, selection.fields)(event)
+    size = len(encoding.encode(message))
+    large = {"large": _large(settings)} if size > STANDARD_BYTES else {}
+    return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
+
+
+def _large(settings: Settings) -> str:
+    """What becomes of a message that is larger than its topic or queue takes."""
+    if settings.claim_check is None:
+        return f"it is set aside as {Reason.MESSAGE_TOO_LARGE}"
+    return (
+        f"its body goes to the container {settings.claim_check.container!r}, and a message that names it takes "
+        "its place"
+    )
 
 
 def _shown(message: Message) -> dict[str, Any]:
@@ -150,6 +163,11 @@ def _lines(explained: Mapping[str, Any]) -> Iterator[str]:
     yield f"stream {explained['stream']}{source}, to {explained['destination']}: the event {what}"
     if "reason" in explained:
         yield f"  {explained['reason']}: {explained['detail']}"
+    if "large" in explained:
+        yield (
+            f"  large: the message has {explained['bytes']} bytes. Where the namespace takes less, which is "
+            f"{STANDARD_BYTES} on Standard and set by the topic or queue on Premium, {explained['large']}"
+        )
     for name, value in explained.get("message", {}).items():
         if name == "application_properties":
             for each, typed in value.items():

@@ -51,7 +51,7 @@ _FAILURES = (AzureError, ServiceBusError, OSError, ParseError, ValueError)
 
 # A link to a Standard topic takes 256 KB, one to a Premium topic 1 MB and more.
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
-_STANDARD_BATCH_BYTES = 262_144
+STANDARD_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ServiceBusFacts:
     @property
     def largest_message(self) -> int | None:
         """Maximum bytes of a message; None if unknown, as on Premium, where a message may exceed a batch."""
-        if isinstance(self.sending, Gap) or self.sending > _STANDARD_BATCH_BYTES:
+        if isinstance(self.sending, Gap) or self.sending > STANDARD_BYTES:
             return None
         return self.sending
 
@@ -355,7 +355,7 @@ def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | G
         f"{subject} is not partitioned, so duplicates are detected by message id alone: of two events with the "
         "same id under two partition keys, the second is dropped"
     )
-    if not isinstance(largest_batch, Gap) and largest_batch > _STANDARD_BATCH_BYTES:
+    if not isinstance(largest_batch, Gap) and largest_batch > STANDARD_BYTES:
         return Finding(Level.OK, f"{what}; ids must be unique across partition keys, as UUIDs are")
     return Finding(
         Level.WARNING,

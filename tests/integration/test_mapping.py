@@ -237,6 +237,7 @@ async def test_explain_shows_an_event_of_a_file_and_one_of_the_outbox_and_sends_
     # The outbox adds the time of the commit.
     (other,) = of_id.json["streams"]
     assert other["message"]["application_properties"].pop("cosmosTimestamp")["type"] == "int"
+    assert other.pop("bytes") > stream.pop("bytes")
     assert other == stream
     assert "stream default, to the topic 'domain-events': the event is published (every event)" in lines.out
     assert "  amount = 12.0 (double)" in lines.out
@@ -274,6 +275,33 @@ async def test_explain_shows_what_each_stream_does(environment: dict[str, str], 
     assert (message["scheduled_enqueue_time"], message["time_to_live_s"]) == ("2026-02-10T00:00:00.000Z", 1.5)
     assert unrouted.code == 1
     assert "  no-route: " in unrouted.out
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "it is set aside as message-too-large"),
+        (
+            {
+                "RELAY_LARGE": "claim-check",
+                "BLOBS": "AccountName=a;AccountKey=eA==;BlobEndpoint=http://127.0.0.1:1/a",
+            },
+            "its body goes to the container 'large-events', and a message that names it takes its place",
+        ),
+    ],
+)
+async def test_explain_says_what_becomes_of_a_large_event(
+    environment: dict[str, str], tmp_path: Path, settings: dict[str, str], says: str
+) -> None:
+    (stored := tmp_path / "event.json").write_text(json.dumps(event("e", "k", text="x" * 262_144)))
+    shown = await relay_command(environment | settings, "explain", str(stored))
+    stored.write_text(json.dumps(event("e", "k", text="x" * 261_000)))
+    smaller = await relay_command(environment | settings, "explain", str(stored), "--json")
+
+    assert "  large: the message has 262" in shown.out
+    assert f"on Premium, {says}\n" in shown.out
+    (stream,) = smaller.json["streams"]
+    assert (stream["bytes"] < 262_144, "large" in stream) == (True, False)
 
 
 async def test_check_refuses_a_key_that_is_not_the_containers(environment: dict[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from azure.cosmos.aio import CosmosClient
 
+from local.stack import provision as provision_command
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
@@ -164,3 +167,23 @@ async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_
     known = audit["snapshot"]["known"]
     assert (known["subscriptions"]["stale"], known["waiting"]["stale"]) == (True, False)
     assert "audit → queue &#39;gone&#39; of AUDIT_BUS" in page
+
+
+async def test_provision_creates_the_containers_of_every_stream(
+    cosmos: CosmosServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file := tmp_path / "relay.toml").write_text(
+        '[outboxes.default]\n[outboxes.shop]\ncontainer = "shop"\ndatabase = "other"\n' + FILE.strip()
+    )
+    monkeypatch.setenv("RELAY_FILE", str(file))
+
+    ended = await provision_command.run(argparse.Namespace(connection_string=cosmos.connection_string))
+
+    assert ended == 0
+    made = {each.partition(":")[0] for each in capsys.readouterr().out.splitlines()}
+    own = {"outbox/data", "outbox/leases", "outbox/quarantine", "outbox/quarantine-audit"}
+    assert made == own | {"other/shop", "other/leases", "other/quarantine-shop", "other/quarantine-shop-audit"}
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        shop = client.get_database_client("other").get_container_client("shop")
+        properties = await shop.read()
+    assert (properties["partitionKey"]["paths"], properties["defaultTtl"]) == (["/partitionKey"], -1)
