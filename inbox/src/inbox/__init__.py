@@ -40,9 +40,10 @@ Parked keys (`parking`, `parked`)
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
-    a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`,
-    `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another handler's block; it was not
-    executed.
+    a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`;
+    `PostgresStore(pool.connection)` and `SqlAlchemyStore(engine)` give an `ArrivalIn`, whose `connection` is in
+    the transaction of the block; `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another
+    handler's block, or the transaction of a block ended before it.
 """
 
 from __future__ import annotations
@@ -57,14 +58,17 @@ from inbox.parked import Cause, ParkedKey, ParkedMessage
 from inbox.parking import NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
-from inbox.signals import stop_on_signals
+from inbox.stores.arrivals import ArrivalIn
 from inbox.stores.database import SqliteConnection
 from inbox.stores.memory import MemoryStore
 from inbox.stores.port import Gap, Store
+from inbox.stores.postgres import PostgresStore
+from inbox.stores.sqlalchemy import SqlAlchemyStore
 from inbox.stores.sqlite import SqliteStore
 
 __all__ = [
     "Arrival",
+    "ArrivalIn",
     "BlobContents",
     "Cause",
     "Contents",
@@ -81,9 +85,11 @@ __all__ = [
     "ParkedKey",
     "ParkedMessage",
     "Parking",
+    "PostgresStore",
     "Receiver",
     "Remainder",
     "SessionsNotEnabled",
+    "SqlAlchemyStore",
     "SqliteConnection",
     "SqliteStore",
     "Store",

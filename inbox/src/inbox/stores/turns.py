@@ -1,14 +1,53 @@
-"""Allows one block of `once` at a time, and knows which task is inside it."""
+"""Knows which task is inside which block of `once`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 # Tasks that a handler starts inside its block inherit it.
 _entered: ContextVar[tuple[object, ...]] = ContextVar("inbox_blocks", default=())
+
+
+class Blocks:
+    """The open blocks of a store."""
+
+    def __init__(self) -> None:
+        self._open: set[object] = set()
+
+    @property
+    def are_open(self) -> bool:
+        """Whether any task has a block open."""
+        return bool(self._open)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the current task is inside an open block."""
+        return not self._open.isdisjoint(_entered.get())
+
+    def check(self) -> None:
+        """Raise RuntimeError if the current task is inside an open block, and would wait for itself."""
+        if self.is_mine:
+            raise RuntimeError("This task is already inside a block of `once`: leave it first.")
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Open a block of the current task.
+
+        Raises:
+            RuntimeError: The current task is inside an open block, and would wait for itself.
+        """
+        self.check()
+        block = object()
+        self._open.add(block)
+        _entered.set((*_entered.get(), block))
+        try:
+            yield
+        finally:
+            self._open.discard(block)
+            _entered.set(tuple(each for each in _entered.get() if each is not block))
 
 
 class Turn:
@@ -16,17 +55,17 @@ class Turn:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._block: object | None = None
+        self._blocks = Blocks()
 
     @property
     def is_taken(self) -> bool:
         """Whether any task has a block open."""
-        return self._block is not None
+        return self._blocks.are_open
 
     @property
     def is_mine(self) -> bool:
         """Whether the current task is inside the open block."""
-        return any(block is self._block for block in _entered.get())
+        return self._blocks.is_mine
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
@@ -35,13 +74,7 @@ class Turn:
         Raises:
             RuntimeError: The current task is inside the open block, and would wait for itself.
         """
-        if self.is_mine:
-            raise RuntimeError("This task is already inside a block of `once`: leave it first.")
+        self._blocks.check()
         async with self._lock:
-            block = self._block = object()
-            _entered.set((*_entered.get(), block))
-            try:
+            with self._blocks.enter():
                 yield
-            finally:
-                self._block = None
-                _entered.set(tuple(each for each in _entered.get() if each is not block))

@@ -1,0 +1,36 @@
+"""What a store answers that opens a transaction for each block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Generic, TypeVar
+
+from inbox.sequences import Arrival
+
+ConnectionT = TypeVar("ConnectionT")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ArrivalIn(Arrival, Generic[ConnectionT]):
+    """A store's answer about a message, with the transaction that the block is. It equals the same `Arrival`.
+
+    Attributes:
+        connection: What the handler writes through is committed with the message, or not at all.
+    """
+
+    connection: ConnectionT = field(repr=False)
+
+    @classmethod
+    def of(cls, arrival: Arrival, connection: ConnectionT) -> ArrivalIn[ConnectionT]:
+        """The same answer, with a connection."""
+        return cls(**{each.name: getattr(arrival, each.name) for each in _ANSWER}, connection=connection)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Arrival):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in _ANSWER)
+
+    __hash__ = Arrival.__hash__
+
+
+_ANSWER = fields(Arrival)

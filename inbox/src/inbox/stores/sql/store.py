@@ -1,0 +1,133 @@
+"""A store in an SQL database that gives each block of `once` a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Generic, TypeVar
+
+from inbox.errors import DeadLetter, OutsideBlock
+from inbox.messages import Message
+from inbox.sequences import Arrival
+from inbox.stores.arrivals import ArrivalIn, ConnectionT
+from inbox.stores.port import Gap, Identity, entity_of
+from inbox.stores.sql.dialects import Dialect
+from inbox.stores.sql.recording import ROWS, Recording
+from inbox.stores.sql.schema import install
+from inbox.stores.sql.statements import Operation, Result, Statement, run_async
+from inbox.stores.turns import Blocks
+
+ResultT = TypeVar("ResultT")
+
+
+class SqlStore(ABC, Generic[ConnectionT]):
+    """A store whose blocks are transactions. Blocks of different messages run concurrently.
+
+    A delivery of a message waits for a block that handles the same message, in any process, and an event that has
+    a number for a block that handles another event of its entity.
+
+    The tables are created, or migrated, when they are needed first.
+    """
+
+    def __init__(self, dialect: Dialect, consumer: str) -> None:
+        self._recording = Recording(dialect, consumer)
+        self._blocks = Blocks()
+        self._preparing = asyncio.Lock()
+        self._is_prepared = False
+
+    @asynccontextmanager
+    async def once(self, message: Message, *, entity: str | None = None) -> AsyncIterator[ArrivalIn[ConnectionT]]:
+        """See `Store.once`. The block is a transaction: what is written through `arrival.connection` is committed
+        with the message, or not at all.
+
+        Raises:
+            OutsideBlock: The handler has ended the transaction itself, or a statement in it has failed, and the
+                handler went on. Nothing is committed.
+        """
+        with self._blocks.enter():
+            await self.prepare()
+            async with self._transaction() as connection:
+                arrival = await self.record(connection, message, entity=entity)
+                yield ArrivalIn.of(arrival, connection)
+                if arrival.first:
+                    await self._check(connection, Identity.of(message))
+
+    async def record(self, connection: ConnectionT, message: Message, *, entity: str | None = None) -> Arrival:
+        """Record a message in a transaction of the caller, who commits it with the effect.
+
+        For a handler with its own transaction. The tables must exist: call `prepare` when the service starts.
+        If anything raises, roll the transaction back.
+
+        Args:
+            connection: In a transaction.
+            message: The message.
+            entity: As for `once`.
+
+        Raises:
+            DeadLetter: The message cannot be recorded, as for `once`.
+        """
+        operation = self._recording.record(Identity.of(message), entity_of(message, entity), message.sequence)
+        try:
+            return await run_async(partial(self._execute, connection), operation)
+        except self._unstorable as error:
+            # Not the error's text: it may quote the value.
+            raise DeadLetter("invalid-identity", "The database's encoding lacks a character of it.") from error
+
+    async def gaps(self) -> list[Gap]:
+        """See `Store.gaps`."""
+        await self.prepare()
+        return await self.transact(self._recording.gaps(), writes=False)
+
+    async def forget(self, older_than: timedelta) -> int:
+        """See `Store.forget`."""
+        await self.prepare()
+        forgotten = 0
+        while True:
+            some = await self.transact(self._recording.forget(older_than))
+            forgotten += some
+            if some < ROWS:
+                return forgotten
+
+    async def prepare(self) -> None:
+        """Create or migrate the tables, if that was not done yet.
+
+        The first block does it too. Call it in a deployment whose service may not create tables.
+
+        Raises:
+            ValueError: A later version of this library has made the tables.
+        """
+        if not self._is_prepared:
+            async with self._preparing:
+                if not self._is_prepared:
+                    await self.transact(install(self._recording.dialect))
+                    self._is_prepared = True
+
+    async def transact(self, operation: Operation[ResultT], *, writes: bool = True) -> ResultT:
+        """Run an operation in a transaction of its own."""
+        async with self._transaction(writes=writes) as connection:
+            return await run_async(partial(self._execute, connection), operation)
+
+    _unstorable: tuple[type[Exception], ...] = (UnicodeEncodeError,)
+    """What the driver raises for a value that the database cannot hold."""
+
+    @abstractmethod
+    def _transaction(self, *, writes: bool = True) -> AbstractAsyncContextManager[ConnectionT]:
+        """A connection in a transaction, which is committed unless the block raises."""
+
+    @abstractmethod
+    async def _execute(self, connection: ConnectionT, statement: Statement, /) -> Result: ...
+
+    async def _check(self, connection: ConnectionT, event: Identity) -> None:
+        """Raise unless what was recorded of the message is still in the transaction."""
+        if not await run_async(partial(self._execute, connection), self._recording.is_handled(event)):
+            raise OutsideBlock(ENDED)
+
+
+ENDED = (
+    "The transaction of this block of `once` was ended inside the block, or one of its statements failed and the "
+    "handler went on. Let the error pass, or use a savepoint."
+)

@@ -1,0 +1,237 @@
+"""What `PostgresStore` and `SqlAlchemyStore` do beyond the contract of a store: concurrency, faults and misuse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from psycopg_pool import PoolTimeout
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import inbox
+from tests.support.inbox_stores import InPostgres, gap, handle, message, pool_of
+from tests.support.postgresql import PostgresServer
+
+_WAIT_S = 20
+
+
+@pytest.fixture
+async def harness(postgres_database: str) -> AsyncIterator[InPostgres]:
+    async with pool_of(postgres_database) as pool:
+        yield InPostgres(pool)
+
+
+async def open_transactions(url: str) -> int:
+    """Number of other connections of the database that are in a transaction."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as owner:
+        query = (
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            " and state like 'idle in transaction%'"
+        )
+        row = await (await owner.execute(query)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+async def test_blocks_of_different_keys_run_at_the_same_time(harness: InPostgres) -> None:
+    async with asyncio.timeout(_WAIT_S):
+        meeting = asyncio.Barrier(3)
+
+        async def block(key: str) -> None:
+            async with harness.store.once(message("a", 1, key)) as arrival:
+                await harness.effect(arrival, key)
+                await meeting.wait()
+
+        await asyncio.gather(*(block(key) for key in "abc"))
+    assert sorted(await harness.effects()) == ["a", "b", "c"]
+
+
+async def test_events_of_an_entity_that_come_at_once_leave_the_gaps_that_they_should(harness: InPostgres) -> None:
+    """A holder whose lock was lost and the next one, with different events of one entity."""
+    await asyncio.gather(*(handle(harness, f"e{number}", number) for number in (1, 9, 4, 6, 3, 7)))
+
+    missing = [number for each in await harness.store.gaps() for number in range(each.first, each.last + 1)]
+    # Below the first one that was handled, nothing counts as missing.
+    assert missing in ([2, 5, 8], [5, 8], [8], [])
+    assert len(await harness.effects()) == 6
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+async def test_at_each_isolation_level_a_message_has_one_effect(postgres_database: str, level: str) -> None:
+    options = f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"
+    async with pool_of(postgres_database, kwargs={"options": options}) as pool:
+        harness = InPostgres(pool)
+        await harness.store.prepare()
+
+        async def delivered(identifier: str, number: int) -> None:
+            while True:  # as the receiver does after an error
+                try:
+                    await handle(harness, identifier, number)
+                except psycopg.errors.SerializationFailure:
+                    continue
+                return
+
+        async with asyncio.timeout(_WAIT_S):
+            await asyncio.gather(*(delivered(f"e{index % 4}", index % 4) for index in range(16)))
+        assert sorted(await harness.effects()) == ["e0", "e1", "e2", "e3"]
+
+
+async def test_wherever_a_block_is_cancelled_its_connection_is_clean_and_its_effect_is_once(
+    harness: InPostgres, postgres_database: str
+) -> None:
+    await harness.store.prepare()
+    steps, done = 0, False
+    while not done:
+        task = asyncio.create_task(handle(harness, f"e{steps}", steps))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done = task.done()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert await open_transactions(postgres_database) == 0, steps
+        await handle(harness, f"e{steps}", steps)
+        steps += 1
+
+    assert steps > 10
+    assert await harness.effects() == [f"e{step}" for step in range(steps)]
+    assert await harness.store.gaps() == []
+
+
+async def test_a_connection_that_is_lost_within_a_block_undoes_it(harness: InPostgres) -> None:
+    async def lose_it() -> None:
+        async with harness.store.once(message("a", 1)) as arrival:
+            await harness.effect(arrival, "a")
+            async with harness.pool.connection() as other:
+                await other.execute("select pg_terminate_backend(%s)", (arrival.connection.info.backend_pid,))
+
+    with pytest.raises(psycopg.OperationalError):
+        await lose_it()
+
+    assert (await handle(harness, "a", 1)).first
+    assert await harness.effects() == ["a"]
+
+
+async def test_a_pool_that_is_exhausted_fails_the_block_and_nothing_else(postgres_database: str) -> None:
+    async with pool_of(postgres_database, max_size=1, timeout=0.05) as pool:
+        harness = InPostgres(pool)
+        async with harness.store.once(message("a")) as arrival:
+            await harness.effect(arrival, "a")
+            # Not in the context of the block: as another session's handler.
+            with pytest.raises(PoolTimeout):
+                await asyncio.create_task(handle(InPostgres(pool), "b"))
+
+        assert (await handle(harness, "b")).first
+        assert await harness.effects() == ["a", "b"]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "an error that is passed over"])
+async def test_a_block_whose_transaction_does_not_last_fails(harness: InPostgres, end: str) -> None:
+    async def handler() -> None:
+        async with harness.store.once(message("a")) as arrival:
+            if end.isupper():
+                await arrival.connection.execute(end)
+            else:
+                await harness.effect(arrival, "a")
+                with contextlib.suppress(psycopg.Error):
+                    await arrival.connection.execute("select 1 / 0")
+
+    with pytest.raises(inbox.OutsideBlock):
+        await handler()
+    assert await harness.effects() == []
+
+
+async def test_a_handler_records_in_its_own_transaction(harness: InPostgres, postgres_database: str) -> None:
+    await harness.store.prepare()
+
+    async def handler(identifier: str, sequence: int, *, fails: bool = False) -> inbox.Arrival:
+        async with await psycopg.AsyncConnection.connect(postgres_database) as connection:
+            arrival = await harness.store.record(connection, message(identifier, sequence))
+            if arrival.first:
+                await connection.execute("insert into effects (id) values (%s)", (identifier,))
+            if fails:
+                raise OSError("after the effect")
+        return arrival
+
+    with pytest.raises(OSError, match="after the effect"):
+        await handler("a", 1, fails=True)
+    assert await handler("a", 1) == inbox.Arrival(first=True)
+    assert await handler("c", 3) == inbox.Arrival(first=True, missing=range(2, 3))
+    assert await handler("c", 3) == inbox.Arrival(first=False)
+    assert await harness.effects() == ["a", "c"]
+    assert await harness.store.gaps() == [gap("k", 2, 2)]
+
+
+async def test_a_connection_in_a_transaction_is_refused(postgres_database: str) -> None:
+    """The block would be a savepoint of it, and would commit nothing."""
+
+    async with await psycopg.AsyncConnection.connect(postgres_database) as connection:
+        await connection.execute("select 1")
+        store = inbox.PostgresStore(lambda: contextlib.nullcontext(connection))
+        with pytest.raises(RuntimeError, match="in a transaction already"):
+            await store.prepare()
+
+
+async def test_a_key_that_the_databases_encoding_lacks_is_dead_lettered(postgres_server: PostgresServer) -> None:
+    name = "stores_latin1"
+    with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as owner:
+        owner.execute(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+    try:
+        for encoding in ("UTF8", "LATIN1"):
+            async with pool_of(postgres_server.url(name), kwargs={"client_encoding": encoding}) as pool:
+                harness = InPostgres(pool)
+                with pytest.raises(inbox.DeadLetter, match="invalid-identity"):
+                    await handle(harness, "a", 1, key="Ł")
+                assert (await handle(harness, encoding, key="é")).first
+    finally:
+        postgres_server.drop_database(name)
+
+
+async def test_processes_that_open_a_store_at_once_make_its_tables_once(harness: InPostgres) -> None:
+    stores = [inbox.PostgresStore(harness.pool.connection) for _ in range(4)]
+
+    await asyncio.gather(*(store.prepare() for store in stores))
+
+    async with harness.pool.connection() as connection:
+        rows = await (await connection.execute("select version from inbox_schema order by 1")).fetchall()
+        assert rows == [(number + 1,) for number in range(len(rows))]
+        await connection.execute("update inbox_schema set version = 99")
+    with pytest.raises(ValueError, match="version 99"):
+        await inbox.PostgresStore(harness.pool.connection).prepare()
+
+
+async def test_sqlalchemy_refuses_autocommit_and_a_block_that_does_not_last(postgres_database: str) -> None:
+    url = postgres_database.replace("postgresql://", "postgresql+psycopg://")
+    autocommit = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    engine = create_async_engine(url)
+    try:
+        with pytest.raises(RuntimeError, match="AUTOCOMMIT"):
+            await inbox.SqlAlchemyStore(autocommit).prepare()
+
+        store = inbox.SqlAlchemyStore(engine)
+
+        async def handler(statement: str) -> None:
+            async with store.once(message("a")) as arrival:
+                with contextlib.suppress(DBAPIError):
+                    await arrival.connection.execute(text(statement))
+
+        with pytest.raises(DBAPIError):
+            await handler("select 1 / 0")
+        with pytest.raises(inbox.OutsideBlock):
+            await handler("rollback")
+        async with store.once(message("a")) as arrival:
+            assert arrival.first
+    finally:
+        await autocommit.dispose()
+        await engine.dispose()
+
+
+def test_a_database_without_a_store_is_refused() -> None:
+    with pytest.raises(ValueError, match="mysql"):
+        inbox.SqlAlchemyStore(SimpleNamespace(dialect=SimpleNamespace(name="mysql")))  # type: ignore[call-overload]

@@ -1,0 +1,202 @@
+"""The stores of a consumer that their contract suite runs on, each with a place for effects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg_pool import AsyncConnectionPool
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
+
+import inbox
+
+_EFFECTS = "create table if not exists effects (number {serial}, id text)"
+_ADD = "insert into effects (id) values ({})"
+_ALL = "select id from effects order by number"
+
+
+class Harness(ABC):
+    """A store, with a place for effects."""
+
+    store: inbox.Store
+
+    @abstractmethod
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        """Have an effect, inside the block."""
+
+    @abstractmethod
+    async def effects(self) -> list[str]:
+        """All effects, in their order."""
+
+    @abstractmethod
+    def another(self) -> Harness:
+        """The same store, as another process opens it."""
+
+
+class InMemory(Harness):
+    """Effects and records in memory; of no other process."""
+
+    def __init__(self) -> None:
+        self.store = inbox.MemoryStore()
+        self._effects: list[str] = []
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        self._effects.append(identifier)
+
+    async def effects(self) -> list[str]:
+        return self._effects
+
+    def another(self) -> Harness:
+        return self
+
+
+class InSqlite(Harness):
+    """A file of SQLite, through one connection that all handlers share."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.connection = inbox.SqliteConnection(path)
+        # Nothing here has to survive a crash of the machine.
+        self.connection.execute("pragma synchronous = off")
+        self.connection.execute(_EFFECTS.format(serial="integer primary key"))
+        self.store = inbox.SqliteStore(self.connection)
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        self.connection.execute(_ADD.format("?"), (identifier,))
+
+    async def effects(self) -> list[str]:
+        return [row[0] for row in self.connection.execute(_ALL)]
+
+    def another(self) -> Harness:
+        return InSqlite(self._path)
+
+
+class InPostgres(Harness):
+    """A database of PostgreSQL, through a pool of psycopg."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self.pool = pool
+        self.store: inbox.PostgresStore = inbox.PostgresStore(pool.connection)
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        await arrival.connection.execute(_ADD.format("%s"), (identifier,))
+
+    async def effects(self) -> list[str]:
+        async with self.pool.connection() as connection:
+            return [row[0] for row in await (await connection.execute(_ALL)).fetchall()]
+
+    def another(self) -> Harness:
+        return InPostgres(self.pool)
+
+
+class InSqlAlchemy(Harness):
+    """A database of an engine of SQLAlchemy."""
+
+    def __init__(self, engine: AsyncEngine, *, sessions: bool = False) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self.store = (
+            inbox.SqlAlchemyStore(async_sessionmaker(engine)) if sessions else inbox.SqlAlchemyStore(engine)
+        )
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        await arrival.connection.execute(text(_ADD.format(":id")), {"id": identifier})
+
+    async def effects(self) -> list[str]:
+        async with self._engine.connect() as connection:
+            return list((await connection.execute(text(_ALL))).scalars())
+
+    def another(self) -> Harness:
+        return InSqlAlchemy(self._engine, sessions=self._sessions)
+
+
+def message(identifier: str, sequence: int | None = None, key: str = "k", topic: str = "events") -> inbox.Message:
+    """A message, as far as a store looks at it."""
+    return inbox.Message(id=identifier, key=key, body=b"{}", sequence=sequence, topic=topic)
+
+
+def gap(entity: str, first: int, last: int, *, key: str | None = None, topic: str = "events") -> inbox.Gap:
+    """Missing numbers of an entity; its key is the entity, if none is given."""
+    return inbox.Gap(entity, first, last, key or entity, topic)
+
+
+async def handle(
+    harness: Harness,
+    identifier: str,
+    sequence: int | None = None,
+    *,
+    key: str = "k",
+    entity: str | None = None,
+    topic: str = "events",
+) -> inbox.Arrival:
+    """Handle a message, with an effect if it is the first delivery."""
+    async with harness.store.once(message(identifier, sequence, key, topic), entity=entity) as arrival:
+        if arrival.first:
+            await harness.effect(arrival, identifier)
+    return arrival
+
+
+@asynccontextmanager
+async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    yield InMemory()
+
+
+@asynccontextmanager
+async def in_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    yield InSqlite(request.getfixturevalue("tmp_path") / "store.sqlite")
+
+
+@asynccontextmanager
+async def in_postgres(request: pytest.FixtureRequest) -> AsyncIterator[InPostgres]:
+    url = request.getfixturevalue("postgres_database")
+    async with pool_of(url) as pool:
+        yield InPostgres(pool)
+
+
+@asynccontextmanager
+async def in_sqlalchemy_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    url = request.getfixturevalue("postgres_database")
+    async with _engine(url.replace("postgresql://", "postgresql+psycopg://")) as engine:
+        yield InSqlAlchemy(engine)
+
+
+@asynccontextmanager
+async def in_sqlalchemy_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    async with _engine(f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path') / 'store.sqlite'}") as engine:
+        yield InSqlAlchemy(engine, sessions=True)
+
+
+@asynccontextmanager
+async def pool_of(url: str, **options: Any) -> AsyncIterator[AsyncConnectionPool[Any]]:
+    """A pool in a database that has the table of effects."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(_EFFECTS.format(serial="bigint generated always as identity"))
+    async with AsyncConnectionPool(url, **{"min_size": 1, "max_size": 4, "timeout": 10, **options}) as pool:
+        yield pool
+
+
+@asynccontextmanager
+async def _engine(url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(url)
+    try:
+        serial = "integer primary key" if "sqlite" in url else "bigint generated always as identity"
+        async with engine.begin() as connection:
+            await connection.execute(text(_EFFECTS.format(serial=serial)))
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Harness]]] = {
+    "memory": in_memory,
+    "SQLite": in_sqlite,
+    "PostgreSQL": in_postgres,
+    "SQLAlchemy on PostgreSQL": in_sqlalchemy_postgres,
+    "SQLAlchemy on SQLite": in_sqlalchemy_sqlite,
+}
