@@ -5,25 +5,39 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 
 import inbox
+from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_emulators.cosmos.server import CosmosServer
 
+_numbers = count()
 _EFFECTS = "create table if not exists effects (number {serial}, id text)"
 _ADD = "insert into effects (id) values ({})"
 _ALL = "select id from effects order by number"
 
 
 class Harness(ABC):
-    """A store, with a place for effects."""
+    """A store, with a place for effects.
 
+    Attributes:
+        store: The store.
+        locks: Whether a delivery waits for a block that handles the same message; otherwise it ends in `Conflict`.
+        max_sequence: The largest number that the store can record.
+    """
+
+    locks = True
+    max_sequence = 2**63 - 1
     store: inbox.Store
 
     @abstractmethod
@@ -142,6 +156,36 @@ async def handle(
     return arrival
 
 
+class InCosmos(Harness):
+    """A container of Cosmos DB."""
+
+    locks = False
+    max_sequence = 2**53 - 1
+
+    def __init__(self, container: ContainerProxy) -> None:
+        self.container = container
+        self.store: inbox.CosmosStore = inbox.CosmosStore(container)
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        batch: inbox.CosmosBatch = arrival.connection
+        batch.create(
+            {
+                "id": uuid4().hex,
+                "partitionKey": batch.partition,
+                "type": "effect",
+                "of": identifier,
+                "number": next(_numbers),
+            }
+        )
+
+    async def effects(self) -> list[str]:
+        found = self.container.query_items("SELECT c.of, c.number FROM c WHERE c.type = 'effect'")
+        return [each["of"] for each in sorted([each async for each in found], key=lambda each: each["number"])]
+
+    def another(self) -> Harness:
+        return InCosmos(self.container)
+
+
 @asynccontextmanager
 async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     yield InMemory()
@@ -173,6 +217,21 @@ async def in_sqlalchemy_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[
 
 
 @asynccontextmanager
+async def in_cosmos(_: pytest.FixtureRequest) -> AsyncIterator[InCosmos]:
+    async with cosmos_container() as (container, _server):
+        yield InCosmos(container)
+
+
+@asynccontextmanager
+async def cosmos_container(**options: Any) -> AsyncIterator[tuple[ContainerProxy, CosmosServer]]:
+    """A container of a Cosmos DB emulator, through the SDK."""
+    async with CosmosServer() as server:
+        provision(server.account, [ContainerSpec.parse("consumer/state:/partitionKey:-1")])
+        async with CosmosClient(server.endpoint, server.key, **options) as client:
+            yield client.get_database_client("consumer").get_container_client("state"), server
+
+
+@asynccontextmanager
 async def pool_of(url: str, **options: Any) -> AsyncIterator[AsyncConnectionPool[Any]]:
     """A pool in a database that has the table of effects."""
     with psycopg.connect(url, autocommit=True) as owner:
@@ -197,6 +256,7 @@ OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Ha
     "memory": in_memory,
     "SQLite": in_sqlite,
     "PostgreSQL": in_postgres,
+    "Cosmos DB": in_cosmos,
     "SQLAlchemy on PostgreSQL": in_sqlalchemy_postgres,
     "SQLAlchemy on SQLite": in_sqlalchemy_sqlite,
 }

@@ -42,8 +42,9 @@ Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
     a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`;
     `PostgresStore(pool.connection)` and `SqlAlchemyStore(engine)` give an `ArrivalIn`, whose `connection` is in
-    the transaction of the block; `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another
-    handler's block, or the transaction of a block ended before it.
+    the transaction of the block; that of `CosmosStore(container)` is a `CosmosBatch`, and the block may end in
+    `Conflict` or `BatchTooLarge`; `MemoryStore()`. `OutsideBlock`: a statement would have become a part of
+    another handler's block, or the transaction of a block ended before it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from __future__ import annotations
 from inbox.connection import connect
 from inbox.contents import BlobContents, Contents
 from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
-from inbox.errors import DeadLetter, NotStorable, OutsideBlock, SessionsNotEnabled
+from inbox.errors import BatchTooLarge, Conflict, DeadLetter, NotStorable, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
 from inbox.parked import Cause, ParkedKey, ParkedMessage
@@ -59,6 +60,7 @@ from inbox.parking import NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
 from inbox.stores.arrivals import ArrivalIn
+from inbox.stores.cosmos import CosmosBatch, CosmosStore
 from inbox.stores.database import SqliteConnection
 from inbox.stores.memory import MemoryStore
 from inbox.stores.port import Gap, Store
@@ -69,9 +71,13 @@ from inbox.stores.sqlite import SqliteStore
 __all__ = [
     "Arrival",
     "ArrivalIn",
+    "BatchTooLarge",
     "BlobContents",
     "Cause",
+    "Conflict",
     "Contents",
+    "CosmosBatch",
+    "CosmosStore",
     "DeadLetter",
     "DeadLetterReceiver",
     "DeadLetterReport",

@@ -29,6 +29,16 @@ class OutsideBlock(Exception):
     """
 
 
+class Conflict(Exception):
+    """Raised at the end of a block of a `CosmosStore`: another delivery of the message, or another event of its
+    entity, was handled at the same time. Nothing was written, and the message is delivered again.
+    """
+
+
+class BatchTooLarge(Exception):
+    """What a block of a `CosmosStore` writes is more than a transactional batch takes. Nothing was written."""
+
+
 class SessionsNotEnabled(Exception):
     """The queue or subscription does not require sessions, so nothing keeps its messages in order."""
 

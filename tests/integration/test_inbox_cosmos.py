@@ -1,0 +1,158 @@
+"""What `CosmosStore` does beyond the contract of a store: its batches, their limits, and answers that are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.core.exceptions import AzureError
+from azure.cosmos.exceptions import CosmosBatchOperationError
+
+import inbox
+from outbox_emulators.testing import FaultClient
+from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[tuple[InCosmos, FaultClient]]:
+    options: dict[str, Any] = {"retry_backoff_factor": 0.01, "retry_total": 2, "retry_throttle_total": 1}
+    async with cosmos_container(**options) as (container, server), aiohttp.ClientSession() as session:
+        await container.read()  # The faults are meant for later requests.
+        yield InCosmos(container), FaultClient(session, server.endpoint)
+
+
+@pytest.fixture
+def harness(shop: tuple[InCosmos, FaultClient]) -> InCosmos:
+    return shop[0]
+
+
+async def documents(harness: InCosmos, kind: str) -> list[dict[str, Any]]:
+    query = f"SELECT * FROM c WHERE c.type = '{kind}'"
+    return [each async for each in harness.container.query_items(query)]
+
+
+async def test_what_the_handler_adds_is_written_with_the_message_or_not_at_all(harness: InCosmos) -> None:
+    await harness.container.create_item({"id": "there", "partitionKey": "k", "type": "other", "times": 1})
+
+    async def block(*, fails: bool) -> None:
+        stored = await harness.container.read_item("there", "k")
+        async with harness.store.once(message("a", 1)) as arrival:
+            batch = arrival.connection
+            assert arrival.first
+            batch.upsert({"id": "new", "partitionKey": "k", "type": "other"})
+            batch.patch(
+                "there", [{"op": "incr", "path": "/times", "value": 1}], condition="from c where c.times = 1"
+            )
+            batch.replace({**stored, "type": "other", "times": 5}, etag='"old"' if fails else None)
+
+    with pytest.raises(CosmosBatchOperationError):
+        await block(fails=True)
+    assert [each["id"] for each in await documents(harness, "other")] == ["there"]
+
+    await block(fails=False)
+    assert {each["id"]: each.get("times") for each in await documents(harness, "other")} == {
+        "there": 5,
+        "new": None,
+    }
+    assert not (await handle(harness, "a", 1)).first
+
+    async with harness.store.once(message("b", 2)) as arrival:
+        arrival.connection.delete("there")
+    assert [each["id"] for each in await documents(harness, "other")] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan"),
+    [
+        ("drop-after", {}),
+        ("timeout", {"applies": True}),
+        ("timeout", {"applies": False}),
+        ("unavailable", {}),
+        ("drop", {}),
+        ("throttle", {}),
+    ],
+)
+async def test_whatever_becomes_of_a_batch_its_effect_is_once(
+    shop: tuple[InCosmos, FaultClient], kind: str, plan: dict[str, Any]
+) -> None:
+    harness, faults = shop
+    await handle(harness, "before", 1)
+    await faults.add(kind, "batch", count=5, **plan)
+    failures = 0
+
+    async with asyncio.timeout(20):
+        while True:  # as the receiver does after an error
+            try:
+                await handle(harness, "a", 3)
+            except (AzureError, inbox.Conflict):
+                failures += 1
+            else:
+                break
+
+    assert failures > 0
+    assert not (await handle(harness, "a", 3)).first
+    assert await harness.effects() == ["before", "a"]
+    assert await harness.store.gaps() == [gap("k", 2, 2)]
+
+
+async def test_of_two_events_of_an_entity_at_once_one_comes_again(harness: InCosmos) -> None:
+    await handle(harness, "e1", 1)
+
+    async def slower() -> None:
+        async with harness.store.once(message("e3", 3)) as arrival:
+            await harness.effect(arrival, "e3")
+            await handle(harness.another(), "e2", 2)
+
+    with pytest.raises(inbox.Conflict, match="another event of its entity"):
+        await slower()
+    assert await handle(harness, "e3", 3) == inbox.Arrival(first=True)
+    assert await harness.effects() == ["e1", "e2", "e3"]
+
+
+async def test_more_than_a_batch_takes_says_so_before_it_is_sent(harness: InCosmos) -> None:
+    async def block(count: int, size: int) -> None:
+        async with harness.store.once(message("a", 1)) as arrival:
+            for number in range(count):
+                arrival.connection.create(
+                    {"id": f"{number}", "partitionKey": "k", "type": "big", "of": "x" * size}
+                )
+
+    for count, size in ((99, 1), (2, 1024 * 1024)):
+        with pytest.raises(inbox.BatchTooLarge, match="Write less in one block"):
+            await block(count, size)
+    await block(98, 1)
+    assert len(await documents(harness, "big")) == 98
+
+
+async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_they_should(
+    harness: InCosmos,
+) -> None:
+    store = inbox.CosmosStore(harness.container, consumer="loans", ttl_s=3600)
+    for number in (1, 3):
+        async with store.once(
+            message(f"e{number}", number, "key/?#\\"), entity="e" * 300, partition="p"
+        ) as arrival:
+            assert arrival.connection.partition == "p"
+            arrival.connection.create({"id": f"{number}", "partitionKey": "p"})
+
+    notes = await documents(harness, "inboxHandled")
+    assert [(note["partitionKey"], note["ttl"], note["key"]) for note in notes] == [("p", 3600, "key/?#\\")] * 2
+    (progress,) = await documents(harness, "inboxProgress")
+    assert "ttl" not in progress
+    assert await store.gaps() == [inbox.Gap("e" * 300, 2, 2, "key/?#\\", "events")]
+    assert await harness.store.gaps() == []
+
+
+async def test_a_partition_that_does_not_fit_the_container_is_refused(harness: InCosmos) -> None:
+    with pytest.raises(ValueError, match="has 1 parts"):
+        async with harness.store.once(message("a"), partition=["p", "q"]):
+            pass
+
+
+@pytest.mark.parametrize("options", [{"consumer": ""}, {"ttl_s": 0}])
+def test_a_setting_that_is_wrong_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        inbox.CosmosStore(None, **options)  # type: ignore[arg-type]
