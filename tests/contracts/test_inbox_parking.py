@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -15,6 +14,7 @@ import pytest
 import inbox
 from inbox.parked import Cause, Kept, ParkedMessage
 from inbox.parking import ClaimLost, NotReleased, Parking
+from tests.support.inbox_stores import pool_of
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
 CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
@@ -25,29 +25,38 @@ class Store(inbox.Store, Parking, Protocol):
 
 
 @asynccontextmanager
-async def in_memory(folder: Path) -> AsyncIterator[Callable[[str], Store]]:
+async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
     made: dict[str, Store] = {}
     yield lambda consumer: made.setdefault(consumer, inbox.MemoryStore())
 
 
 @asynccontextmanager
-async def in_sqlite(folder: Path) -> AsyncIterator[Callable[[str], Store]]:
+async def in_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    folder = request.getfixturevalue("tmp_path")
+
     def opened(consumer: str) -> Store:
         return inbox.SqliteStore(inbox.SqliteConnection(folder / "store.sqlite"), consumer=consumer)
 
     yield opened
 
 
-OPEN: dict[str, Callable[[Path], AbstractAsyncContextManager[Callable[[str], Store]]]] = {
+@asynccontextmanager
+async def in_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    async with pool_of(request.getfixturevalue("postgres_database")) as pool:
+        yield lambda consumer: inbox.PostgresStore(pool.connection, consumer=consumer)
+
+
+OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Callable[[str], Store]]]] = {
     "in memory": in_memory,
     "SQLite": in_sqlite,
+    "PostgreSQL": in_postgres,
 }
 """By the store's name: opens it for a consumer, on a connection of its own each time."""
 
 
 @pytest.fixture(params=OPEN)
-async def of(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Callable[[str], Store]]:
-    async with OPEN[request.param](tmp_path) as opened:
+async def of(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    async with OPEN[request.param](request) as opened:
         yield opened
 
 

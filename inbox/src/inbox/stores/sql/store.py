@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -16,6 +16,7 @@ from inbox.sequences import Arrival
 from inbox.stores.arrivals import ArrivalIn, ConnectionT
 from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.sql.dialects import Dialect
+from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
 from inbox.stores.sql.schema import install
 from inbox.stores.sql.statements import Operation, Result, Statement, run_async
@@ -24,7 +25,7 @@ from inbox.stores.turns import Blocks
 ResultT = TypeVar("ResultT")
 
 
-class SqlStore(ABC, Generic[ConnectionT]):
+class SqlStore(SqlParking, Generic[ConnectionT]):
     """A store whose blocks are transactions. Blocks of different messages run concurrently.
 
     A delivery of a message waits for a block that handles the same message, in any process, and an event that has
@@ -80,11 +81,10 @@ class SqlStore(ABC, Generic[ConnectionT]):
     async def gaps(self) -> list[Gap]:
         """See `Store.gaps`."""
         await self.prepare()
-        return await self.transact(self._recording.gaps(), writes=False)
+        return await self._run(self._recording.gaps(), writes=False)
 
     async def forget(self, older_than: timedelta) -> int:
         """See `Store.forget`."""
-        await self.prepare()
         forgotten = 0
         while True:
             some = await self.transact(self._recording.forget(older_than))
@@ -103,11 +103,15 @@ class SqlStore(ABC, Generic[ConnectionT]):
         if not self._is_prepared:
             async with self._preparing:
                 if not self._is_prepared:
-                    await self.transact(install(self._recording.dialect))
+                    await self._run(install(self._recording.dialect))
                     self._is_prepared = True
 
-    async def transact(self, operation: Operation[ResultT], *, writes: bool = True) -> ResultT:
+    async def transact(self, operation: Operation[ResultT]) -> ResultT:
         """Run an operation in a transaction of its own."""
+        await self.prepare()
+        return await self._run(operation)
+
+    async def _run(self, operation: Operation[ResultT], *, writes: bool = True) -> ResultT:
         async with self._transaction(writes=writes) as connection:
             return await run_async(partial(self._execute, connection), operation)
 
