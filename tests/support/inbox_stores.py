@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,6 +22,7 @@ import inbox
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 
+SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
 _numbers = count()
 _EFFECTS = "create table if not exists effects (number {serial}, id text)"
 _ADD = "insert into effects (id) values ({})"
@@ -156,6 +158,26 @@ async def handle(
     return arrival
 
 
+class InSqlServer(Harness):
+    """A schema of a database in SQL Server."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self._place = url, schema
+        self.store: inbox.SqlServerStore = inbox.SqlServerStore(url, schema=schema)
+
+    async def effect(self, arrival: Any, identifier: str) -> None:
+        connection: inbox.SqlServerConnection = arrival.connection
+        await connection.execute(f"insert into {self._place[1]}.effects (id) values (?)", identifier)
+
+    async def effects(self) -> list[str]:
+        async with self.store._transaction() as connection:
+            found = await connection.execute(f"select id from {self._place[1]}.effects order by number")
+        return [row[0] for row in found.rows]
+
+    def another(self) -> Harness:
+        return InSqlServer(*self._place)
+
+
 class InCosmos(Harness):
     """A container of Cosmos DB."""
 
@@ -217,6 +239,32 @@ async def in_sqlalchemy_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[
 
 
 @asynccontextmanager
+async def in_sqlserver(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    url = os.environ.get(SQLSERVER, "")
+    if not url:
+        pytest.skip(f"{SQLSERVER} holds no connection string of a server with T-SQL")
+    schema = f"inbox_{uuid4().hex}"
+    harness = InSqlServer(url, schema)
+    tables = ("effects", *(f"inbox_{name}" for name in ("gaps", "progress", "handled", "schema")))
+    await _run(url, f"create schema {schema}")
+    await _run(url, f"create table {schema}.effects (number bigint identity, id nvarchar(100))")
+    try:
+        yield harness
+    finally:
+        await harness.store.close()
+        for table in (*tables, "inbox_parked", "inbox_parked_keys"):
+            await _run(url, f"drop table if exists {schema}.{table}")
+        await _run(url, f"drop schema {schema}")
+
+
+async def _run(url: str, sql: str) -> None:
+    store = inbox.SqlServerStore(url, connections=1)
+    async with store._transaction() as connection:
+        await connection.execute(sql)
+    await store.close()
+
+
+@asynccontextmanager
 async def in_cosmos(_: pytest.FixtureRequest) -> AsyncIterator[InCosmos]:
     async with cosmos_container() as (container, _server):
         yield InCosmos(container)
@@ -256,6 +304,7 @@ OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Ha
     "memory": in_memory,
     "SQLite": in_sqlite,
     "PostgreSQL": in_postgres,
+    "SQL Server": in_sqlserver,
     "Cosmos DB": in_cosmos,
     "SQLAlchemy on PostgreSQL": in_sqlalchemy_postgres,
     "SQLAlchemy on SQLite": in_sqlalchemy_sqlite,

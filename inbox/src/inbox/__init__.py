@@ -42,9 +42,10 @@ Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
     a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`;
     `PostgresStore(pool.connection)` and `SqlAlchemyStore(engine)` give an `ArrivalIn`, whose `connection` is in
-    the transaction of the block; that of `CosmosStore(container)` is a `CosmosBatch`, and the block may end in
-    `Conflict` or `BatchTooLarge`; `MemoryStore()`. `OutsideBlock`: a statement would have become a part of
-    another handler's block, or the transaction of a block ended before it.
+    the transaction of the block, and so does `SqlServerStore(connection_string)`; that of
+    `CosmosStore(container)` is a `CosmosBatch`, and the block may end in `Conflict` or `BatchTooLarge`;
+    `MemoryStore()`. `OutsideBlock`: a statement would have become a part of another handler's block, or the
+    transaction of a block ended before it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ from inbox.parked import Cause, ParkedKey, ParkedMessage
 from inbox.parking import NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
+from inbox.signals import stop_on_signals
 from inbox.stores.arrivals import ArrivalIn
 from inbox.stores.cosmos import CosmosBatch, CosmosStore
 from inbox.stores.database import SqliteConnection
@@ -67,6 +69,7 @@ from inbox.stores.port import Gap, Store
 from inbox.stores.postgres import PostgresStore
 from inbox.stores.sqlalchemy import SqlAlchemyStore
 from inbox.stores.sqlite import SqliteStore
+from inbox.stores.sqlserver import SqlServerConnection, SqlServerStore
 
 __all__ = [
     "Arrival",
@@ -96,6 +99,8 @@ __all__ = [
     "Remainder",
     "SessionsNotEnabled",
     "SqlAlchemyStore",
+    "SqlServerConnection",
+    "SqlServerStore",
     "SqliteConnection",
     "SqliteStore",
     "Store",

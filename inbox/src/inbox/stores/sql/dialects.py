@@ -199,8 +199,12 @@ class SqlServer(Dialect):
 
     name = "sqlserver"
     hint = " with (updlock, rowlock)"
+    # A lock that is not granted is a return code: https://learn.microsoft.com/sql/relational-databases/
+    # system-stored-procedures/sp-getapplock-transact-sql
     lock_tables = Statement(
-        "exec sp_getapplock @Resource = N'inbox', @LockMode = N'Exclusive', @LockOwner = N'Transaction'"
+        "declare @got int; exec @got = sp_getapplock @Resource = N'inbox', @LockMode = N'Exclusive',"
+        " @LockOwner = N'Transaction', @LockTimeout = 60000;"
+        " if @got < 0 throw 77301, 'inbox: another process migrates the tables', 1;"
     )
 
     def __init__(self, schema: str = "dbo") -> None:

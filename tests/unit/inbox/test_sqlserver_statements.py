@@ -1,0 +1,85 @@
+"""The statements of the store in SQL Server, which run only where there is one: they are T-SQL, and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlfluff.core import FluffConfig, Linter
+
+from inbox.errors import DeadLetter
+from inbox.stores.port import Identity
+from inbox.stores.sql.dialects import SqlServer
+from inbox.stores.sql.recording import Recording
+from inbox.stores.sql.schema import install
+from inbox.stores.sql.statements import Operation, Result, Statement, run
+
+RECORDING = Recording(SqlServer("app"), "loans")
+EVENT = Identity("events", "k ", "a")
+
+
+def answers(sql: str) -> Result:
+    """What a server says of an entity that is at number 9 and misses 2 to 5."""
+    if "declare @new" in sql:
+        return Result([[0 if "inbox_progress" in sql else 1]], 0)
+    if "select progress" in sql:
+        return Result([[1, 9]], 1)
+    if "select first" in sql:
+        return Result([[2, 5]], 1)
+    if "inbox_handled" in sql and sql.startswith("delete"):
+        return Result((), 1)
+    return Result((), 0)
+
+
+def statements_of(operation: Operation[Any]) -> Iterator[Statement]:
+    seen: list[Statement] = []
+
+    def execute(statement: Statement) -> Result:
+        seen.append(statement)
+        return answers(statement.sql)
+
+    run(execute, operation)
+    yield from seen
+
+
+@pytest.mark.parametrize(
+    ("operation", "tables"),
+    [
+        (
+            lambda: RECORDING.record(EVENT, "e", 4),
+            ["handled", "progress", "progress", "gaps", "gaps", "gaps", "gaps"],
+        ),
+        (lambda: RECORDING.record(EVENT, "e", 12), ["handled", "progress", "progress", "progress", "gaps"]),
+        (RECORDING.gaps, ["progress"]),
+        (lambda: RECORDING.forget(timedelta(days=30)), ["handled"]),
+        (lambda: install(SqlServer("app")), None),
+    ],
+    ids=["late", "ahead", "gaps", "forget", "install"],
+)
+def test_each_statement_is_tsql_with_its_parameters_and_the_schema(
+    operation: Callable[[], Operation[Any]], tables: list[str] | None
+) -> None:
+    linter = Linter(config=FluffConfig(overrides={"dialect": "tsql"}))
+    seen = list(statements_of(operation()))
+
+    for statement in seen:
+        parsed = linter.parse_string(statement.sql.replace("?", "@p"))
+        assert parsed.violations == [], statement.sql
+        assert statement.sql.count("?") == len(statement.parameters)
+        assert "inbox_" not in statement.sql.replace("[app].inbox_", "").replace("inbox_handled_at", "")
+    if tables is not None:
+        assert [each.sql.partition("[app].inbox_")[2].split()[0] for each in seen] == tables
+
+
+def test_texts_are_compared_as_utf8() -> None:
+    (note, *_) = statements_of(RECORDING.record(EVENT, "e", None))
+
+    assert note.parameters[:4] == [b"loans", b"events", b"k ", b"a"]
+
+
+@pytest.mark.parametrize("key", ["a\0b", "x" * 513])
+def test_a_key_that_no_column_holds_is_dead_lettered(key: str) -> None:
+    with pytest.raises(DeadLetter, match="invalid-identity: The key"):
+        list(statements_of(RECORDING.record(Identity("events", key, "a"), "e", 1)))
