@@ -13,7 +13,7 @@ from azure.identity import ManagedIdentityCredential
 from azure.monitor.opentelemetry.exporter._connection_string_parser import ConnectionStringParser
 from azure.monitor.opentelemetry.exporter.export._base import _get_authentication_credential
 
-from changefeed import DatabaseError, connect_async
+from changefeed import AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import Statement
 from relay.cli.main import parser
 from relay.cli.probes import serving_probes
@@ -250,3 +250,26 @@ async def test_the_query_counts_what_no_reader_has_taken_up_to_the_most_replicas
     assert (before.rows, waiting.rows) == ([(0,)], [(2,)])
     assert f"limit {target * scale['maxReplicaCount']})" in query
     assert trigger["metadata"]["host"] in environment["SQL"]
+
+
+async def test_the_query_of_a_stream_counts_what_lies_behind_its_cursor(postgres_database: str) -> None:
+    [text] = section(PAGE, "Kubernetes", "yaml")
+    [trigger] = yaml.safe_load(text)
+    session = await provisioned(postgres_database)
+    try:
+        for identifier in ("e1", "e2"):
+            await session.execute(
+                Statement(
+                    'insert into changefeed."feed:outbox.domain_event" (shard_id, ulid, id) '
+                    "values (0, gen_random_uuid(), ?)",
+                    (identifier,),
+                )
+            )
+        await AsyncConsumer(session, "outbox.domain_event", "relay").claims([0])
+        before = await session.execute(Statement(trigger["metadata"]["query"]))
+        await AsyncConsumer(session, "outbox.domain_event", "relay-orders").claims([0])
+        behind = await session.execute(Statement(trigger["metadata"]["query"]))
+    finally:
+        await session.close()
+
+    assert (before.rows, behind.rows) == ([(0,)], [(2,)])
