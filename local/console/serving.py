@@ -65,4 +65,4 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
 
 def _environment(stack: Stack) -> dict[str, str]:
     """The settings of an operator's command on this stack."""
-    return {**stack.settings, ADMIN_VARIABLE: f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"}
+    return {**stack.settings, **stack.administration}

@@ -21,6 +21,7 @@ from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.process import Stopped, until_done
 from outbox_emulators.shell import python
+from relay.clients import ADMIN_VARIABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,13 +113,12 @@ async def _serve(arguments: argparse.Namespace) -> None:
         ports.check(chosen, arguments.source, hosts=not arguments.no_functions, blobs=blobs)
         options = _options(arguments, chosen)
         async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE]) as page:
-            ready_url = f"{page}ready"
-            admin_url = f"http://127.0.0.1:{stack.servicebus.details['admin_port']}"
+            ready_url, admin_url = f"{page}ready", stack.administration[ADMIN_VARIABLE]
             write_env_file(
                 arguments.env_file,
                 {
                     **stack.settings,
-                    "SERVICEBUS_ADMIN": admin_url,
+                    **stack.administration,
                     "LOCAL_STACK_READY": ready_url,
                     "LOCAL_SERVICEBUS_ADMIN": admin_url,
                 },

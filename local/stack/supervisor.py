@@ -87,6 +87,12 @@ class Stack:
         return read_streams({**os.environ, **self.settings}, app=self._options.app)
 
     @property
+    def administration(self) -> dict[str, str]:
+        """The management endpoint of each namespace, by the variable that names it to an operator's command."""
+        parts = {SERVICEBUS: self.servicebus, **self._namespaces}
+        return {f"{name}_ADMIN": f"http://127.0.0.1:{each.details['admin_port']}" for name, each in parts.items()}
+
+    @property
     def source(self) -> Source:
         """Where the events come from."""
         return self._options.source

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from local.stack.destinations import namespaces
 from local.stack.options import StackOptions
+from local.stack.parts import Part
+from local.stack.supervisor import Stack
 from outbox_emulators.servicebus.entities import Entities
+from relay.clients import administration_address
 
 FILE = """
 [destinations.audit]
@@ -51,3 +56,15 @@ def test_a_namespace_gets_what_it_lacks_with_sessions_and_duplicate_detection(tm
 
 def test_without_further_destinations_the_project_s_entities_are_used_as_they_are(tmp_path: Path) -> None:
     assert made(tmp_path, "") == {"SERVICEBUS": None}
+
+
+def test_commands_are_told_the_management_endpoint_of_every_namespace(tmp_path: Path) -> None:
+    stack = Stack(StackOptions(app=tmp_path, logs=tmp_path))
+    parts = [cast(Part, SimpleNamespace(details={"admin_port": port})) for port in (5300, 5301)]
+    stack.servicebus, stack._namespaces["ORDERS_BUS"] = parts
+
+    assert stack.administration == {
+        "SERVICEBUS_ADMIN": "http://127.0.0.1:5300",
+        "ORDERS_BUS_ADMIN": "http://127.0.0.1:5301",
+    }
+    assert administration_address(None, stack.administration, "ORDERS_BUS") == "http://127.0.0.1:5301"
