@@ -377,10 +377,8 @@ class Campaign:
                 await asyncio.sleep(_LOOK_EVERY_S if working.done() else 0.25)
                 if working.done():
                     working.result()
-                    outstanding, waiting = await self._outstanding(injector, side)
-                    if not outstanding and not waiting:
+                    if await self._is_settled(injector, side):
                         break
-                    await self._begin_last_phase(outstanding, side)
                 done = sum(operator.done.total() for operator in self._operators.values())
                 state = (self._history.committed, self._history.processed, done)
                 for bar, count in zip(bars, (*state[:2], injector.injected.total()), strict=True):
@@ -410,9 +408,22 @@ class Campaign:
             for line in standing(events, self._operators[name], owners, waiting)
         ]
 
-    async def _begin_last_phase(self, outstanding: _Outstanding, side: SourceSide) -> None:
+    async def _is_settled(self, injector: Injector, side: SourceSide) -> bool:
+        """Whether nothing is outstanding; the last phase begins with the first look."""
+        try:
+            outstanding, waiting = await self._outstanding(injector, side)
+        except (AzureError, OSError, NotInjected):
+            # On a busy machine: the next look may be answered in time, and the last phase has an end.
+            await self._begin_last_phase(self._history.expected - self._history.processed, side)
+            return False
+        if not outstanding and not waiting:
+            return True
+        backlog = sum(len(each) for events in outstanding.values() for each in events.values())
+        await self._begin_last_phase(backlog, side)
+        return False
+
+    async def _begin_last_phase(self, backlog: int, side: SourceSide) -> None:
         if not self._phase.has_begun:
-            backlog = sum(len(each) for events in outstanding.values() for each in events.values())
             self._phase.begin(bound_s(self._arguments.patience, backlog))
         # An invocation that began under a fault may still take too long.
         if self._phase.lasted_s <= self._function_timeout_ms / 1000:

@@ -44,7 +44,7 @@ _OWN_CAUSES = {
 _OWNERS = f"""
 select consumer, shard_id, owner from changefeed."claim:{TABLE}" where consumer <> 'intruder' order by 1, 2
 """
-_WITHIN_S = 20.0
+_WITHIN_S = 60.0
 _PAUSE_S = 0.2
 _QUARANTINED = f"select document_id, reason from {QUARANTINE_TABLE} where type = 'quarantinedEvent'"
 # Every change of an owner raises the epoch: the first one of each shard, and those that faults caused.
