@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -58,10 +58,15 @@ class ReceivedMessage:
     application_properties: dict[bytes, Any]
     delivery_count: int
     enqueued_time_utc: datetime
+    _delivery_id: int
     body_type: AmqpMessageBodyType = AmqpMessageBodyType.DATA
 
+    @property
+    def _delivery_tag(self) -> int:
+        return self._delivery_id
+
     @classmethod
-    def of(cls, stored: Stored) -> ReceivedMessage:
+    def of(cls, stored: Stored, delivery_id: int) -> ReceivedMessage:
         """A delivery of a message as it is now."""
         message = stored.message
         properties = {
@@ -77,6 +82,7 @@ class ReceivedMessage:
             properties,
             stored.failed,
             datetime.fromtimestamp(EPOCH + stored.enqueued_at, UTC),
+            delivery_id,
         )
 
 
@@ -87,13 +93,17 @@ class BrokerLink:
         self.credit = credit
         self.receiver = receiver
         self.session: Session | None = None
+        self.deliveries: list[int] = []
+        """The broker's number of each message that was delivered, in order."""
 
     def granted(self, session: Session) -> None:
         self.session = session
         self.receiver.connection.down(partial(self.receiver.accepted, session.key, session.until))
 
     def deliver(self, stored: Stored) -> None:
-        self.receiver.connection.down(partial(self.receiver.delivered, ReceivedMessage.of(stored)))
+        received = ReceivedMessage.of(stored, len(self.deliveries))
+        self.deliveries.append(stored.number)
+        self.receiver.connection.down(partial(self.receiver.delivered, received))
 
     def timed_out(self) -> None:
         error = OperationTimeoutError(message="No session was available.")
@@ -140,9 +150,14 @@ class SimulatedReceiver:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._arrived: asyncio.Future[None] | None = None
         self._accepted: asyncio.Future[None] = process.loop.create_future()
-        # What `inbox.connection.Connections` finds, to close the socket.
+        # What `inbox.connection.Connections` finds, to close the socket, and `inbox.completions`.
         socket = SimpleNamespace(transport=SimpleNamespace(abort=self.connection.abort))
-        self._handler = SimpleNamespace(_connection=SimpleNamespace(_transport=SimpleNamespace(writer=socket)))
+        self._handler = SimpleNamespace(
+            _connection=SimpleNamespace(_transport=SimpleNamespace(writer=socket)),
+            _link=SimpleNamespace(_received_delivery_tags=set()),
+            _received_messages=SimpleNamespace(qsize=lambda: len(self._buffer)),
+            settle_messages_async=self._complete_range,
+        )
 
     def _create_handler(self, auth: Any) -> None:
         """Wrapped by `inbox.undecodable`; nothing is encoded here."""
@@ -167,6 +182,16 @@ class SimulatedReceiver:
     async def complete_message(self, received: ReceivedMessage) -> None:
         """Settle a message; awaits the broker's answer, as all settlements."""
         await self.ask(self.subscription.complete, received.sequence_number)
+
+    async def _complete_range(
+        self, deliveries: tuple[int, int], tag: int, outcome: str, *, await_outcome: bool
+    ) -> None:
+        assert (tag, outcome, await_outcome) == (deliveries[1], "accepted", True)
+        first, last = deliveries
+        await self.ask(self.subscription.complete, *self.link.deliveries[first : last + 1])
+
+    async def _do_retryable_operation(self, operation: Callable[[], Awaitable[None]]) -> None:
+        await operation()
 
     async def abandon_message(self, received: ReceivedMessage) -> None:
         await self.ask(self.subscription.abandon, received.sequence_number)

@@ -174,9 +174,10 @@ class Subscription:
             session.given[stored.number] = stored
             link.deliver(stored)
 
-    def complete(self, session: Session, link: Link, number: int) -> None:
-        """Remove a message. Raises LockLostError."""
-        self._take(session, link, number)
+    def complete(self, session: Session, link: Link, *numbers: int) -> None:
+        """Remove messages. Raises LockLostError, with those before it removed."""
+        for number in numbers:
+            self._take(session, link, number)
         self.fill(session, link)
 
     def abandon(self, session: Session, link: Link, number: int) -> None:

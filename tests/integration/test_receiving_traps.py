@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 import inbox
 from inbox import receiver as receiver_module
+from inbox import session as session_module
 from inbox.cancellation import end_tasks
 from inbox.session import Session
 from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
@@ -78,6 +79,9 @@ async def test_without_a_prefetch_it_would_not(servicebus: Broker, monkeypatch: 
         return original(client, **{**options, "prefetch_count": 0})
 
     monkeypatch.setattr(ServiceBusClient, "get_queue_receiver", without_prefetch)
+    # Completes what has arrived, and asks for more than the next message.
+    arrived = itertools.cycle((0, len(_ARRIVING)))
+    monkeypatch.setattr(session_module, "arrived", lambda receiver: next(arrived))
 
     handled = await _received_while_more_arrive(servicebus, monkeypatch)
     assert sorted(handled) == _ARRIVING
