@@ -11,6 +11,11 @@ from typing import Any, Literal
 from inbox.errors import OutsideBlock
 from inbox.stores.turns import Turn
 
+# Nobody else uses these texts: `sqlite3` keeps statements by their text, and SQLite asks only once about each.
+_BEGIN = "BEGIN IMMEDIATE -- inbox"
+_COMMIT = "COMMIT -- inbox"
+_ROLLBACK = "ROLLBACK -- inbox"
+
 
 class _Cursor(sqlite3.Cursor):
     connection: SqliteConnection
@@ -50,6 +55,8 @@ class SqliteConnection(sqlite3.Connection):
         super().__init__(database, **{**options, "isolation_level": None})
         self._turn = Turn()
         self._in_transaction = False
+        self._is_own = False
+        self._others_may_be_prepared = True
 
     @property
     def turn(self) -> Turn:
@@ -65,23 +72,43 @@ class SqliteConnection(sqlite3.Connection):
             RuntimeError: The current task is inside a block already.
         """
         async with self._turn.take():
-            self.execute("BEGIN IMMEDIATE")
+            if self._others_may_be_prepared:
+                # This discards all prepared statements, so that SQLite asks about each of them again.
+                self.set_authorizer(self._authorize)
+                self._others_may_be_prepared = False
+            self._execute_own(_BEGIN)
             self._in_transaction = True
-            self.set_authorizer(_keep_transaction)
             try:
                 yield
                 self.check()
-                self.set_authorizer(None)
-                self.execute("COMMIT")
+                self._execute_own(_COMMIT)
             except sqlite3.DatabaseError as error:
                 if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
                     raise
                 raise OutsideBlock("This would have ended the transaction of its block of `once`.") from error
             finally:
-                self.set_authorizer(None)
                 self._in_transaction = False
                 if self.in_transaction:
-                    self.execute("ROLLBACK")
+                    self._execute_own(_ROLLBACK)
+
+    def _execute_own(self, text: str) -> None:
+        self._is_own = True
+        try:
+            self.execute(text)
+        finally:
+            self._is_own = False
+
+    def _authorize(self, action: int, *_: str | None) -> int:
+        """Let nothing else end the transaction of a block, not even what `sqlite3` executes without a cursor.
+
+        SQLite asks when it prepares a statement, and keeps it prepared.
+        """
+        if action != sqlite3.SQLITE_TRANSACTION or self._is_own:
+            return sqlite3.SQLITE_OK
+        if self._in_transaction:
+            return sqlite3.SQLITE_DENY
+        self._others_may_be_prepared = True
+        return sqlite3.SQLITE_OK
 
     def check(self) -> None:
         """Refuse a statement that would not be in the transaction of the task that executes it."""
@@ -142,8 +169,3 @@ class SqliteConnection(sqlite3.Connection):
     def __exit__(self, *error: Any) -> Literal[False]:
         # A block that has been opened meanwhile is another handler's, and what was executed here is committed.
         return False if self._turn.is_taken else super().__exit__(*error)
-
-
-def _keep_transaction(action: int, *_: str | None) -> int:
-    """Let nothing end the transaction of a block, not even what `sqlite3` executes without a cursor."""
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
