@@ -41,7 +41,7 @@ _RELAY = {
     "quarantine/record": ("quarantine_record", "parking"),
     "results": ("outcome", "plan"),
     "routes/conditions": ("streams", "relay_file"),
-    "routes/examples": ("stream_commands",),
+    "routes/examples": ("stream_commands", "smoke_layouts"),
     "routes/file": ("relay_file", "streams"),
     "routes/mapping": ("mapping", "relay_file"),
     "routes/pointers": ("relay_file", "streams"),
