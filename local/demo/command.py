@@ -36,7 +36,7 @@ from relay.console.application import application
 from relay.console.observer import Observer as ConsoleObserver
 from relay.console.server import loopback, serving
 from relay.settings import FILE_VARIABLE
-from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.kept import open_directory
 
 SUBSCRIPTION = "all"
 # With `--routes`.
@@ -154,7 +154,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             _console(arguments, stack, console) as observer,
             Clients(address, arguments.writers) as clients,
         ):
-            with Directory() as directory:
+            async with open_directory(stack.settings.get("SQL")) as directory:
                 subscriber = Subscriber(directory, tally)
                 receiver = inbox.Receiver(
                     servicebus,
@@ -182,7 +182,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                     finally:
                         driving.cancel()
                 seconds = time.monotonic() - started
-                directory_matches = subscriber.agrees_with(await clients.contacts())
+                directory_matches = await subscriber.agrees_with(await clients.contacts())
             quarantined = await store.quarantined()
             differing = await differences(observer, tally, quarantined, SUBSCRIPTION) if observer else []
             if observer:

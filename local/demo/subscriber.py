@@ -8,8 +8,7 @@ from typing import Any
 
 import inbox
 from local.demo.tally import Received, Tally
-from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.receiving import handle_message
+from samples.contacts.consumer.kept import Kept
 
 
 class Observer:
@@ -33,22 +32,22 @@ class Observer:
             self._tally.received(_received(message, at))
 
 
-class Subscriber(Observer):
-    """Passes messages to the directory, which sees redeliveries too."""
+class Subscriber:
+    """Passes messages to the directory, which sees redeliveries too, and then to the checker."""
 
-    def __init__(self, directory: Directory, tally: Tally) -> None:
-        super().__init__(tally)
+    def __init__(self, directory: Kept, tally: Tally) -> None:
         self._directory = directory
+        self._observer = Observer(tally)
 
-    def __call__(self, message: inbox.Message) -> None:
+    async def __call__(self, message: inbox.Message) -> None:
         at = time.time()
-        handle_message(message, self._directory)
-        self.record(message, at)
+        await self._directory.handle(message)
+        self._observer.record(message, at)
 
-    def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
+    async def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
         """Whether the directory has exactly these contacts, by id, and no gaps in their events."""
-        held = {contact["id"]: contact for contact in self._directory.contacts()}
-        return held == contacts and not list(self._directory.gaps)
+        held = {contact["id"]: contact for contact in await self._directory.contacts()}
+        return held == contacts and not await self._directory.missing()
 
 
 def _received(message: inbox.Message, at: float) -> Received:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import inbox
-from local.demo import command, subscriber
+from local.demo import command
+from samples.contacts.consumer import kept
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiving import handle_message
 
@@ -22,7 +23,7 @@ def forgetful(message: inbox.Message, directory: Directory) -> bool:
 async def test_a_directory_that_differs_fails_the_demo_even_if_every_event_arrived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(subscriber, "handle_message", forgetful)
+    monkeypatch.setattr(kept, "handle_message", forgetful)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     options = ["--events", "60", "--contacts", "6", "--rate", "0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
@@ -14,9 +15,11 @@ from psycopg.rows import dict_row
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+import inbox
 from changefeed import AsyncFeed, connect_async
 from outbox import Unavailable
 from samples.contacts.api import create_app
+from samples.contacts.consumer.kept import open_directory
 from samples.contacts.sql import unit_of_work
 from samples.contacts.stores import open_contacts
 from tests.integration.test_contacts_api import PERSON, is_problem
@@ -214,3 +217,42 @@ async def test_the_shard_of_a_contact_is_that_of_every_other_writer(database: st
 
     assert len(rows) >= 5
     assert all(shard == expected for shard, expected in rows)
+
+
+# The consumer's directory
+
+
+def change(action: str, version: int, sequence: int, **content: Any) -> inbox.Message:
+    event = {"action": action, "contactId": "c", "version": version, **content}
+    return inbox.Message(
+        id=f"e{sequence}", key="c", topic="t", sequence=sequence, action=action, body=json.dumps(event).encode()
+    )
+
+
+async def test_the_directory_applies_each_event_once_and_knows_what_is_missing(database: str) -> None:
+    created = change("ContactCreatedEvent", 1, 1, **PERSON)
+    late, newer = (
+        change("ContactEmailUpdatedEvent", version, version, email=f"{version}@contoso.com") for version in (2, 3)
+    )
+
+    async with open_directory(database) as directory:
+        for message in (created, newer, created):
+            await directory.handle(message)
+        assert await directory.missing() == [("c", 2)]
+    async with open_directory(database) as directory:
+        await directory.handle(late)
+
+        assert await directory.contacts() == [{"id": "c", **PERSON, "email": "3@contoso.com"}]
+        assert await directory.missing() == []
+
+
+async def test_what_an_event_changes_is_stored_with_the_event_or_not_at_all(database: str) -> None:
+    async with open_directory(database) as directory:
+        # PostgreSQL's bigint ends before it.
+        with pytest.raises(psycopg.Error):
+            await directory.handle(change("ContactCreatedEvent", 2**63, 1, **PERSON))
+        assert await directory.contacts() == []
+
+        await directory.handle(change("ContactCreatedEvent", 1, 1, **PERSON))
+
+        assert await directory.contacts() == [{"id": "c", **PERSON}]

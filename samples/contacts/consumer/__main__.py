@@ -9,15 +9,13 @@ import logging
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import inbox
-from samples.contacts.consumer.directory import Directory
-from samples.contacts.consumer.receiving import handle_message
+from samples.contacts.consumer.kept import Kept, open_directory
 from samples.contacts.settings import SettingMissing, open_servicebus
 
-_DIRECTORY = Path(".local/directory.sqlite")
+_DIRECTORY = ".local/directory.sqlite"
 
 
 def main(argv: list[str]) -> int:
@@ -26,28 +24,38 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "command", choices=("receive", "dead-letters", "show", "missing"), nargs="?", default="receive"
     )
-    parser.add_argument("--directory", type=Path, default=_DIRECTORY, metavar="FILE", help="default: %(default)s")
+    parser.add_argument(
+        "--directory",
+        default=_DIRECTORY,
+        metavar="FILE|URL",
+        help="a file of SQLite, or the postgresql:// URL of a database; default: %(default)s",
+    )
     parser.add_argument("--sessions", type=int, default=16, help="concurrent sessions; default: %(default)s")
     arguments = parser.parse_args(argv)
-    with Directory(arguments.directory) as directory:
-        if arguments.command == "show":
-            for contact in directory.contacts():
-                print(json.dumps(contact, ensure_ascii=False))
-            return 0
-        if arguments.command == "missing":
-            for contact_id, sequence in directory.gaps:
-                print(json.dumps({"contactId": contact_id, "sequence": sequence}))
-            return 0
+    if arguments.command in ("receive", "dead-letters"):
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
         # The SDK logs every link at INFO.
         logging.getLogger("azure").setLevel(logging.WARNING)
-        try:
-            if arguments.command == "dead-letters":
-                return asyncio.run(_handle_dead_letters(directory))
-            asyncio.run(_receive(directory, arguments.sessions))
-        except SettingMissing as missing:
-            print(missing, file=sys.stderr)
-            return 2
+    try:
+        return asyncio.run(_run(arguments))
+    except SettingMissing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    async with open_directory(arguments.directory) as directory:
+        match arguments.command:
+            case "show":
+                for contact in await directory.contacts():
+                    print(json.dumps(contact, ensure_ascii=False))
+            case "missing":
+                for contact_id, sequence in await directory.missing():
+                    print(json.dumps({"contactId": contact_id, "sequence": sequence}))
+            case "dead-letters":
+                return await _handle_dead_letters(directory)
+            case _:
+                await _receive(directory, arguments.sessions)
     return 0
 
 
@@ -58,23 +66,21 @@ def _subscription() -> dict[str, Any]:
     }
 
 
-async def _handle_dead_letters(directory: Directory) -> int:
+async def _handle_dead_letters(directory: Kept) -> int:
     """Handle the dead letters that there are; returns 1 if some are left."""
     async with open_servicebus() as client:
-        receiver = inbox.DeadLetterReceiver(
-            client, lambda message: handle_message(message, directory), **_subscription()
-        )
+        receiver = inbox.DeadLetterReceiver(client, directory.handle, **_subscription())
         report = await receiver.run()
     print(json.dumps(asdict(report), ensure_ascii=False))
     return 1 if report.remainder else 0
 
 
-async def _receive(directory: Directory, sessions: int) -> None:
+async def _receive(directory: Kept, sessions: int) -> None:
     """Receive until SIGINT or SIGTERM."""
     async with open_servicebus() as client:
         receiver = inbox.Receiver(
             client,
-            lambda message: handle_message(message, directory),
+            directory.handle,
             **_subscription(),
             sessions=sessions,
         )

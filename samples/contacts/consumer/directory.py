@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,6 +33,23 @@ _DELETED = "deleted"
 _REQUIRED = frozenset({"name", "description", "email", "company"})
 
 
+def rows_of(change: Change) -> list[tuple[str, str, int, str]]:
+    """The rows that a change stores: contact id, aspect, version and value, as JSON."""
+    aspects = {**change.aspects, _DELETED: True} if change.deleted else change.aspects
+    return [(change.contact_id, aspect, change.version, json.dumps(value)) for aspect, value in aspects.items()]
+
+
+def contacts_of(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the contacts that rows of contact id, aspect and value are, in the order of their first rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for contact_id, aspect, value in rows:
+        found.setdefault(contact_id, {})[aspect] = json.loads(value)
+    for contact_id, aspects in found.items():
+        # A subscription created after a contact receives only its later events.
+        if aspects.keys() >= _REQUIRED and _DELETED not in aspects:
+            yield {"id": contact_id, **aspects}
+
+
 class Directory:
     """Contacts by id. Each aspect of a contact has its own version, so changes may arrive twice and out of order.
 
@@ -58,13 +75,9 @@ class Directory:
 
     def apply(self, change: Change) -> bool:
         """Apply the aspects that are newer than the stored ones, in one transaction. Return whether any was."""
-        aspects = {**change.aspects, _DELETED: True} if change.deleted else change.aspects
-        rows = [
-            (change.contact_id, aspect, change.version, json.dumps(value)) for aspect, value in aspects.items()
-        ]
         with self._connection:  # commits, or rolls back if it raises
             self._connection.execute("BEGIN IMMEDIATE")
-            applied = self._connection.executemany(_APPLY, rows).rowcount
+            applied = self._connection.executemany(_APPLY, rows_of(change)).rowcount
         return applied > 0
 
     def contact(self, contact_id: str) -> dict[str, Any] | None:
@@ -76,13 +89,7 @@ class Directory:
         return self._contacts(_ALL, ())
 
     def _contacts(self, query: str, parameters: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for contact_id, aspect, value in self._connection.execute(query, parameters):
-            found.setdefault(contact_id, {})[aspect] = json.loads(value)
-        for contact_id, aspects in found.items():
-            # A subscription created after a contact receives only its later events.
-            if aspects.keys() >= _REQUIRED and _DELETED not in aspects:
-                yield {"id": contact_id, **aspects}
+        return contacts_of(self._connection.execute(query, parameters))
 
     def close(self) -> None:
         self._connection.close()

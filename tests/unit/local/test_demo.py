@@ -13,6 +13,7 @@ from local.demo.subscriber import Subscriber
 from local.demo.tally import Received, Tally
 from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
+from samples.contacts.consumer.kept import InSqlite
 
 
 def event(number: int) -> dict[str, Any]:
@@ -154,25 +155,25 @@ def delivered(sequence_number: int) -> inbox.Message:
     )
 
 
-def summary(*sequence_numbers: int) -> dict[str, Any]:
+async def summary(*sequence_numbers: int) -> dict[str, Any]:
     tally = Tally()
     tally.wrote({"id": "e1", "partitionKey": "c", "type": "domainEvent", "data": DATA}, 0.0)
     with Directory() as directory:
-        subscriber = Subscriber(directory, tally)
+        subscriber = Subscriber(InSqlite(directory), tally)
         for number in sequence_numbers:
-            subscriber(delivered(number))
+            await subscriber(delivered(number))
     assert tally.arrived == 1
     return tally.summary()
 
 
-def test_a_redelivered_message_is_counted_once() -> None:
-    counted = summary(7, 7)
+async def test_a_redelivered_message_is_counted_once() -> None:
+    counted = await summary(7, 7)
 
     assert (counted["delivered"], counted["duplicated"], counted["altered"]) == (1, 0, 0)
 
 
-def test_a_second_message_of_the_same_event_is_a_duplicate() -> None:
-    assert summary(7, 8)["duplicated"] == 1
+async def test_a_second_message_of_the_same_event_is_a_duplicate() -> None:
+    assert (await summary(7, 8))["duplicated"] == 1
 
 
 JANE = {"id": "c", "name": "Jane", "description": None, "email": None, "company": None}
@@ -183,19 +184,22 @@ JANE = {"id": "c", "name": "Jane", "description": None, "email": None, "company"
     [([JANE], True), ([{**JANE, "name": "John"}], False), ([], False), ([JANE, {**JANE, "id": "d"}], False)],
     ids=["the same", "another name", "one too many", "one missing"],
 )
-def test_the_directory_must_have_exactly_the_written_contacts(written: list[dict[str, Any]], agrees: bool) -> None:
+async def test_the_directory_must_have_exactly_the_written_contacts(
+    written: list[dict[str, Any]], agrees: bool
+) -> None:
     with Directory() as directory:
         directory.apply(Change("c", 1, {name: value for name, value in JANE.items() if name != "id"}))
 
-        assert Subscriber(directory, Tally()).agrees_with({each["id"]: each for each in written}) is agrees
+        subscriber = Subscriber(InSqlite(directory), Tally())
+        assert await subscriber.agrees_with({each["id"]: each for each in written}) is agrees
 
 
-def test_a_missing_event_is_noticed_even_if_the_contacts_are_equal() -> None:
+async def test_a_missing_event_is_noticed_even_if_the_contacts_are_equal() -> None:
     with Directory() as directory:
-        subscriber = Subscriber(directory, Tally())
+        subscriber = Subscriber(InSqlite(directory), Tally())
         directory.gaps.note("c", 1)
-        assert subscriber.agrees_with({})
+        assert await subscriber.agrees_with({})
 
         directory.gaps.note("c", 3)
 
-        assert not subscriber.agrees_with({})
+        assert not await subscriber.agrees_with({})
