@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
 import pytest
-from psycopg_pool import PoolTimeout
+from azure.servicebus.aio import ServiceBusClient
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import inbox
+from inbox.cancellation import end_tasks
+from inbox.stores.sql.dialects import Postgres
+from inbox.stores.sql.schema import migrations
+from tests.support import inbox as consumers
 from tests.support.inbox_stores import InPostgres, gap, handle, message, pool_of
+from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer
 
 _WAIT_S = 20
@@ -235,3 +244,74 @@ async def test_sqlalchemy_refuses_autocommit_and_a_block_that_does_not_last(post
 def test_a_database_without_a_store_is_refused() -> None:
     with pytest.raises(ValueError, match="mysql"):
         inbox.SqlAlchemyStore(SimpleNamespace(dialect=SimpleNamespace(name="mysql")))  # type: ignore[call-overload]
+
+
+TABLES = (ROOT / "docs/inbox-tables.md").read_text(encoding="utf-8")
+
+
+def steps() -> list[str]:
+    """The statements of the page, with parameters of psycopg."""
+    blocks = re.findall(r"^ *```sql\n(.*?)^ *```", TABLES.partition("## The steps")[2], re.MULTILINE | re.DOTALL)
+    statements = [each.strip() for block in blocks for each in block.split(";") if each.strip()]
+    return [re.sub(r"(?<![:\w]):([a-z]+)", r"%(\1)s", each) for each in statements]
+
+
+async def test_the_steps_of_the_page_are_those_of_the_store(harness: InPostgres) -> None:
+    """A consumer in another language, beside one that uses the store."""
+    note, advance, lock, add_gap, take_last, late, prune = steps()
+    place = {"consumer": "default", "topic": "events", "key": "k", "entity": "k"}
+
+    async def by_hand(number: int) -> bool:
+        async with harness.pool.connection() as connection:
+            values: dict[str, object] = {**place, "id": f"e{number}", "number": number}
+            if not (await connection.execute(note, values)).rowcount:
+                return False
+            if (await connection.execute(advance, values)).rowcount:
+                return True
+            row = await (await connection.execute(lock, values)).fetchone()
+            assert row is not None
+            values |= {"progress": row[0], "last": row[1]}
+            if number > row[1]:
+                await connection.execute(add_gap, values)
+                await connection.execute(take_last, values)
+            else:
+                assert await (await connection.execute(late, values)).fetchone() == (number, number)
+            return True
+
+    assert (await handle(harness, "e1", 1)).first
+    assert [await by_hand(number) for number in (1, 2, 4, 3, 8)] == [False, True, True, True, True]
+    assert await handle(harness, "e8", 8) == inbox.Arrival(first=False)
+    assert await harness.store.gaps() == [gap("k", 5, 7)]
+    assert await handle(harness, "e9", 9) == inbox.Arrival(first=True)
+    async with harness.pool.connection() as connection:
+        assert (await connection.execute(prune)).rowcount == 0
+
+
+def test_the_tables_of_the_page_are_those_of_the_migration() -> None:
+    shown = re.search(r"```sql\n(.*?)```", TABLES, re.DOTALL)
+    assert shown is not None
+
+    statements = [each.strip() for each in shown[1].split(";") if each.strip()]
+    first = [each.replace('"public".', "public.") for each in migrations(Postgres())[0].statements]
+    assert statements == first
+
+
+async def test_the_example_of_the_page_counts_each_title_once(postgres_database: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs/receiving-events.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(async def consume.*?)```", text, re.DOTALL)
+    assert example is not None
+    names = {
+        "inbox": inbox,
+        "AsyncConnectionPool": AsyncConnectionPool,
+        "ServiceBusClient": ServiceBusClient,
+    }
+    exec(example[1], names)
+    with psycopg.connect(postgres_database, autocommit=True) as owner:
+        owner.execute("create table lent (title text primary key, times integer not null)")
+        async with consumers.broker(tmp_path) as servicebus:
+            body = json.dumps({"title": "Emma"}).encode()
+            servicebus.send(*(consumers.message("k", number, body) for number in (1, 2, 1)))
+            running = asyncio.create_task(names["consume"](postgres_database, servicebus.client))  # type: ignore[operator]
+            await servicebus.until_empty()
+            await end_tasks([running])
+        assert owner.execute("select * from lent").fetchall() == [("Emma", 2)]

@@ -40,9 +40,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def block(page: str) -> str:
-    """The one program on a page."""
-    (text,) = _PYTHON.findall((ROOT / page).read_text(encoding="utf-8"))
-    return str(text)
+    """The first program on a page."""
+    text: str = _PYTHON.findall((ROOT / page).read_text(encoding="utf-8"))[0]
+    return text
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) 
     names = zipfile.ZipFile(wheel).namelist()
 
     source = ROOT / "inbox" / "src"
-    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    modules = {path.relative_to(source).as_posix() for kind in ("py", "sql") for path in source.rglob(f"*.{kind}")}
     assert {name for name in names if name.startswith("inbox/")} == {*modules, "inbox/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

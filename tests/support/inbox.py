@@ -80,9 +80,9 @@ class Broker:
         paths = [each.links for each in self.server.broker.connections]
         return sum(links.receives_from(lambda path: path == QUEUE) for links in paths)
 
-    async def until_empty(self) -> None:
+    async def until_empty(self, timeout_s: float = 20) -> None:
         """Wait until every message is settled."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(timeout_s):
             while (counts := await self.counts())["active"] or counts["locked"]:
                 await asyncio.sleep(0.02)
 
