@@ -11,14 +11,16 @@ from tests.support.operators import ROOT
 INSERTED = "\0"
 
 
-def texts(*folders: str) -> Iterator[tuple[str, str]]:
-    """Each text of the modules below these folders, and its place."""
+def texts(*folders: str, naming: str = "") -> Iterator[tuple[str, str]]:
+    """Each text of the modules below these folders in which this word occurs, and its place."""
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        yield from _of_module(path)
+        source = path.read_text(encoding="utf-8")
+        if naming in source:
+            yield from _of_module(path, source)
 
 
-def _of_module(path: Path) -> Iterator[tuple[str, str]]:
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+def _of_module(path: Path, source: str) -> Iterator[tuple[str, str]]:
+    nodes = list(ast.walk(ast.parse(source)))
     docstrings = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
     parts = {id(part) for each in nodes if isinstance(each, ast.JoinedStr) for part in each.values}
     for each in nodes:
