@@ -35,7 +35,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down test coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down collect test coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -82,6 +82,9 @@ up: $(SETUP) ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
 
 down: ## Stop the local stack
 	@test ! -x $(PY) || $(PY) -m local down
+
+collect: setup ## Find all tests, and compile them
+	@set -o pipefail; $(PY) -m pytest --collect-only -q | tail -n 20
 
 test: coverage ## Run every test
 	@$(PY) -m pytest -n 6 --dist loadgroup --durations 40 $(COVERING:%=--ignore-glob='$(CURDIR)/%')
