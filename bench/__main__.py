@@ -30,6 +30,7 @@ from bench.latency import Latency
 from bench.live import Progress
 from bench.memory import Memory
 from bench.processor import Processor
+from bench.receiving import Receiving
 from bench.report import Report, compared_table, targets_table
 from bench.senders import Senders
 from bench.sources import Sources
@@ -62,6 +63,7 @@ def all_benchmarks() -> list[Benchmark]:
         History(),
         Sources(),
         Growth(),
+        Receiving(),
     ]
 
 

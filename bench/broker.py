@@ -98,12 +98,21 @@ class Broker:
         Raises:
             RuntimeError: It has dropped duplicates or refused messages, which makes the measurement invalid.
         """
-        url = f"http://127.0.0.1:{self._part.details['admin_port']}/admin/entities"
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
-            counts: dict[str, Any] = (await response.json())[TOPIC]
+        counts = (await self._counts())[TOPIC]
         if counts["duplicates_dropped"] or counts["refused"]:
             raise RuntimeError(f"the broker dropped or refused messages, so this measurement is invalid: {counts}")
         return int(counts["accepted"])
+
+    async def waiting(self, subscription: str) -> int:
+        """Messages in a subscription, and those that a receiver has and has not settled."""
+        counts = (await self._counts())[f"{TOPIC}/Subscriptions/{subscription}"]
+        return int(counts["active"]) + int(counts["locked"])
+
+    async def _counts(self) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self._part.details['admin_port']}/admin/entities"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            counts: dict[str, Any] = await response.json()
+            return counts
 
 
 def environment(connection_string: str) -> dict[str, str]:

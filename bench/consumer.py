@@ -1,0 +1,105 @@
+"""`python -m bench.consumer`: a consumer's process, with `inbox` or without it, that measures itself.
+
+It prints READY when its store is open, begins at a line on its standard input, and ends when it has had a number
+of effects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any, Protocol
+
+import psutil
+
+import inbox
+from bench.baselines.receivers import ByHand, InTurn
+from bench.effects import Effects, stores
+from local.stack.environment import TOPIC
+from outbox_emulators.process import announce
+
+SUBSCRIPTION = "all"
+INBOX, BY_HAND, IN_TURN = "inbox", "by-hand", "in-turn"
+
+_ACCEPT_S = 5.0
+# Until the last completions are answered.
+_SETTLED_S = 0.3
+
+
+class Receiving(Protocol):
+    """What is measured."""
+
+    async def run(self) -> None:
+        """Receive until `stop`."""
+
+    def stop(self) -> None:
+        """Settle what was handled, and end."""
+
+
+async def consume(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Receive, and return how long that took.
+
+    Raises:
+        RuntimeError: An effect was not the next of its key.
+    """
+    process = psutil.Process()
+    resident: list[int] = []
+    effects = Effects(
+        arguments.events, every=arguments.every, sample=lambda: resident.append(process.memory_info().rss)
+    )
+    async with (
+        stores()[arguments.store](arguments.database, arguments.sessions) as store,
+        inbox.connect(os.environ["SERVICEBUS"]) as client,
+    ):
+        receiving: Receiving
+        names = TOPIC, SUBSCRIPTION
+        sizes = {"sessions": arguments.sessions, "prefetch": arguments.prefetch}
+        if arguments.kind == INBOX:
+            handler, (topic, subscription) = store.with_inbox(effects), names
+            receiving = inbox.Receiver(
+                client, handler, topic=topic, subscription=subscription, accept_s=_ACCEPT_S, **sizes
+            )
+        elif arguments.kind == BY_HAND:
+            receiving = ByHand(client, *names, store.by_hand(effects), **sizes)
+        else:
+            receiving = InTurn(client, *names, store.without_once(effects))
+        announce({"part": "consumer"})
+        await asyncio.to_thread(sys.stdin.readline)
+        began, began_at = time.process_time(), time.monotonic()
+        running = asyncio.create_task(receiving.run())
+        waiting = asyncio.create_task(effects.done.wait())
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(_SETTLED_S)
+        receiving.stop()
+        await running
+        if effects.wrong:
+            raise RuntimeError(f"the measurement is invalid: {effects.wrong}")
+        return {
+            "seconds": effects.at - began_at,
+            "processor": time.process_time() - began,
+            "resident": resident,
+        }
+
+
+def main() -> None:
+    """With the connection string in SERVICEBUS; prints seconds, and the resident size in bytes, as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m bench.consumer", description=__doc__)
+    parser.add_argument("kind", choices=(INBOX, BY_HAND, IN_TURN))
+    parser.add_argument("store", choices=stores())
+    parser.add_argument("database", help="a path, or a URL")
+    parser.add_argument("--events", type=int, required=True, help="end after so many effects")
+    parser.add_argument("--sessions", type=int, default=16)
+    parser.add_argument("--prefetch", type=int, default=50)
+    parser.add_argument("--every", type=int, default=0, help="events between two samples of the resident size")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    print(json.dumps(asyncio.run(consume(arguments))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

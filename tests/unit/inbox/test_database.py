@@ -1,0 +1,29 @@
+"""SQLite's statements stay prepared from block to block; none of them ends a block's transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import inbox
+
+
+async def test_what_was_prepared_outside_of_a_block_ends_no_transaction_inside(tmp_path: Path) -> None:
+    database = inbox.SqliteConnection(tmp_path / "store.sqlite")
+    database.execute("CREATE TABLE effects (id TEXT)")
+    store = inbox.SqliteStore(database)
+    async with store.once(inbox.Message("a", "k", b"")):
+        pass
+    for statement in ("BEGIN", "COMMIT"):
+        database.execute(statement)
+
+    async def commit_half() -> None:
+        async with store.once(inbox.Message("b", "k", b"")):
+            database.execute("INSERT INTO effects VALUES ('b')")
+            database.execute("COMMIT")
+
+    with pytest.raises(inbox.OutsideBlock):
+        await commit_half()
+
+    assert database.execute("SELECT * FROM effects").fetchall() == []
