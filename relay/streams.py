@@ -60,9 +60,8 @@ def read_streams(
             problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
         if source.container and settings.cosmos is None:
             problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
-    problems += [f"{path.name}: {each}" for each in _beyond_columns(streams)]
-    if len(streams) > 1 or found.routes:
-        problems += [f"{path.name}: {each}" for each in (*_shared(streams), *_without_type(streams))]
+    checks = (*_beyond_columns(streams), *_shared(streams), *_without_type(streams))
+    problems += [f"{path.name}: {each}" for each in checks]
     if problems:
         raise SettingsError(list(dict.fromkeys(problems)))
     return _sharing_memory(streams)

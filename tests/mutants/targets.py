@@ -41,6 +41,7 @@ _RELAY = {
     "quarantine/record": ("quarantine_record", "parking"),
     "results": ("outcome", "plan"),
     "routes/conditions": ("streams", "relay_file"),
+    "routes/decisions": ("decisions", "streams"),
     "routes/examples": ("stream_commands", "smoke_layouts"),
     "routes/file": ("relay_file", "streams"),
     "routes/mapping": ("mapping", "relay_file"),

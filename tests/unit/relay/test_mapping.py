@@ -89,6 +89,7 @@ def test_what_is_not_configured_is_the_document_itself() -> None:
     assert fields('layout = "article"') is PLAIN
     assert fields('types = ["a"]') is PLAIN
     assert PLAIN.document(STORED) is STORED
+    assert (fields("properties.p = '/n'").names_fields, fields("fields.id = '/n'").names_fields) == (False, True)
 
 
 def test_an_id_that_is_unique_within_a_source_is_joined_with_it() -> None:
@@ -182,6 +183,7 @@ def test_properties_have_the_types_that_relay_toml_names() -> None:
     [
         ("", {"source": 7}, "fields.id: there is no text at /source and /id"),
         ("fields.key = '/secret/key'", {}, "fields.key: there is nothing at /secret/key"),
+        ("fields.key = '/secret/key'", {"source": 7}, "fields.id: there is no text at /source and /id"),
         ("fields.type = '/time'", {"time": 7}, "fields.type: /time is a number, not a string"),
         ("", {"type": ["secret"]}, "fields.type: /type is an array, not a string"),
         ("fields.action = '/data'", {}, "fields.action: /data is an object, not a string"),
@@ -239,6 +241,7 @@ def test_what_cannot_be_mapped_is_rejected_with_field_and_rule_and_without_its_v
         ("properties.p = {from = '/n', as = 'long'}", 5.0, 5),
         ("properties.p = {from = '/n', as = 'long'}", True, None),
         ("properties.p = {from = '/n', as = 'long'}", "9223372036854775808", None),
+        ("properties.p = {from = '/n', as = 'long'}", -(2**63) - 1, None),
         ("properties.p = {from = '/n', as = 'double'}", "1e3", 1000.0),
         ("properties.p = {from = '/n', as = 'double'}", True, None),
         ("properties.p = {from = '/n', as = 'double'}", [], None),
@@ -251,6 +254,7 @@ def test_what_cannot_be_mapped_is_rejected_with_field_and_rule_and_without_its_v
         ("properties.p = {from = '/n', as = 'string'}", 1.5, "1.5"),
         ("properties.p = {from = '/n', as = 'date'}", "1970-01-01T00:00:00.0019+00:00", 1),
         ("properties.p = {from = '/n', as = 'date'}", "1969-12-31T23:59:59.9999Z", -1),
+        ("properties.p = {from = '/n', as = 'date'}", "2026-02-09T11:37:00", None),
         ("properties.p = '/n'", 2**63 - 1, 2**63 - 1),
         ("message.time_to_live = '/n'", 4_294_967.295, 2**32 - 1),
         ("message.time_to_live = '/n'", 4_294_967.296, None),
@@ -316,6 +320,16 @@ def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_tex
     assert (event.id, event.partition_key, event.type) == (str(UUID(int=7)), "7", "placed")
     assert event.body == b'{"n": 1.000000000000000000001, "\xc3\xbc": "\\ud800"}'
     assert event.document["_mapped"]["properties"] == {"at": 1_770_595_200_000}
+
+
+def test_the_action_of_a_row_is_in_a_column_or_within_its_data() -> None:
+    rules = 'fields = { key = "/customer", type = "/kind", data = "/payload" }'
+
+    assert accepted(row('{"action": "Placed"}', rules)).action == "Placed"
+    assert accepted(row('{"action": "Placed"}', rules, action="Paid")).action == "Paid"
+    missing = row("{}", rules)
+    assert isinstance(missing, Rejected)
+    assert missing.detail == "fields.action: there is nothing at /action or /payload/action"
 
 
 JSON = st.recursive(

@@ -109,6 +109,7 @@ def test_each_stream_has_names_places_and_a_destination_of_its_own(tmp_path: Pat
     for text, share in ((two, 2_500_000), ("", 5_000_000)):
         found = streams_of(text, tmp_path, **SQL, SQL_MAX_BYTES="5000000")
         assert {each.sql.max_bytes for each in found if each.sql is not None} == {share}
+        assert {each.several for each in found} == {len(found) > 1}
     assert [each.label for each in feeds] == ["default", "audit", "stock-audit"]
 
 
@@ -140,6 +141,19 @@ TO = "to = ['default']"
     ("text", "problem"),
     [
         (f"[outboxes.a]\nfeed = 'a.b'\n[[routes]]\n{TO}", "outboxes.a has a feed, and SQL is not set"),
+        (
+            "[outboxes.default]\ncontainer = 'leases'",
+            "the container 'leases' in the database 'outbox' would be the outbox default and the leases: give "
+            "each its own",
+        ),
+        (
+            "fields.id = '/event'\n[outboxes.default]\nfeed = 'x.y'",
+            "fields.id of the outbox default is not /id, the event table's primary key: leave it out",
+        ),
+        (
+            "fields.key = '/data/customer'\n[outboxes.a]\ncontainer = 'c'\n[outboxes.b]\nfeed = 'x.y'",
+            "fields.key of the outbox b is within a column: name a column, such as /aggregateid",
+        ),
         (
             "[destinations.a]\ntopic = 'domain-events'\n[[routes]]\nto = ['a', 'default']",
             "the topic 'domain-events' of SERVICEBUS for the outbox default would be the destination of the "
@@ -179,6 +193,14 @@ def test_places_that_streams_must_not_share_and_rules_that_never_count_are_refus
     assert problems_of(text, tmp_path, **environment) == [f"relay.toml: {problem}"]
 
 
+def test_a_feed_may_have_the_name_of_a_column_as_its_key(tmp_path: Path) -> None:
+    text = "fields = { id = '/id', key = '/aggregateid' }\n[outboxes.default]\nfeed = 'x.y'"
+
+    [stream] = streams_of(text, tmp_path, **SQL)
+
+    assert [each.text for each in stream.selection.fields.of_columns("key")] == ["/aggregateid"]
+
+
 def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) -> None:
     text = "[destinations.a]\ntopic = 't'\nconnection = 'A_BUS'\n"
 
@@ -186,6 +208,13 @@ def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) ->
     assert problems_of(f"{text}[[routes]]\nto = ['a']", tmp_path) == [
         "A_BUS is not set: set A_BUS to a connection string, or A_BUS__fullyQualifiedNamespace to use an identity"
     ]
+    # Nor is COSMOS, unless an outbox has a container.
+    environment = {"SERVICEBUS": ENVIRONMENT["SERVICEBUS"], **SQL}
+    (tmp_path / "relay.toml").write_text("[outboxes.a]\ncontainer = 'c'\n[outboxes.b]\nfeed = 'a.b'")
+    with pytest.raises(SettingsError) as raised:
+        read_streams(environment, app=tmp_path)
+    assert raised.value.problems == ["relay.toml: outboxes.a has a container, and COSMOS is not set"]
+    (tmp_path / "relay.toml").write_text(f"{text}[[routes]]\nto = ['a']")
     # Then SERVICEBUS is not needed.
     environment = {"COSMOS": ENVIRONMENT["COSMOS"], "A_BUS": ENVIRONMENT["SERVICEBUS"], "A_BUS_ADMIN": "x"}
     assert [each.stream for each in read_streams(environment, app=tmp_path)] == ["a"]
