@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from relay.findings import Finding
 from relay.settings import SERVICEBUS, Settings
@@ -12,13 +14,11 @@ def explained(streams: Sequence[Settings]) -> Iterator[Finding]:
     """The findings about the rules and the streams; none where the environment alone describes the only stream."""
     if len(streams) == 1 and streams[0].label is None and not streams[0].selection.routes:
         return
-    outboxes: dict[str, list[Settings]] = {}
-    for each in streams:
-        outboxes.setdefault(each.outbox, []).append(each)
-    for outbox, its in outboxes.items():
-        of = f"outbox {outbox}: " if len(outboxes) > 1 else ""
-        for line in _rules(its):
-            yield Finding.ok(f"{of}{line}")
+    by_outbox = {outbox: list(each) for outbox, each in groupby(streams, key=attrgetter("outbox"))}
+    for outbox, of_outbox in by_outbox.items():
+        prefix = f"outbox {outbox}: " if len(by_outbox) > 1 else ""
+        for line in _rules(of_outbox):
+            yield Finding.ok(f"{prefix}{line}")
     for each in streams:
         yield Finding.ok(f"stream {each.stream}: {_way(each)}")
 
@@ -36,6 +36,7 @@ def _rules(streams: Sequence[Settings]) -> Iterator[str]:
 
 
 def _rest(streams: Sequence[Settings]) -> str:
+    """What becomes of an event that no rule takes."""
     keeper = next((each.stream for each in streams if each.selection.keeps_unrouted), None)
     if keeper is None:
         return "everything else → ignored"
@@ -43,13 +44,14 @@ def _rest(streams: Sequence[Settings]) -> str:
 
 
 def _way(settings: Settings) -> str:
+    """What a stream reads, where it sends, and what it has for itself."""
     if settings.sql is not None and settings.cosmos is None:
-        kept = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
+        own = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
     else:
         leases = settings.cosmos_lease_container
-        prefix = "" if not settings.lease_prefix else f" whose ids begin with {settings.lease_prefix!r}"
-        kept = f"the leases in {leases!r}{prefix}, and the quarantine {settings.cosmos_quarantine_container!r}"
-    return f"{source_of(settings)} → {target_of(settings)}, with {kept}"
+        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
+        own = f"the leases in {leases!r}{prefix}, and the quarantine {settings.cosmos_quarantine_container!r}"
+    return f"{source_of(settings)} → {target_of(settings)}, with {own}"
 
 
 def source_of(settings: Settings) -> str:

@@ -19,26 +19,25 @@ Decision = Callable[[Document], bool] | bool
 
 def decision(rules: Sequence[Rule], *, otherwise: bool) -> Decision:
     """What the rules answer; `otherwise` where none counts."""
-    counting = []
+    needed = []
     for when, answer in rules:
         if not when:
             otherwise = answer
             break
-        counting.append((when, answer))
-    while counting and counting[-1][1] == otherwise:
-        counting.pop()
-    if not counting:
+        needed.append((when, answer))
+    # Without the last rules, the answer is the same if it is theirs.
+    while needed and needed[-1][1] == otherwise:
+        needed.pop()
+    if not needed:
         return otherwise
-    return _looked_up(counting, otherwise) or _one_by_one(counting, otherwise)
+    return _looked_up(needed, otherwise) or _one_by_one(needed, otherwise)
 
 
 def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool] | None:
-    """The answer by the value of one field; None if the rules are about anything else."""
-    conditions = [when[0] for when, _ in rules if len(when) == 1]
-    texts = all(isinstance(value, str) for each in conditions for value in each.values)
-    if len(conditions) < len(rules) or len({each.name for each in conditions}) > 1 or not texts:
-        return None
-    if any(each.prefix is not None for each in conditions):
+    """The answer by the value of one field; None if the rules are about more than the texts that it may be."""
+    conditions = [condition for when, _ in rules for condition in when]
+    has_one_each, has_one_field = len(conditions) == len(rules), len({each.name for each in conditions}) == 1
+    if not (has_one_each and has_one_field and all(map(_names_texts, conditions))):
         return None
     find = conditions[0].find
     answers: dict[object, bool] = {}
@@ -51,6 +50,10 @@ def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], b
         return answers.get(value, otherwise) if isinstance(value, str) else otherwise
 
     return decide
+
+
+def _names_texts(condition: Condition) -> bool:
+    return condition.prefix is None and all(isinstance(value, str) for value in condition.values)
 
 
 def _one_by_one(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool]:
