@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from local.stack.parts import until_ended
+
 FOLDER = Path(__file__).parent
 CONTAINER = "large-events"
 
@@ -108,12 +110,7 @@ class Azurite:
             return
         assert process.stdin is not None
         process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await until_ended(process, _STOP_TIMEOUT_S)
 
     async def _listens(self) -> int:
         assert self._process is not None

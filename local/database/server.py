@@ -15,6 +15,8 @@ from typing import Any
 
 import psycopg
 
+from local.stack.parts import until_ended
+
 with warnings.catch_warnings():
     # One of its own imports warns if there is no XDG_RUNTIME_DIR.
     warnings.simplefilter("ignore")
@@ -118,12 +120,7 @@ class PostgresServer:
             return
         # A fast shutdown: https://www.postgresql.org/docs/current/server-shutdown.html
         process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await until_ended(process, _STOP_TIMEOUT_S)
 
     async def _launch(self) -> None:
         options = [option for name, value in _OPTIONS.items() for option in ("-c", f"{name}={value}")]

@@ -194,6 +194,16 @@ async def emulator(
     return await Part.start(label or name, "outbox_emulators", *command, log=log, environment=environment)
 
 
+async def until_ended(process: asyncio.subprocess.Process, within_s: float) -> None:
+    """Wait until a process that was asked to stop has ended; kill it if it has not in time."""
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
 async def output_of(*arguments: str, environment: Mapping[str, str] | None = None, within_s: float) -> str:
     """Run Python with these arguments to its end; returns what it printed.
 

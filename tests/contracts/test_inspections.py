@@ -22,7 +22,7 @@ from relay.findings import Gap, Why
 from relay.settings import Settings
 from relay.times import parse_duration
 from tests.unit.relay.commands import ENVIRONMENT, token_error
-from tests.unit.relay.deployments import Namespace
+from tests.unit.relay.deployments import Namespace, serve_namespace
 
 
 class ServiceBus(ABC):
@@ -67,8 +67,7 @@ async def servicebus(
 ) -> AsyncIterator[ServiceBus]:
     if request.param == "in memory":
         namespace = Namespace()
-        for client in ("servicebus_client", "servicebus_administration_client"):
-            monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespace)
+        serve_namespace(monkeypatch, namespace)
         yield NamespaceInMemory(namespace)
         return
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Services with `outbox` in a simulated world: what a writer is told about a commit is true, whatever is lost."""
+"""Simulated services that write with `outbox`: no failure leaves them misinformed about a commit."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import pytest
 from azure.core.async_paging import AsyncItemPaged, AsyncList
 from azure.servicebus.management import EntityStatus, SubscriptionProperties, TopicProperties
 
@@ -148,3 +149,14 @@ class Namespace:
 
     async def create_message_batch(self) -> Any:
         return SimpleNamespace(max_size_in_bytes=answer(self.link))
+
+
+def serve_account(monkeypatch: pytest.MonkeyPatch, account: Account) -> None:
+    """Let this be the account that the settings name, whatever they say."""
+    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
+
+
+def serve_namespace(monkeypatch: pytest.MonkeyPatch, namespace: Namespace) -> None:
+    """Likewise, of the namespace."""
+    for client in ("servicebus_client", "servicebus_administration_client"):
+        monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespace)

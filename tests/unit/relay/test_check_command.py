@@ -19,7 +19,7 @@ from relay.findings import Gap, Why
 from relay.settings import Settings
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, token_error
-from tests.unit.relay.deployments import Account, Namespace
+from tests.unit.relay.deployments import Account, Namespace, serve_account, serve_namespace
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 
@@ -33,16 +33,14 @@ def http(status: int) -> HttpResponseError:
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
-
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
+    serve_account(monkeypatch, account)
     return account
 
 
 @pytest.fixture
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     namespace = Namespace()
-    for client in ("servicebus_client", "servicebus_administration_client"):
-        monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespace)
+    serve_namespace(monkeypatch, namespace)
     return namespace
 
 

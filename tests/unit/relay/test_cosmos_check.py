@@ -14,7 +14,7 @@ from relay.errors import ServiceError
 from relay.findings import Finding, Level
 from relay.settings import Settings
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error
-from tests.unit.relay.deployments import Account
+from tests.unit.relay.deployments import Account, serve_account
 
 SETTINGS = Settings.from_environment(ENVIRONMENT)
 NAMES = {
@@ -27,7 +27,7 @@ NAMES = {
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
+    serve_account(monkeypatch, account)
     return account
 
 

@@ -17,7 +17,15 @@ from relay.routes.examples import example
 from relay.routes.selection import Route, Selection
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, Deployment, record_id
-from tests.unit.relay.deployments import Account, Namespace, _properties, answer, topic_properties
+from tests.unit.relay.deployments import (
+    Account,
+    Namespace,
+    _properties,
+    answer,
+    serve_account,
+    serve_namespace,
+    topic_properties,
+)
 from tests.unit.relay.shelf import event
 
 FILE = """
@@ -135,8 +143,7 @@ class Namespaces(Namespace):
 @pytest.fixture
 def namespaces(monkeypatch: pytest.MonkeyPatch) -> Namespaces:
     namespaces = Namespaces()
-    for client in ("servicebus_client", "servicebus_administration_client"):
-        monkeypatch.setattr(f"relay.cli.topic.{client}", lambda *_: namespaces)
+    serve_namespace(monkeypatch, namespaces)
     return namespaces
 
 
@@ -145,7 +152,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     account.containers["quarantine-orders"] = {"partitionKey": {"paths": ["/id"]}}
     account.items["quarantine-orders"] = []
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
+    serve_account(monkeypatch, account)
     return account
 
 
