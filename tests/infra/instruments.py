@@ -1,4 +1,4 @@
-"""The relay's metrics and log fields, read from its source."""
+"""The metrics of the relay and of `inbox`, and the relay's log fields, read from their source."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from relay.telemetry import attempt
 from relay.telemetry import instruments as telemetry
 
 
-def instruments() -> dict[str, str]:
-    """The relay's instruments by name, such as `relay.lag`, with their kind, such as `histogram`."""
+def instruments(file: str = telemetry.__file__) -> dict[str, str]:
+    """The instruments of a source file by name, such as `relay.lag`, with their kind, such as `histogram`."""
     found = {}
-    for node in ast.walk(_tree(telemetry.__file__)):
+    for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            kind = re.fullmatch(r"create_(?:observable_)?(counter|histogram|gauge)", node.func.attr)
+            kind = re.fullmatch(r"create_(?:observable_|up_down_)?(counter|histogram|gauge)", node.func.attr)
             name = node.args[0] if node.args else None
             if kind and isinstance(name, ast.Constant):
                 found[str(name.value)] = kind[1]
     return found
 
 
-def attributes(document: str) -> dict[str, set[str]]:
-    """The attributes of each instrument in docs/telemetry.md."""
-    rows = re.findall(r"^\| `(relay\.[\w.]+)` \| [\w ]+ \| `[^`]+` \| ([^|]*)\|", document, re.MULTILINE)
+def attributes(document: str, library: str = "relay") -> dict[str, set[str]]:
+    """The attributes of each instrument in a page, such as docs/telemetry.md."""
+    rows = re.findall(rf"^\| `({library}\.[\w.]+)` \| [\w -]+ \| `[^`]+` \| ([^|]*)\|", document, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", listed)) for name, listed in rows}
 
 
-def attribute_names() -> set[str]:
-    """The names of all attributes of metrics."""
-    return _keys(telemetry.__file__)
+def attribute_names(file: str = telemetry.__file__) -> set[str]:
+    """The names of all attributes of metrics of a source file."""
+    return _keys(file)
 
 
 def log_fields() -> set[str]:

@@ -85,6 +85,7 @@ def test_every_query_of_the_runbook_exists() -> None:
     assert asked == {
         *("failing", "headroom", "host", "lag", "quarantine", "quota", "sends", "silent", "undelivered"),
         *("unloaded", "unpublished"),
+        *("consumers/failing", "consumers/lag", "consumers/sessions"),
     }
     for name in asked:
         assert (ROOT / f"infra/queries/{name}.kql").is_file()
