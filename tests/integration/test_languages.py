@@ -138,9 +138,41 @@ async def test_what_an_example_writes_arrives_exactly_as_written(
     }
 
 
+async def test_the_consumer_in_node_has_each_effect_once(stack: RunningStack, tmp_path: Path) -> None:
+    if reason := _without_node():
+        pytest.skip(reason)
+    node = next(each for each in LANGUAGES if each.section == "Node")
+    events = {}
+    for contact in ("received-first", "received-again"):
+        code, printed, errors = await run(node, contact, stack, tmp_path)
+        assert code == 0, errors
+        events[contact] = printed.strip()
+    [program] = re.findall(r"```js\n(// receive\.mjs\n.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "receive.mjs").write_text(program, encoding="utf-8")
+    # As if the process had died between the effect and the completion of the second one.
+    names = await stack.create_container("contact-names", "/partitionKey")
+    await names.create_item({"id": f"handled-{events['received-again']}", "partitionKey": "received-again"})
+
+    process = await asyncio.create_subprocess_exec(
+        *("node", "receive.mjs"), cwd=tmp_path, env=environment(stack), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        lines = {(await asyncio.wait_for(process.stdout.readline(), _WITHIN_S)).decode().strip() for _ in events}
+    finally:
+        process.kill()
+        await process.wait()
+    effects = [item async for item in names.query_items("SELECT * FROM c WHERE c.id = 'contact'")]
+
+    assert lines == {f"handled {events['received-first']}", f"repeated {events['received-again']}"}
+    assert [(each["partitionKey"], each["name"]) for each in effects] == [("received-first", "Zoë")]
+
+
 async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStack, tmp_path: Path) -> None:
     package = json.loads((ROOT / "emulators/tests/languages/package.json").read_text(encoding="utf-8"))
-    assert f"npm install @azure/cosmos@{package['dependencies']['@azure/cosmos']}\n" in PAGE
+    versions = [f"{name}@{package['dependencies'][name]}" for name in ("@azure/cosmos", "@azure/service-bus")]
+    assert f"npm install {versions[0]}\n" in PAGE
+    assert f"npm install {' '.join(versions)}\n" in PAGE
     if reason := _without_node():
         pytest.skip(reason)
 
@@ -179,12 +211,17 @@ async def run(language: Language, contact: str, stack: RunningStack, folder: Pat
     return await started(language.command, language.file, contact, stack=stack, folder=folder)
 
 
+def environment(stack: RunningStack) -> dict[str, str]:
+    """What `source .local/stack.env` sets, as far as the programs need it."""
+    return {"PATH": os.environ["PATH"], **{name: stack.stack.settings[name] for name in ("COSMOS", "SERVICEBUS")}}
+
+
 async def started(*command: str | Path, stack: RunningStack, folder: Path) -> Ended:
     """Run a command in a folder until it ends, with the connection string of the stack's Cosmos DB."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "COSMOS": stack.stack.settings["COSMOS"]},
+        env=environment(stack),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

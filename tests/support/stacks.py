@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
@@ -29,6 +30,10 @@ class RunningStack:
     def container(self, name: str) -> ContainerProxy:
         """A container of the stack's database."""
         return self._cosmos.get_database_client(DATABASE).get_container_client(name)
+
+    async def create_container(self, name: str, partition_key: str) -> ContainerProxy:
+        """A new container of the stack's database."""
+        return await self._cosmos.get_database_client(DATABASE).create_container(name, PartitionKey(partition_key))
 
     @property
     def admin_port(self) -> int:

@@ -25,7 +25,8 @@ from inbox.received import place_of, read
 from inbox.telemetry import Telemetry
 from inbox.undecodable import replace_undecodable
 
-_CLOSE_S = 5.0
+CLOSE_S = 5.0
+"""Maximum seconds that the release of a session takes."""
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class Session:
             self._telemetry.held(-1)
             await self._lock.stop()
         try:
-            await within(_CLOSE_S, self._receiver.close(), "Closing a session", connections=self._connections)
+            await within(CLOSE_S, self._receiver.close(), "Closing a session", connections=self._connections)
         except Exception as error:  # noqa: BLE001 - the broker frees the session in any case
             _log.debug("Closing a session failed: %s", type(error).__name__)
         finally:
