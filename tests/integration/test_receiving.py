@@ -269,7 +269,7 @@ async def test_a_quiet_receiver_has_few_connections_and_a_burst_is_handled_at_fu
     servicebus: Broker,
 ) -> None:
     handled: set[str] = set()
-    all_at_once, width = asyncio.Event(), 64
+    all_at_once, width = asyncio.Event(), 24
 
     async def handle(received: inbox.Message) -> None:
         handled.add(received.key)
@@ -281,7 +281,7 @@ async def test_a_quiet_receiver_has_few_connections_and_a_burst_is_handled_at_fu
         await until(lambda: servicebus.receivers == FEWEST)
         servicebus.publish(*(f"k{number}" for number in range(width)))
         # No handler ends before all have begun.
-        await asyncio.wait_for(all_at_once.wait(), 20)
+        await asyncio.wait_for(all_at_once.wait(), 40)
         assert servicebus.receivers == width
         await servicebus.until_empty()
         await until(lambda: servicebus.receivers == FEWEST)

@@ -12,6 +12,7 @@ import pytest
 import bench.costs.model
 import changefeed.feed
 import inbox.stores.port
+import inbox.width
 import local.console.topic
 import local.stack.command
 import outbox.errors
@@ -43,7 +44,7 @@ from inbox.options import Options
 from local.stack.ports import PORTS
 from tests.unit.test_documented_names import page
 
-WORDS = {2: "two", 3: "three", 5: "five", 8: "eighth", 10: "ten", 50: "fifty"}
+WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 8: "eighth", 10: "ten", 50: "fifty"}
 
 # Of a page: its words, with {} for the number as the page writes it.
 CLAIMS: list[tuple[str, str, Any]] = [
@@ -74,6 +75,8 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/operators.md", "{} small events must arrive", relay.cli.smoke._SMALL),
     ("docs/operators.md", "up to {} differences", relay.cli.smoke._SHOWN_DIFFERENCES),
     ("docs/operators.md", "A failed send is tried {} times", len(relay.cli.sender._PAUSES_S) + 1),
+    ("docs/receiving-events.md", "A receiver that has nothing to do has {} of them open", inbox.width.FEWEST),
+    ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.width._SOON_S),
     ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
     ("docs/sql.md", "every {} ms while events arrive", changefeed.feed._SOONEST_LOOK_S * 1000),
     ("docs/sql.md", "every {} ms when none has arrived", changefeed.feed._LATEST_LOOK_S * 1000),
