@@ -90,7 +90,7 @@ def test_the_manifest_of_a_consumer_gives_it_time_to_stop_and_no_rights() -> Non
     [command] = re.findall(r"^CMD (.*)$", PAGE, re.MULTILINE)
 
     assert set(objects) == {"ServiceAccount", "Deployment", "TriggerAuthentication", "ScaledObject"}
-    assert pod["terminationGracePeriodSeconds"] > inbox.Options().grace_s + CLOSE_S
+    assert pod["terminationGracePeriodSeconds"] > inbox.Options().grace_s + 2 * CLOSE_S
     assert container["command"] == yaml.safe_load(command)
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"] == {

@@ -26,7 +26,7 @@ from inbox.telemetry import Telemetry
 from inbox.undecodable import replace_undecodable
 
 CLOSE_S = 5.0
-"""Maximum seconds that the release of a session takes."""
+"""Maximum seconds in which what was handled is completed, and in which the session is released."""
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class Session:
     async def _give_up(self) -> None:
         """Complete what was handled, if that is possible soon: otherwise it is delivered again."""
         try:
-            await within(_CLOSE_S, self._completions.all(), "Completing messages", connections=self._connections)
+            await within(CLOSE_S, self._completions.all(), "Completing messages", connections=self._connections)
         except Exception as error:  # noqa: BLE001 - why the session ends is raised already
             _log.debug("Completing the last messages failed: %s", type(error).__name__)
         finally:
