@@ -6,10 +6,12 @@ import asyncio
 import random
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from azure.cosmos.aio import CosmosClient
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from journal.entries import Frozen, Resumed
 from local.chaos.admin import AdminPorts, NotInjected
@@ -122,7 +124,9 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
         prefix = f"{urlsplit(account.client_connection.url_connection).hostname}_{(await database.read())['_rid']}"
         lock = await leases.create_item({"id": f"{prefix}_{data['_rid']}.lock", "ttl": _LOCK_TTL_S})
         await stack.start_host()
-        await leases.delete_item(lock["id"], partition_key=lock["id"])
+        # On a busy machine it has expired.
+        with suppress(CosmosResourceNotFoundError):
+            await leases.delete_item(lock["id"], partition_key=lock["id"])
     for _ in range(hosts - 1):
         await stack.start_host()
 
