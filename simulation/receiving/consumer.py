@@ -35,6 +35,8 @@ _OPTIONS: dict[str, Any] = {
     "answer_s": ANSWER_S,
     "grace_s": 10.0,
 }
+# How a consumer parks keys.
+_PARKING: dict[str, Any] = {"on_poison": "park", "attempts": 3, "released_s": 3.0, "claim_s": LOCK_S}
 
 # Shares of messages whose handler takes longer than the lock lasts before its block of `once`, and within it,
 # fails before its effect, and fails after it.
@@ -48,7 +50,7 @@ class HandlerError(Exception):
 
 
 class Consumer:
-    """One process of a consumer, which can never handle the messages of `poison`.
+    """One process of a consumer, which cannot handle the messages of `poison`.
 
     Attributes:
         name: The consumer's: whoever is to have each effect once.
@@ -87,6 +89,7 @@ class Consumer:
             topic=TOPIC,
             subscription=self.name,
             **_OPTIONS,
+            **({} if desk.parking is None else {**_PARKING, "parking": desk.parking}),
         )
         await self._receiver.run()
         self.process.world.outside.after(0.0, self._end)

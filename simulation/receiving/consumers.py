@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from journal.entries import Entry, Frozen, Killed, Resumed
+from journal.entries import Entry, Frozen, Handled, Killed, OfEvent, Resumed
 from relay.servicebus.messages import Message
 from simulation.faults import Fault, Kind
 from simulation.line import Line
 from simulation.receiving.consumer import LOCK_S, REASON, Consumer, Name
 from simulation.receiving.ledgers import Ledger, MemoryLedger, SqliteLedger
+from simulation.receiving.operator import Operator
 from simulation.receiving.subscription import Subscription
 from simulation.receiving.watch import Watch
 from simulation.world import Process, World
@@ -52,6 +54,7 @@ class _Group:
     subscription: Subscription
     ledger: Ledger
     may_end: bool
+    poison: set[Name] = field(default_factory=set)
     working: list[Consumer] = field(default_factory=list)
     made: int = 0
 
@@ -62,19 +65,21 @@ class Consumers:
     Attributes:
         watch: What is seen of them.
         line: The way to the broker.
-        poison: Events, by key and id, that no consumer can handle.
+        operator: Of the one that parks keys.
     """
 
     def __init__(self, world: World, journal: list[Entry]) -> None:
         self.world = world
         self.watch = Watch(world, journal, lock_s=LOCK_S, overlap_s=_OVERLAP_S)
         self.line = Line(world, "broker")
-        self.poison: set[Name] = set()
+        self._poison: dict[Name, str] = {}
         self._journal = journal
         self._groups = [
             _Group(self._subscription("billing"), SqliteLedger(), may_end=True),
             _Group(self._subscription("view"), MemoryLedger(), may_end=False),
         ]
+        billing = self._groups[0]
+        self.operator = Operator(world, billing.subscription.name, billing.ledger, self.watch, billing.poison)
         self.keep()
 
     def _subscription(self, name: str) -> Subscription:
@@ -96,14 +101,35 @@ class Consumers:
                 name = f"{group.subscription.name}-{group.made}"
                 group.working.append(
                     Consumer(
-                        self.world, self.line, group.subscription, group.ledger, self.watch, name, self.poison
+                        self.world, self.line, group.subscription, group.ledger, self.watch, name, group.poison
                     )
                 )
 
+    def spoil(self, name: Name, *, unreadable: bool) -> None:
+        """Let nobody handle an event; only what can be read may be handled later."""
+        self._poison[name] = "unreadable" if unreadable else REASON
+        for group in self._groups:
+            group.poison.add(name)
+
     @property
     def are_done(self) -> bool:
-        """Whether every message was settled."""
-        return all(group.subscription.is_empty for group in self._groups)
+        """Whether every message was settled, and no key is parked."""
+        return all(group.subscription.is_empty and not group.ledger.has_parked_keys for group in self._groups)
+
+    def journals(self) -> Iterator[list[Entry]]:
+        """For each consumer, the journal of what it is to have an effect of."""
+        for group in self._groups:
+            name, parks = group.subscription.name, group is self._groups[0]
+            left_out = self.operator.discarded.keys() if parks else self._poison.keys()
+            yield [
+                each
+                for each in self._journal
+                if not isinstance(each, OfEvent)
+                or (
+                    (each.key, each.id) not in left_out
+                    and not (isinstance(each, Handled) and each.consumer != name)
+                )
+            ]
 
     def violations(self) -> list[str]:
         """What must not have happened, once everything is over."""
@@ -113,14 +139,22 @@ class Consumers:
             self.watch.look(name, group.ledger)
             self.watch.compare_gaps(name, self._gaps(group))
             found += self._wrong_dead_letters(group)
-        return found
+        found += [
+            f"{name} kept no place, though nobody could read it"
+            for name, reason in self._poison.items()
+            if reason == "unreadable" and name not in self.operator.discarded
+        ]
+        return [*found, *self.operator.violations(self._journal)]
 
     def _wrong_dead_letters(self, group: _Group) -> list[str]:
-        """The dead letters are what no consumer can handle, each once."""
+        """The dead letters are what no consumer can handle, or where it parks keys, what it cannot read."""
+        parks = group is self._groups[0]
         dead = Counter(
             (stored.message.partition_key, stored.message.id, reason) for stored, reason in group.subscription.dead
         )
-        expected = Counter((*name, REASON) for name in self.poison)
+        expected = Counter(
+            (*name, reason) for name, reason in self._poison.items() if reason == "unreadable" or not parks
+        )
         return [
             f"{group.subscription.name} has {dead[each]} dead letters {each} instead of {expected[each]}"
             for each in sorted(dead.keys() | expected.keys())

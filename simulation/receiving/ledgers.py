@@ -42,9 +42,11 @@ class Desk(Protocol):
 
     Attributes:
         rolls_back: Whether effects are undone if their block fails. Otherwise they have to come last in it.
+        parking: Where keys are parked, if they are.
     """
 
     rolls_back: bool
+    parking: inbox.Parking | None
 
     @property
     def store(self) -> inbox.Store:
@@ -63,6 +65,10 @@ class Ledger(Protocol):
     def news(self) -> Iterator[Effect]:
         """The effects since the last call, if they are there for good."""
 
+    @property
+    def has_parked_keys(self) -> bool:
+        """Whether a key is parked."""
+
 
 class SqliteDesk:
     """A connection of a process; when it is killed, what it has not committed is rolled back."""
@@ -72,6 +78,7 @@ class SqliteDesk:
     def __init__(self, connection: inbox.SqliteConnection, process: Process) -> None:
         self._connection = connection
         self.store = inbox.SqliteStore(connection)
+        self.parking: inbox.Parking | None = self.store
         process.on_death(self._died)
 
     def add(self, effect: Effect) -> None:
@@ -97,6 +104,13 @@ class SqliteLedger:
         # Without a time to wait for others: that would be real time.
         return SqliteDesk(inbox.SqliteConnection(self._uri, uri=True, timeout=0), process)
 
+    @property
+    def has_parked_keys(self) -> bool:
+        try:
+            return bool(self._keeper.execute("SELECT 1 FROM inbox_parked_keys LIMIT 1").fetchone())
+        except sqlite3.OperationalError:
+            return True  # another process is about to commit
+
     def news(self) -> Iterator[Effect]:
         try:
             rows = self._keeper.execute(_NEW, (self._seen,)).fetchall()
@@ -111,6 +125,7 @@ class MemoryDesk:
     """A store in memory, and effects in memory."""
 
     rolls_back = False
+    parking: inbox.Parking | None = None
 
     def __init__(self) -> None:
         self.store = inbox.MemoryStore()
@@ -122,6 +137,8 @@ class MemoryDesk:
 
 class MemoryLedger:
     """Effects that end with the process: for one that is not killed."""
+
+    has_parked_keys = False
 
     def __init__(self) -> None:
         self._desk = MemoryDesk()

@@ -24,6 +24,9 @@ from simulation.receiving.connection import Connection
 from simulation.receiving.subscription import LockLostError, Session, Stored, Subscription
 from simulation.world import EPOCH, Process
 
+UNREADABLE = "unreadable"
+"""The property of a message whose body is not what a handler can be given."""
+
 
 class SimulatedClient:
     """A `ServiceBusClient` of one process, for one subscription."""
@@ -59,7 +62,7 @@ class ReceivedMessage:
     delivery_count: int
     enqueued_time_utc: datetime
     _delivery_id: int
-    body_type: AmqpMessageBodyType = AmqpMessageBodyType.DATA
+    body_type: AmqpMessageBodyType
 
     @property
     def _delivery_tag(self) -> int:
@@ -83,6 +86,9 @@ class ReceivedMessage:
             stored.failed,
             datetime.fromtimestamp(EPOCH + stored.enqueued_at, UTC),
             delivery_id,
+            AmqpMessageBodyType.VALUE
+            if UNREADABLE in message.application_properties
+            else AmqpMessageBodyType.DATA,
         )
 
 

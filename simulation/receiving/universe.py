@@ -6,11 +6,12 @@ import json
 from collections import Counter
 
 from journal import checker
-from journal.entries import Accepted, Committed, Entry, OfEvent, digest_of
+from journal.entries import Accepted, Committed, Entry, digest_of
 from relay.servicebus.messages import Message
 from simulation import reality
 from simulation.plan import EVENTS, FAULTS, Plan, Result
 from simulation.receiving.consumers import KINDS, Consumers
+from simulation.receiving.sdk import UNREADABLE
 from simulation.world import World
 
 _KEYS = 12
@@ -21,8 +22,8 @@ _SPAN_S = 240.0
 # What is not settled after all faults have ended, within this time, is stuck.
 _PATIENCE_S = 3600.0
 
-# The shares of events that never reach the topic, and that no consumer can handle.
-_MISSING, _POISON = 0.03, 0.02
+# The shares of events that never reach the topic, that no consumer can handle, and that nobody can read.
+_MISSING, _POISON, _UNREADABLE = 0.03, 0.03, 0.01
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
@@ -40,8 +41,9 @@ def simulate(chosen: Plan) -> Result:
             seen = universe.consumers.violations()
         finally:
             world.close()
-    report = checker.check(universe.without_poison(), is_complete=is_over)
-    violations = [*seen, *report.findings]
+    violations = list(seen)
+    for journal in universe.consumers.journals():
+        violations += checker.check(journal, is_complete=is_over).findings
     if not is_over:
         violations.append(f"stuck: not everything was settled {_PATIENCE_S:g} s after the last fault")
     return Result(universe.journal, violations, world.now)
@@ -69,13 +71,6 @@ class _Universe:
         self.consumers.keep()
         return self.world.run(self._is_quiet, _PATIENCE_S)
 
-    def without_poison(self) -> list[Entry]:
-        """The journal of what can be handled: the rest has to be dead letters."""
-        poison = self.consumers.poison
-        return [
-            each for each in self.journal if not isinstance(each, OfEvent) or (each.key, each.id) not in poison
-        ]
-
     def _is_quiet(self) -> bool:
         return not self.world.rounds % 64 and self.consumers.are_done
 
@@ -93,8 +88,11 @@ class _Universe:
         message = Message(
             f"e{self._ids[key]}", key, "Changed", body.encode(), {"sequence": self._sequences[order]}
         )
-        if entropy.random() < _POISON:
-            self.consumers.poison.add((key, message.id))
+        is_unreadable = entropy.random() < _UNREADABLE
+        if is_unreadable:
+            message.application_properties[UNREADABLE] = 1
+        if is_unreadable or entropy.random() < _POISON:
+            self.consumers.spoil((key, message.id), unreadable=is_unreadable)
         digest, at = digest_of(body, "Changed"), round(self.world.now, 6)
         self.journal += [
             Committed(at=at, key=key, id=message.id, position=(self._number,), digest=digest),

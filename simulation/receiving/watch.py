@@ -113,6 +113,11 @@ class Watch:
                 f"{consumer} has had {sorted(found)} of {effect.entity}, which were reported missing"
             )
 
+    @property
+    def entries(self) -> int:
+        """Number of entries that the journal has."""
+        return len(self._journal)
+
     def look(self, consumer: str, ledger: Ledger) -> None:
         """Write down the effects that are there for good and new."""
         for effect in ledger.news():

@@ -15,15 +15,20 @@ from inbox.errors import DeadLetter
 from inbox.handling import Handler, call
 from inbox.lock import Lock
 from inbox.messages import Message
+from inbox.parked import Cause, Claim, ParkedMessage
+from inbox.poison import Aside
 from inbox.received import read
 from inbox.sequences import Arrival, Step
 from inbox.session import Session
 from inbox.stores.database import SqliteConnection
 from inbox.stores.port import Identity
 from inbox.stores.sql import recording
+from inbox.stores.sql.parking import _PLACE, Parked, _Place
+from inbox.stores.sql.statements import Operation, Statement
 from inbox.stores.sqlite import SqliteStore
 
 _settle = Session._settle
+_next, _read = Parked.next, Parked._read
 
 
 @asynccontextmanager
@@ -71,6 +76,56 @@ async def _keep_session(self: Session) -> None:
         await self._lock.stop()
 
 
+async def _never_set_aside(self: Aside, parked: ParkedMessage) -> bool:
+    return False
+
+
+async def _never_park(self: Aside, parked: ParkedMessage, cause: Cause) -> None:
+    pass
+
+
+def _only_what_is_not_released(self: Parked, place: _Place) -> Operation[bool]:
+    found = yield Statement(
+        f"select released from {self._keys} where {_PLACE} and (released = 0 or token is not null)", place.columns
+    )
+    return bool(found.rows)
+
+
+def _last_first(self: Parked, place: _Place, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
+    return (yield from _read(self, place, after, 1000))[::-1][:limit]
+
+
+def _remove_beforehand(self: Parked, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+    first = yield from _next(self, claim, done)
+    yield from self._remove(self._at(claim.topic, claim.key), None if first is None else first.number)
+    return first
+
+
+def _unpark_at_once(self: Parked, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+    first = yield from _next(self, claim, done)
+    yield self._unpark(self._at(claim.topic, claim.key))
+    return first
+
+
+def _without_note(self: Parked, topic: str, key: str, limit: int) -> Operation[list[ParkedMessage]]:
+    place = self._at(topic, key)
+    discarded = yield from self._read(place, None, limit)
+    for each in discarded:
+        yield from self._remove(place, each.number)
+    if (yield from self._is_empty(place)):
+        yield self._unpark(place)
+    return discarded
+
+
+def _skip_on_failure(self: Parked, claim: Claim, cause: Cause) -> Operation[None]:
+    for first in (yield from self._read(self._at(claim.topic, claim.key), None, 1)):
+        yield from self.give_back(claim, first.number)
+
+
+async def _leave_no_place(self: Aside, parked: ParkedMessage, unreadable: DeadLetter) -> None:
+    pass
+
+
 CONTROLS: dict[str, tuple[Any, str, Any, str]] = {
     "the note is in the effect's transaction": (SqliteConnection, "transaction", _without_transaction, "missing"),
     "what was handled is skipped": (SqliteStore, "_record", _always_first, "duplicated"),
@@ -81,6 +136,15 @@ CONTROLS: dict[str, tuple[Any, str, Any, str]] = {
     "gaps are recorded": (recording, "advance", _no_gaps, "as missing"),
     "an event is known by its key, too": (Identity, "of", _of_id_alone, "missing"),
     "what nobody can handle is dead-lettered": (session, "call", _swallow_dead_letters, "dead letters"),
+    "what follows a parked message is set aside": (Aside, "_take", _never_set_aside, "out_of_order"),
+    "a message is kept before it is completed": (Aside, "_park", _never_park, "missing"),
+    "a released key is parked until its last message": (Parked, "_lock", _only_what_is_not_released, "of_order"),
+    "messages are handed over in order": (Parked, "_read", _last_first, "out_of_order"),
+    "a message is removed after its handler": (Parked, "next", _remove_beforehand, "missing"),
+    "a claimed key stays parked": (Parked, "next", _unpark_at_once, "missing"),
+    "what is discarded counts as handled": (Parked, "discard", _without_note, "after it was discarded"),
+    "what fails again parks its key again": (Parked, "fail", _skip_on_failure, "missing"),
+    "what cannot be read keeps its place": (Aside, "leave", _leave_no_place, "kept no place"),
     "sessions are released": (Session, "close", _keep_session, "undisturbed"),
 }
 """By what it does: where it is, what replaces it, and a word of the violation that follows."""
