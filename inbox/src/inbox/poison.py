@@ -31,7 +31,7 @@ class Aside:
 
     Whether it is parked is read once. While the session is locked, nobody else parks the key, except a receiver
     that has lost this session and has not noticed: what that one parks was handled before, or is still to be
-    delivered to this one (docs/decisions/0024-inbox-stores.md).
+    delivered to this one (docs/decisions/0025-parked-keys-of-a-consumer.md).
 
     Args:
         parking: Where keys are parked.

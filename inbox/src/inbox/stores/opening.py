@@ -13,7 +13,7 @@ from inbox.stores.sqlite import SqliteStore
 
 FORMS = "the path of an SQLite file, or postgresql://…"
 
-_SQLITE = "sqlite:///"
+_SQLITE, _POSTGRESQL = "sqlite:///", ("postgresql://", "postgres://")
 
 
 class StoreNotOpened(Exception):
@@ -27,7 +27,14 @@ async def opened(address: str, consumer: str) -> AsyncIterator[Parking]:
     Raises:
         StoreNotOpened: It cannot be opened. The text does not contain the address, which may contain a password.
     """
-    connection = _sqlite(Path(address.removeprefix(_SQLITE)))
+    opening = _postgresql if address.startswith(_POSTGRESQL) else _sqlite
+    async with opening(address, consumer) as parking:
+        yield parking
+
+
+@asynccontextmanager
+async def _sqlite(address: str, consumer: str) -> AsyncIterator[Parking]:
+    connection = _existing(Path(address.removeprefix(_SQLITE)))
     try:
         yield SqliteStore(connection, consumer=consumer)
     except sqlite3.Error as error:
@@ -36,7 +43,28 @@ async def opened(address: str, consumer: str) -> AsyncIterator[Parking]:
         connection.close()
 
 
-def _sqlite(path: Path) -> SqliteConnection:
+def _existing(path: Path) -> SqliteConnection:
     if not path.is_file():
         raise StoreNotOpened(f"There is no file {path}. A store is {FORMS}.")
     return SqliteConnection(path)
+
+
+@asynccontextmanager
+async def _postgresql(address: str, consumer: str) -> AsyncIterator[Parking]:
+    try:
+        import psycopg
+
+        from inbox.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise StoreNotOpened("psycopg is missing: install servicebus-inbox[postgresql].") from error
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[psycopg.AsyncConnection]:
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+            yield connection
+
+    try:
+        yield PostgresStore(connect, consumer=consumer)
+    except psycopg.Error as error:
+        # Not its text: it may quote values.
+        raise StoreNotOpened(f"The store does not answer: {type(error).__name__}.") from error

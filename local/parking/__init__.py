@@ -1,0 +1,1 @@
+"""A campaign of kills against a consumer that parks keys: order, and every effect once."""

@@ -1,0 +1,42 @@
+"""A short campaign of kills against a consumer that parks keys, on each kind of store; and its judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local.parking import campaign
+
+PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("store", ["SQLite", "PostgreSQL"])
+async def test_every_effect_is_had_once_and_in_order(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    address = (
+        request.getfixturevalue("postgres_database") if store == "PostgreSQL" else str(tmp_path / "store.sqlite")
+    )
+
+    outcome = await campaign.run(address, tmp_path / "logs", events=60, kills=4, limit_s=100)
+
+    assert outcome.wrong == []
+    assert outcome.effects + outcome.discarded == outcome.events == 60
+    assert outcome.kills >= 3
+
+
+@pytest.mark.parametrize(
+    ("effects", "wrong"),
+    [
+        ([1, 3], []),
+        ([1, 2], ["k-3 had no effect"]),
+        ([1, 3, 3], ["k-3 had 2 effects", "k-3 came behind k-3"]),
+        ([3, 1], ["k-1 came behind k-3"]),
+    ],
+)
+def test_what_is_wrong_is_found(effects: list[int], wrong: list[str]) -> None:
+    had = [("k", number, f"k-{number}") for number in effects]
+
+    assert campaign.judge(PUBLISHED, had, {"k-2"}) == wrong
