@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -14,7 +14,8 @@ import pytest
 import inbox
 from inbox.parked import Cause, Kept, ParkedMessage
 from inbox.parking import ClaimLost, NotReleased, Parking
-from tests.support.inbox_stores import pool_of
+from inbox.stores.opening import StoreNotOpened, opened
+from tests.support.inbox_stores import cosmos_container, pool_of
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
 CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
@@ -46,10 +47,17 @@ async def in_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Callable[
         yield lambda consumer: inbox.PostgresStore(pool.connection, consumer=consumer)
 
 
+@asynccontextmanager
+async def in_cosmos(_: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    async with cosmos_container() as (container, _server):
+        yield lambda consumer: inbox.CosmosStore(container, consumer=consumer)
+
+
 OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Callable[[str], Store]]]] = {
     "in memory": in_memory,
     "SQLite": in_sqlite,
     "PostgreSQL": in_postgres,
+    "Cosmos DB": in_cosmos,
 }
 """By the store's name: opens it for a consumer, on a connection of its own each time."""
 
@@ -250,3 +258,25 @@ async def test_consumers_are_apart(of: Callable[[str], Store]) -> None:
     assert await other.keys() == []
     assert await numbers(other) == []
     assert await numbers(one) == [1]
+
+
+@pytest.mark.parametrize("name", ["PostgreSQL", "Cosmos DB"])
+async def test_the_commands_open_it_by_its_address(name: str, request: pytest.FixtureRequest) -> None:
+    async with AsyncExitStack() as stack:
+        if name == "PostgreSQL":
+            address = request.getfixturevalue("postgres_database")
+        else:
+            _, server = await stack.enter_async_context(cosmos_container())
+            address = f"{server.connection_string};Database=consumer;Container=state"
+        async with opened(address, "loans") as parking:
+            await parking.park(parked(1), CAUSE)
+        async with opened(address, "loans") as parking:
+            assert [each.key for each in await parking.keys()] == ["k"]
+        async with opened(address, "default") as parking:
+            assert await parking.keys() == []
+
+
+async def test_a_container_that_is_not_named_is_asked_for() -> None:
+    with pytest.raises(StoreNotOpened, match="no Container"):
+        async with opened("AccountEndpoint=https://localhost:1/;AccountKey=a2V5", "loans"):
+            pass

@@ -14,6 +14,7 @@ from inbox.errors import BatchTooLarge, Conflict, DeadLetter
 from inbox.messages import Message
 from inbox.sequences import Arrival, Step, advance
 from inbox.stores.arrivals import ArrivalIn
+from inbox.stores.cosmos_parking import CosmosParking
 from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.turns import Blocks
 
@@ -94,7 +95,7 @@ class _Progress:
     closed: _Document | None = None
 
 
-class CosmosStore:
+class CosmosStore(CosmosParking):
     """What a block of `once` adds to `arrival.connection` is written with the message, or not at all: they are one
     transactional batch, so they have one partition key.
 
@@ -102,9 +103,12 @@ class CosmosStore:
     nothing is locked: of two deliveries that are handled at the same time, the second to end raises `Conflict`.
     The account's consistency is session or stronger.
 
+    A parked key is in the logical partition of its own name, so its discarded messages are skipped by `once` only
+    with the default `partition`.
+
     Args:
         container: Of azure.cosmos.aio. The store's documents are in it, beside those of the handler, and have the
-            property `type`: `inboxHandled`, `inboxProgress` or `inboxGap`.
+            property `type`: `inboxHandled`, `inboxProgress`, `inboxGap`, `inboxParkedKey` or `inboxParked`.
         consumer: The consumer's name, if several share a container.
         ttl_s: Seconds after which Cosmos DB deletes the record of a message, if the container has time to live
             turned on; see `forget` about how long it is needed.
@@ -327,6 +331,9 @@ class CosmosStore:
             properties = await self._container.read()
             self._paths = [path.strip("/").split("/") for path in properties["partitionKey"]["paths"]]
         return self._paths
+
+    def _identifier(self, kind: str, *parts: str) -> str:
+        return _id(kind, *parts)
 
     def _of(self, kind: str) -> list[dict[str, object]]:
         return [{"name": "@type", "value": kind}, {"name": "@name", "value": self._consumer}]

@@ -1,0 +1,379 @@
+"""Parks keys in a container of Cosmos DB: a marker and a document for each message, in the partition of the key.
+
+Each change is one transactional batch that writes the marker, which counts the messages. So a message that is set
+aside and the removal of the last one exclude each other, whatever a read from a lagging replica has missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
+
+from inbox.errors import NotStorable
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parking import ClaimLost, NotReleased
+from inbox.stores.port import Identity
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import ContainerProxy
+
+MARKER, PARKED = "inboxParkedKey", "inboxParked"
+"""The property `type` of the documents."""
+
+_MISSING, _EXISTS, _CHANGED, _TOO_LARGE = 404, 409, 412, 413
+# Of messages that are discarded in one batch, each takes two operations.
+_AT_ONCE = 40
+_TRIES, _AGAIN_S = 50, 0.01
+
+_Operation: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
+_Document: TypeAlias = dict[str, Any]
+
+
+class _Refused(Exception):
+    """A batch was refused: the number of the operation, and its status."""
+
+    def __init__(self, index: int, status: int) -> None:
+        self.index = index
+        self.status = status
+
+
+class CosmosParking(ABC):
+    """The part of `CosmosStore` that parks keys. See `Parking`.
+
+    The clock of claims is the processes'.
+    """
+
+    _container: ContainerProxy
+    _consumer: str
+
+    @abstractmethod
+    def _identifier(self, kind: str, *parts: str) -> str:
+        """The id of a document of the consumer."""
+
+    @abstractmethod
+    async def _note(self, event: Identity, partition: str) -> _Document:
+        """The document that says that a message was handled."""
+
+    @abstractmethod
+    async def _placed(self, document: _Document, partition: str) -> _Document:
+        """A document with the property of the partition key."""
+
+    @abstractmethod
+    async def _read(self, identifier: str, partition: str) -> _Document | None:
+        """A document, if it exists."""
+
+    @abstractmethod
+    def _keep_session_token(self, headers: Mapping[str, Any]) -> None:
+        """Let later reads see the state in an answer."""
+
+    async def is_parked(self, topic: str, key: str) -> bool:
+        """See `Parking.is_parked`. A write, because a read may come from a replica that lags."""
+        try:
+            await self._batch(key, [_counted(self._marker_id(topic, key), 0)])
+        except _Refused as refused:
+            if refused.status == _MISSING:
+                return False
+            raise
+        return True
+
+    async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
+        """See `Parking.park`."""
+        marker = await self._placed(self._new_marker(message.topic, message.key, cause), message.key)
+        for _ in range(_TRIES):
+            kept = await self._add(message, ("create", (marker,), {}))
+            if kept is None:
+                kept = await self.set_aside(message)
+            if kept is not Kept.NOT_PARKED:
+                return kept
+        raise LookupError("Others park and release the key all the time.")
+
+    async def set_aside(self, message: ParkedMessage) -> Kept:
+        """See `Parking.set_aside`."""
+        kept = await self._add(message, _counted(self._marker_id(message.topic, message.key), 1))
+        return Kept.NOT_PARKED if kept is None else kept
+
+    async def claim(self, topic: str, lasts: timedelta) -> Claim | None:
+        """See `Parking.claim`. It queries all partitions."""
+        query = (
+            "SELECT * FROM c WHERE c.type = @type AND c.consumer = @consumer AND c.topic = @topic"
+            " AND c.released AND c.until <= @now"
+        )
+        values = {"@type": MARKER, "@consumer": self._consumer, "@topic": topic, "@now": time.time()}
+        found = self._container.query_items(query, parameters=_parameters(values))
+        async for marker in found:
+            token = uuid4().hex
+            taken = {**marker, "token": token, "until": time.time() + lasts.total_seconds()}
+            try:
+                await self._batch(marker["key"], [_replaced(marker, taken)])
+            except _Refused:
+                continue  # another process has claimed it meanwhile
+            return Claim(topic, marker["key"], token)
+        return None
+
+    async def renew(self, claim: Claim, lasts: timedelta) -> bool:
+        """See `Parking.renew`."""
+        changes = [{"op": "set", "path": "/until", "value": time.time() + lasts.total_seconds()}]
+        condition = {"filter_predicate": f"from c where c.token = '{claim.token}'"}
+        try:
+            await self._batch(
+                claim.key, [("patch", (self._marker_id(claim.topic, claim.key), changes), condition)]
+            )
+        except _Refused as refused:
+            if refused.status in (_MISSING, _CHANGED):
+                return False
+            raise
+        return True
+
+    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+        """See `Parking.next`."""
+        for _ in range(_TRIES):
+            marker, removal = await self._claimed(claim, done)
+            left = marker["messages"] - len(removal)
+            if not left:
+                if await self._tried(claim.key, [_deleted(marker), *removal]):
+                    return None
+                continue
+            records = await self._records(claim.topic, claim.key, None, 2)
+            first = next((each for each in records if done is None or int(each["number"]) != done), None)
+            if first is not None:
+                attempt = {"op": "incr", "path": "/attempts", "value": 1}
+                counted = [_replaced(marker, {**marker, "messages": left}), *removal]
+                if await self._tried(claim.key, [*counted, ("patch", (first["id"], [attempt]), {})]):
+                    return self._parked({**first, "attempts": first["attempts"] + 1})
+            await asyncio.sleep(_AGAIN_S)
+        raise LookupError("Others change the messages of the key all the time.")
+
+    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+        """See `Parking.give_back`."""
+        for _ in range(_TRIES):
+            marker, removal = await self._claimed(claim, done)
+            left = marker["messages"] - len(removal)
+            free = _replaced(marker, {**marker, "messages": left, "token": "", "until": 0})
+            if await self._tried(claim.key, [free if left else _deleted(marker), *removal]):
+                return
+        raise LookupError("Others change the messages of the key all the time.")
+
+    async def fail(self, claim: Claim, cause: Cause) -> None:
+        """See `Parking.fail`."""
+        for _ in range(_TRIES):
+            marker, _removal = await self._claimed(claim, None)
+            again = {**marker, **self._new_marker(claim.topic, claim.key, cause), "messages": marker["messages"]}
+            if await self._tried(claim.key, [_replaced(marker, again)]):
+                return
+        raise LookupError("Others change the messages of the key all the time.")
+
+    async def keys(self) -> list[ParkedKey]:
+        """See `Parking.keys`. It queries all partitions."""
+        query = "SELECT * FROM c WHERE c.type = @type AND c.consumer = @consumer"
+        found = self._container.query_items(
+            query, parameters=_parameters({"@type": MARKER, "@consumer": self._consumer})
+        )
+        keys = [
+            ParkedKey(
+                each["topic"],
+                each["key"],
+                datetime.fromisoformat(each["since"]),
+                Cause(each["reason"], each["error"], each["detail"]),
+                each["messages"],
+                each["released"],
+            )
+            async for each in found
+        ]
+        return sorted(keys, key=lambda each: (each.topic, each.key))
+
+    async def messages(
+        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+    ) -> list[ParkedMessage]:
+        """See `Parking.messages`."""
+        return [self._parked(each) for each in await self._records(topic, key, after, limit)]
+
+    async def release(self, topic: str, key: str) -> bool:
+        """See `Parking.release`."""
+        for _ in range(_TRIES):
+            marker = await self._read(self._marker_id(topic, key), key)
+            if marker is None:
+                return False
+            records = await self._records(topic, key, None, _AT_ONCE)
+            if records and records[0]["message"] is None:
+                raise NotReleased(self._parked(records[0]))
+            if marker["released"]:
+                return True
+            # Only those that were handed over have attempts, and they are the first.
+            anew: list[_Operation] = [
+                ("patch", (each["id"], [{"op": "set", "path": "/attempts", "value": 0}]), {})
+                for each in records
+                if each["attempts"]
+            ]
+            if await self._tried(key, [_replaced(marker, {**marker, "released": True}), *anew]):
+                return True
+        raise LookupError("Others change the messages of the key all the time.")
+
+    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+        """See `Parking.discard`."""
+        discarded: list[ParkedMessage] = []
+        for _ in range(_TRIES + limit):
+            marker = await self._read(self._marker_id(topic, key), key)
+            count = min(limit - len(discarded), _AT_ONCE)
+            if marker is None or not count:
+                return discarded
+            records = await self._records(topic, key, None, count)
+            notes = [
+                await self._note(Identity(topic, key, each["messageId"]), key)
+                for each in records
+                if each["messageId"]
+            ]
+            left = marker["messages"] - len(records)
+            operations = [
+                _replaced(marker, {**marker, "messages": left}) if left else _deleted(marker),
+                *(("upsert", (each,), {}) for each in notes),
+                *(("delete", (each["id"],), {}) for each in records),
+            ]
+            if await self._tried(key, operations):
+                discarded += map(self._parked, records)
+        raise LookupError("Others change the messages of the key all the time.")
+
+    # Parts.
+
+    async def _add(self, message: ParkedMessage, first: _Operation) -> Kept | None:
+        """Store a message together with an operation on the marker; None if that one was refused."""
+        operations = [first]
+        if message.id:
+            # Refused if the message was handled; otherwise nothing is left of it.
+            note = await self._note(Identity(message.topic, message.key, message.id), message.key)
+            operations += [("create", (note,), {}), ("delete", (note["id"],), {})]
+        text = None if message.message is None else encode(message.message)
+        record = {
+            "id": f"{PARKED}-{self._marker_id(message.topic, message.key)}-{_number(message.number)}",
+            "type": PARKED,
+            "consumer": self._consumer,
+            "topic": message.topic,
+            "key": message.key,
+            "number": _number(message.number),
+            "messageId": message.id,
+            "message": text,
+            "attempts": 0,
+        }
+        operations.append(("create", (await self._placed(record, message.key),), {}))
+        try:
+            await self._batch(message.key, operations)
+        except _Refused as refused:
+            if refused.status == _TOO_LARGE and text is not None:
+                raise NotStorable(
+                    f"The message has {len(text)} bytes as it is stored, which is too much."
+                ) from None
+            if refused.index == 0 and refused.status in (_MISSING, _EXISTS):
+                return None
+            if refused.status == _EXISTS:
+                return Kept.HANDLED if refused.index < len(operations) - 1 else Kept.ASIDE
+            raise
+        return Kept.ASIDE
+
+    async def _claimed(self, claim: Claim, done: int | None) -> tuple[_Document, list[_Operation]]:
+        """The marker of a claimed key, and what removes a message that was handled, if it is still there."""
+        identifier = self._marker_id(claim.topic, claim.key)
+        marker = await self._read(identifier, claim.key)
+        if marker is None or marker["token"] != claim.token:
+            raise ClaimLost
+        if done is None:
+            return marker, []
+        record = await self._read(f"{PARKED}-{identifier}-{_number(done)}", claim.key)
+        return marker, [] if record is None else [("delete", (record["id"],), {})]
+
+    async def _tried(self, partition: str, operations: Sequence[_Operation]) -> bool:
+        """Carry out a batch; False if something has changed meanwhile."""
+        try:
+            await self._batch(partition, operations)
+        except _Refused as refused:
+            if refused.status not in (_MISSING, _EXISTS, _CHANGED):
+                raise
+            await asyncio.sleep(_AGAIN_S)
+            return False
+        return True
+
+    async def _batch(self, partition: str, operations: Sequence[_Operation]) -> None:
+        from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
+
+        try:
+            done = await self._container.execute_item_batch(operations, partition_key=partition)
+        except CosmosBatchOperationError as error:
+            self._keep_session_token(error.headers)
+            if error.status_code in (_MISSING, _EXISTS, _CHANGED, _TOO_LARGE):
+                raise _Refused(error.error_index or 0, error.status_code) from error
+            raise
+        except CosmosHttpResponseError as error:
+            if error.status_code == _TOO_LARGE:
+                raise _Refused(0, _TOO_LARGE) from error
+            raise
+        self._keep_session_token(done.get_response_headers())
+
+    async def _records(self, topic: str, key: str, after: int | None, limit: int) -> list[_Document]:
+        query = (
+            f"SELECT TOP {limit:d} * FROM c WHERE c.type = @type AND c.consumer = @consumer AND c.topic = @topic"
+            " AND c.key = @key AND c.number > @after ORDER BY c.number"
+        )
+        values = {
+            "@type": PARKED,
+            "@consumer": self._consumer,
+            "@topic": topic,
+            "@key": key,
+            "@after": "" if after is None else _number(after),
+        }
+        found = self._container.query_items(query, parameters=_parameters(values), partition_key=key)
+        return [each async for each in found]
+
+    def _marker_id(self, topic: str, key: str) -> str:
+        return self._identifier(MARKER, self._consumer, topic, key)
+
+    def _new_marker(self, topic: str, key: str, cause: Cause) -> _Document:
+        return {
+            "id": self._marker_id(topic, key),
+            "type": MARKER,
+            "consumer": self._consumer,
+            "topic": topic,
+            "key": key,
+            "since": datetime.now(UTC).isoformat(),
+            "reason": cause.reason,
+            "error": cause.error,
+            "detail": cause.detail,
+            "released": False,
+            "token": "",
+            "until": 0,
+            "messages": 1,
+        }
+
+    def _parked(self, record: _Document) -> ParkedMessage:
+        text = record["message"]
+        return ParkedMessage(
+            record["topic"],
+            record["key"],
+            record["messageId"],
+            int(record["number"]),
+            None if text is None else decode(text),
+            record["attempts"],
+        )
+
+
+def _number(number: int) -> str:
+    """A number of the broker as text that is in order: JSON's numbers are too small for it."""
+    return f"{number:020d}"
+
+
+def _counted(marker: str, count: int) -> _Operation:
+    return "patch", (marker, [{"op": "incr", "path": "/messages", "value": count}]), {}
+
+
+def _replaced(marker: _Document, by: _Document) -> _Operation:
+    return "replace", (marker["id"], by), {"if_match_etag": marker["_etag"]}
+
+
+def _deleted(marker: _Document) -> _Operation:
+    return "delete", (marker["id"],), {"if_match_etag": marker["_etag"]}
+
+
+def _parameters(values: Mapping[str, object]) -> list[dict[str, object]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
