@@ -232,7 +232,7 @@ async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path)
         assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
     assert (await handle(harness, "theirs")).first
 
-    assert await handle(harness, "e7", 7) == inbox.Arrival(first=True, late=True)
+    assert await handle(harness, "e7", 7) == inbox.Arrival(first=True, late=True, was_missing=True)
     assert await handle(harness, "e14", 14) == inbox.Arrival(first=True, missing=range(13, 14))
     assert await harness.store.gaps() == [gap("k", *each) for each in ((6, 6), (8, 8), (11, 11), (13, 13))]
     assert await harness.store.forget(timedelta(days=1)) == 1

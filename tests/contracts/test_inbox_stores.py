@@ -84,7 +84,7 @@ async def test_skipped_numbers_are_missing_until_they_arrive(harness: Harness) -
     assert [arrival.missing for arrival in arrivals if arrival.missing] == [range(6, 9), range(11, 12)]
     assert await harness.store.gaps() == [gap("k", 6, 8), gap("k", 11, 11)]
 
-    assert await handle(harness, "e7", 7) == inbox.Arrival(first=True, late=True)
+    assert await handle(harness, "e7", 7) == inbox.Arrival(first=True, late=True, was_missing=True)
     assert await handle(harness, "e7", 7) == inbox.Arrival(first=False)
     assert await harness.store.gaps() == [gap("k", 6, 6), gap("k", 8, 8), gap("k", 11, 11)]
 
@@ -174,7 +174,9 @@ async def test_gaps_are_what_a_set_of_numbers_says(numbers: list[int]) -> None:
         seen: set[int] = set()
         for index, number in enumerate(numbers):
             missing = range(max(seen, default=number) + 1, number) if seen else range(0)
-            expected = inbox.Arrival(True, missing or range(0), bool(seen) and number <= max(seen))
+            is_late = bool(seen) and number <= max(seen)
+            closes = is_late and number > numbers[0] and number not in seen
+            expected = inbox.Arrival(True, missing or range(0), is_late, closes)
             for harness in harnesses:
                 assert await handle(harness, f"e{index}", number) == expected
             seen.add(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import threading
@@ -371,7 +372,10 @@ async def test_a_crash_between_effect_and_settlement_does_not_repeat_the_effect(
     assert connection.execute("SELECT id FROM effects ORDER BY rowid").fetchall() == [("k-1",), ("k-2",)]
 
 
-async def test_missing_and_late_events_are_told_across_redeliveries(servicebus: Broker) -> None:
+async def test_missing_and_late_events_are_told_across_redeliveries(
+    servicebus: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "inbox")
     store = inbox.MemoryStore()
     told: list[tuple[int | None, inbox.Arrival]] = []
     failed = False
@@ -388,11 +392,14 @@ async def test_missing_and_late_events_are_told_across_redeliveries(servicebus: 
     async with servicebus.receiving(handle):
         await servicebus.until_empty()
 
+    assert [each for each in caplog.messages if "closes a gap" in each] == [
+        "Message 'k-3' of key 'k' closes a gap: its number 3 was missing"
+    ]
     assert told == [
         (1, inbox.Arrival(first=True)),
         (4, inbox.Arrival(first=True, missing=range(2, 4))),
         (5, inbox.Arrival(first=True)),
-        (3, inbox.Arrival(first=True, late=True)),
+        (3, inbox.Arrival(first=True, late=True, was_missing=True)),
         (6, inbox.Arrival(first=True)),
     ]
     assert await store.gaps() == [inbox.Gap("k", 2, 2, "k", QUEUE)]

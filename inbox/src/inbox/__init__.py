@@ -39,7 +39,8 @@ Parked keys (`parking`, `parked`)
     store that cannot hold a message.
 
 Once, and what is missing (`stores`)
-    `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`); `gaps()` returns
+    `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`, `was_missing`);
+    `gaps()` returns
     a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`;
     `PostgresStore(pool.connection)` and `SqlAlchemyStore(engine)` give an `ArrivalIn`, whose `connection` is in
     the transaction of the block, and so does `SqlServerStore(connection_string)`; that of

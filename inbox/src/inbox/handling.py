@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 
+from inbox.closing import noting_closed
 from inbox.contents import Contents, whole
 from inbox.messages import Message
+
+_log = logging.getLogger(__name__)
 
 Handler = Callable[[Message], Awaitable[object] | object]
 
@@ -16,9 +20,12 @@ async def call(handler: Handler, message: Message) -> None:
     """Call it. Raises what it raises. The task's name says what it handles."""
     if (task := asyncio.current_task()) is not None:
         task.set_name(f"The handler of message {message.id!r} of session {message.key!r}")
+    closed = noting_closed()
     result = handler(message)
     if inspect.isawaitable(result):
         await result
+    for number in closed:
+        _log.info("Message %r of key %r closes a gap: its number %s was missing", message.id, message.key, number)
 
 
 def on_whole(handler: Handler, contents: Contents | None) -> Handler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inbox.closing import note_closed
 from inbox.telemetry import note_missing
 
 _NOTHING = range(0)
@@ -18,11 +19,13 @@ class Arrival:
         missing: The numbers of events that should have come before this one and did not. They are in quarantine,
             dead-lettered, or expired. Each is reported once, by the first event after it.
         late: Whether later events of the entity were handled before this one.
+        was_missing: Whether this one was reported as missing before: it closes a gap, or makes it smaller.
     """
 
     first: bool
     missing: range = _NOTHING
     late: bool = False
+    was_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,10 @@ def advance(last: int | None, gap: range | None, sequence: int) -> Step:
     if last is None:
         return Step(Arrival(first=True), sequence)
     if sequence <= last:
-        late = Arrival(first=True, late=True)
         if gap is None:
-            return Step(late, last)
+            return Step(Arrival(first=True, late=True), last)
+        note_closed(sequence)
+        late = Arrival(first=True, late=True, was_missing=True)
         parts = (range(gap.start, sequence), range(sequence + 1, gap.stop))
         return Step(late, last, gap, tuple(part for part in parts if part))
     missing = range(last + 1, sequence)

@@ -1,0 +1,21 @@
+"""Notes that the message that is being handled closes a gap, which is logged once its handler returns."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+_closed: ContextVar[list[int] | None] = ContextVar("inbox_closed", default=None)
+
+
+def note_closed(sequence: int) -> None:
+    """A store says that this number was missing until now. One that repeats its transaction says so again."""
+    noted = _closed.get()
+    if noted is not None:
+        noted[:] = [sequence]
+
+
+def noting_closed() -> list[int]:
+    """Have what the current task notes from now on put into the list that is returned."""
+    noted: list[int] = []
+    _closed.set(noted)
+    return noted
