@@ -15,6 +15,7 @@ import bench.__main__
 import bench.costs.__main__
 import changefeed.cli
 import docs.site.__main__
+import inbox.commands
 import journal.__main__
 import local.__main__
 import outbox_emulators.__main__
@@ -150,6 +151,7 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "changefeed": changefeed.cli._parser(),
         "bench": bench.__main__.parser(),
         "bench.costs": bench.costs.__main__.parser(),
+        "inbox": inbox.commands.parser(),
         "journal": journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),
     }

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 if it was carried out, 1 if it was refused, 2 if the call is wrong or the store cannot be opened.
     """
-    chosen = _parser().parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     if not chosen.store:
         print(f"Give --store or set {STORE}: {FORMS}.", file=sys.stderr)
         return _USAGE
@@ -132,12 +132,10 @@ async def _discard(parking: Parking, chosen: argparse.Namespace) -> None:
 # Their parts.
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The options of the commands."""
     parser = argparse.ArgumentParser(prog="python -m inbox", description="Manages the parked keys of a consumer.")
-    parser.add_argument("--store", default=os.environ.get(STORE), help=f"{FORMS}; default: the variable {STORE}")
-    parser.add_argument("--consumer", default="default", help="the consumer's name; default: default")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
     keys = commands.add_parser("keys", help="list the parked keys")
     keys.set_defaults(run=_keys)
     show = commands.add_parser("show", help="list the messages of a parked key")
@@ -155,6 +153,11 @@ def _parser() -> argparse.ArgumentParser:
     for command in (show, release, discard):
         command.add_argument("key", metavar="KEY", nargs="?" if command is release else None)
         command.add_argument("--topic", help="the topic or queue, if the key is parked in several")
+    for command in (keys, show, release, discard):
+        command.add_argument(
+            "--store", default=os.environ.get(STORE), help=f"{FORMS}; default: the variable {STORE}"
+        )
+        command.add_argument("--consumer", default="default", help="the consumer's name; default: default")
     return parser
 
 

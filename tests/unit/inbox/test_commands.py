@@ -110,7 +110,7 @@ def test_the_first_message_is_discarded_or_all(
     ("command", "complaint"),
     [
         (["release", "x"], "The key 'x' is not parked by the consumer 'default'"),
-        (["--consumer", "other", "release", "a"], "not parked by the consumer 'other'"),
+        (["release", "a", "--consumer", "other"], "not parked by the consumer 'other'"),
         (["release"], "Name a key, or give --all"),
         (["release", "b"], "Give --topic: the key is parked in events, orders"),
     ],
@@ -125,6 +125,6 @@ def test_what_cannot_be_done_says_why(
 def test_a_store_that_is_not_there_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nothing.sqlite"
 
-    assert main(["--store", str(path), "keys"]) == 2
+    assert main(["keys", "--store", str(path)]) == 2
     assert "There is no file" in capsys.readouterr().err
     assert not path.exists()
