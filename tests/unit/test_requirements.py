@@ -25,10 +25,15 @@ _RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.s
 _LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "samples.contacts")
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
-    "sql": ("local.chaos", "local.database", "samples.contacts.sql"),
+    "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
 }
-# For pytest; for SQLAlchemy; run by the Functions worker.
-_NOT_RUN = {"outbox_emulators.pytest_plugin", "samples.contacts.sql", "samples.contacts.functions_api"}
+# For pytest; with SOURCE=sql; run by the Functions worker.
+_NOT_RUN = {
+    "outbox_emulators.pytest_plugin",
+    "samples.contacts.sql",
+    "samples.contacts.consumer.postgresql",
+    "samples.contacts.functions_api",
+}
 
 IMPORTING = """
 import importlib, json, pkgutil, sys
