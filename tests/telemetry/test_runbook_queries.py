@@ -98,7 +98,17 @@ def states() -> dict[str, tuple[Rows | None, dict[str, str]]]:
     written = {"CollectionName": "data", "OperationName": "Batch", "StatusCode": 200}
     refused = {"Category": "Ingestion", "Operation": "Data collection stopped", "Level": "Warning"}
     refused |= {"Detail": "The data ingestion has stopped. Status of subscription is OverQuota."}
+    of = {"topic": "domain-events", "subscription": "billing"}
+    late = {"TimeGenerated": ago(minutes=1), "Name": "inbox.lag", "Sum": 400, "Max": 400, "ItemCount": 1}
+    failed = {"TimeGenerated": ago(minutes=1), "Name": "inbox.retries", "Sum": 9}
+    held = {"TimeGenerated": ago(minutes=1), "Name": "inbox.sessions", "Sum": 16, "Properties": of}
     return {
+        "consumers/failing": (
+            {"AppMetrics": [failed | {"Properties": of | {"error": "KeyError"}}]},
+            {"What": "failed: KeyError"},
+        ),
+        "consumers/lag": ({"AppMetrics": [late | {"Properties": of}]}, {"LagSeconds": "400"}),
+        "consumers/sessions": ({"AppMetrics": [held]}, {"Sessions": "16"}),
         "failing": (None, {"Error": "ConfigurationError", "Says": "Set the topic's status to Active"}),
         "headroom": (None, {}),
         "host": ({"FunctionAppLogs": [host_log("Forbidden", level="Error")]}, {"Says": "Forbidden"}),
