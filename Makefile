@@ -87,11 +87,11 @@ collect: setup ## Find all tests, and compile them
 	@set -o pipefail; $(PY) -m pytest --collect-only -q | tail -n 20
 
 test: coverage ## Run every test
-	@$(PY) -m pytest -n 6 --dist loadgroup --durations 40 $(COVERING:%=--ignore-glob='$(CURDIR)/%')
+	@$(PY) -m pytest -n 4 --dist loadgroup --durations 40 $(COVERING:%=--ignore-glob='$(CURDIR)/%')
 
 coverage: setup ## Run the quick tests of relay/, and show how much of it they cover
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -n 6 --dist loadgroup $(COVERING)
+	@$(PY) -m coverage run -m pytest -n 4 --dist loadgroup $(COVERING)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 

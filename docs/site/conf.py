@@ -67,8 +67,9 @@ nitpicky = True
 # looking inside.
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
-    ("py:class", r".*\.(E|E_co|T|T_co)"),
+    ("py:class", r".*\.(E|E_co|T|T_co|ConnectionT|ResultT)"),
     ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+    ("py:class", r"inbox\.stores\.sql\.statements\.(Statement|Result)|inbox\.signals\.Stoppable"),
     ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False

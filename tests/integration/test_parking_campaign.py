@@ -1,4 +1,4 @@
-"""A short campaign of kills against a consumer that parks keys, on each kind of store; and its judge."""
+"""A short campaign of kills against a consumer that parks keys, on PostgreSQL; and its judge."""
 
 from __future__ import annotations
 
@@ -12,15 +12,8 @@ PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("store", ["SQLite", "PostgreSQL"])
-async def test_every_effect_is_had_once_and_in_order(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    address = (
-        request.getfixturevalue("postgres_database") if store == "PostgreSQL" else str(tmp_path / "store.sqlite")
-    )
-
-    outcome = await campaign.run(address, tmp_path / "logs", events=60, kills=4, limit_s=100)
+async def test_every_effect_is_had_once_and_in_order(postgres_database: str, tmp_path: Path) -> None:
+    outcome = await campaign.run(postgres_database, tmp_path / "logs", events=60, kills=4, limit_s=100)
 
     assert outcome.wrong == []
     assert outcome.effects + outcome.discarded == outcome.events == 60

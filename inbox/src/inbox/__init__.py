@@ -35,13 +35,13 @@ Handling (`messages`, `errors`)
 Parked keys (`parking`, `parked`)
     `Receiver(…, on_poison="park", parking=store)`: the successors of a message that cannot be handled wait in the
     store, until an operator releases their key. `Parking`: what a store does for that. `ParkedKey`,
-    `ParkedMessage`, `Cause`: what it keeps. `NotReleased`: raised by `Parking.release`. `NotStorable`: raised by a
-    store that cannot hold a message.
+    `ParkedMessage`, `Cause`: what it keeps. `Kept`, `Claim`: what it answers. `ClaimLost`, `NotReleased`,
+    `NotStorable`: what it raises.
 
 Once, and what is missing (`stores`)
     `Store`: `once(message, *, entity=None)` gives an `Arrival` (`first`, `missing`, `late`, `was_missing`);
-    `gaps()` returns
-    a list of `Gap`; `forget(older_than)`. `SqliteStore(SqliteConnection(path), *, consumer="default")`;
+    `gaps()` returns a list of `Gap`; `forget(older_than)`.
+    `SqliteStore(SqliteConnection(path), *, consumer="default")`;
     `PostgresStore(pool.connection)` and `SqlAlchemyStore(engine)` give an `ArrivalIn`, whose `connection` is in
     the transaction of the block, and so does `SqlServerStore(connection_string)`; that of
     `CosmosStore(container)` is a `CosmosBatch`, and the block may end in `Conflict` or `BatchTooLarge`;
@@ -57,8 +57,8 @@ from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
 from inbox.errors import BatchTooLarge, Conflict, DeadLetter, NotStorable, OutsideBlock, SessionsNotEnabled
 from inbox.messages import Message
 from inbox.options import Options
-from inbox.parked import Cause, ParkedKey, ParkedMessage
-from inbox.parking import NotReleased, Parking
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage
+from inbox.parking import ClaimLost, NotReleased, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
 from inbox.signals import stop_on_signals
@@ -78,6 +78,8 @@ __all__ = [
     "BatchTooLarge",
     "BlobContents",
     "Cause",
+    "Claim",
+    "ClaimLost",
     "Conflict",
     "Contents",
     "CosmosBatch",
@@ -86,6 +88,7 @@ __all__ = [
     "DeadLetterReceiver",
     "DeadLetterReport",
     "Gap",
+    "Kept",
     "MemoryStore",
     "Message",
     "NotReleased",
