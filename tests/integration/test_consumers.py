@@ -1,4 +1,4 @@
-"""docs/consumers.md: its application is run as pasted, and its manifest fits the library and the page."""
+"""docs/consumers.md: its programs are run as pasted, and its manifest fits the library and the page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psycopg
 import yaml  # type: ignore[import-untyped]
 
 import inbox
@@ -65,6 +66,49 @@ async def test_the_application_of_the_page_receives_while_it_serves(tmp_path: Pa
     assert sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall() == [
         ("Frankenstein", 1)
     ]
+
+
+async def test_the_program_of_the_cluster_keeps_its_state_in_postgresql(
+    tmp_path: Path, entities: Entities, postgres_database: str
+) -> None:
+    [program] = re.findall(r"```python\n(# loans_consumer\.py\n.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "loans_consumer.py").write_text(program, encoding="utf-8")
+    async with (
+        ServiceBusServer(entities) as server,
+        await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as database,
+    ):
+        Topic(server).publish(event("e1", "k", "BookLent", title="Frankenstein"))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "loans_consumer.py"),
+            cwd=tmp_path,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT / "inbox/src"),
+                "SERVICEBUS": server.connection_string,
+                "DATABASE": postgres_database,
+            },
+        )
+        try:
+            async with asyncio.timeout(50):
+                while not (rows := await _lent(database)):
+                    await asyncio.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 20) == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        counts = (await admin(server.admin_port, "GET", "entities"))["domain-events/Subscriptions/all"]
+
+    assert rows == [("Frankenstein", 1)]
+    assert (counts["active"], counts["locked"]) == (0, 0)
+
+
+async def _lent(database: psycopg.AsyncConnection[Any]) -> list[Any]:
+    try:
+        return await (await database.execute("SELECT * FROM lent")).fetchall()
+    except psycopg.errors.UndefinedTable:  # the program creates it
+        return []
 
 
 async def _address(stream: Any) -> str:
