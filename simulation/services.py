@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from journal import entries
-from journal.entries import digest_of
+from journal.entries import Entry, digest_of
 from relay.servicebus.messages import Message
 from simulation.judging import judged
 from simulation.line import Line
@@ -36,12 +38,16 @@ class Services(Notes):
         """What the universe of a plan came to; `is_over` says whether everything was published in time."""
         return judged(
             plan,
-            self.journal,
+            self.judged_journal(),
             window_s=self.topic.window_s,
             learned=self.topic.learned,
             virtual_s=self.world.now,
             is_over=is_over,
         )
+
+    def judged_journal(self) -> Sequence[Entry]:
+        """What the judge is given: the journal, unless a kind of world adds to it."""
+        return self.journal
 
     def _taken(self, message: Message, by: str, number: int, is_repeat: bool) -> None:
         kind = entries.Duplicate if is_repeat else entries.Accepted

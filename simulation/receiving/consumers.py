@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from journal.entries import Entry, Frozen, Handled, Killed, OfEvent, Resumed
@@ -45,6 +46,7 @@ _OVERLAP_S = LOCK_S + _SKEW_S + 2.0
 _RESTART_S = 5.0
 _USUAL_S = 0.02
 _MAX_DELIVERIES = 200
+_SINCE = itemgetter(1)
 
 
 @dataclass(slots=True)
@@ -130,6 +132,19 @@ class Consumers:
                     and not (isinstance(each, Handled) and each.consumer != name)
                 )
             ]
+
+    def with_discarded(self) -> list[Entry]:
+        """The journal, with an effect for each message that was discarded before it had one."""
+        name = self._groups[0].subscription.name
+        had = {
+            (each.key, each.id) for each in self._journal if isinstance(each, Handled) and each.consumer == name
+        }
+        found = list(self._journal)
+        for (key, identifier), since in sorted(self.operator.discarded.items(), key=_SINCE)[::-1]:
+            if (key, identifier) not in had:
+                at = self._journal[since - 1].at
+                found.insert(since, Handled(at=at, key=key, id=identifier, consumer=name))
+        return found
 
     def violations(self) -> list[str]:
         """What must not have happened, once everything is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from journal.entries import Entry
 from relay.servicebus.messages import Message
 from simulation import reality
 from simulation.core import strikes, universe
@@ -56,6 +57,10 @@ class _Services(Services):
         super()._taken(message, by, number, is_repeat)
         if not is_repeat:
             self.consumers.put(number, message)
+
+    def judged_journal(self) -> Sequence[Entry]:
+        """The journal. What a consumer's operator has discarded counts as handled there, as for the consumer."""
+        return self.consumers.with_discarded()
 
 
 class _Universe(universe.Universe):

@@ -80,7 +80,7 @@ async def test_late_events_of_an_entity_that_come_at_once_leave_the_gaps_that_th
         other = asyncio.create_task(handle(harness.another(), "e2", 2))
         await waits_for_a_lock(postgres_database)
 
-    assert await other == inbox.Arrival(first=True, late=True)
+    assert await other == inbox.Arrival(first=True, late=True, was_missing=True)
     assert await harness.store.gaps() == [gap("k", 4, 4)]
 
 

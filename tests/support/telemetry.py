@@ -95,9 +95,9 @@ class Metrics:
         assert len(points) <= 1
         return points[0].value if points else None
 
-    def attributes(self) -> set[str]:
-        """Every value of every attribute."""
-        points = [point for each in self._points.values() for point in each]
+    def attributes(self, of: str = "") -> set[str]:
+        """Every value of every attribute, of the instruments whose names begin so."""
+        points = [point for name, each in self._points.items() if name.startswith(of) for point in each]
         return {str(value) for point in points for value in point.attributes.values()}
 
 
