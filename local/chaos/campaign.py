@@ -69,7 +69,7 @@ _COMMITS_PER_TRY = 2
 _SETTINGS = {"RELAY_POLL_DELAY_MS": "100"}
 _SEND_TIMEOUT_S = 15
 # How much longer a send may take than a function, in seconds, so that it is the function that is timed out.
-_SENDS_LONGER_S = 3
+_SENDS_LONGER_S = 5
 # With late acceptance, unless a function is to time out, which needs the longer one.
 _SHORT_SEND_TIMEOUT_S = 5
 _LOOK_EVERY_S = 1.0

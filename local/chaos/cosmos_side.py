@@ -40,6 +40,10 @@ _OUTAGES = {
 }
 
 
+# How much later than the function timeout an acknowledgement is: the host is not punctual.
+_LATER_S = 2.0
+
+
 class CosmosSide:
     """See `sources.SourceSide`. Faults of one container, or of one destination, hit any of them."""
 
@@ -194,7 +198,8 @@ class CosmosSide:
 
     async def _time_out(self, fault: Fault) -> None:
         """Acknowledge a transfer later than the function timeout."""
-        entity, ms = self._rng.choice(self._layout.destinations).entity, round(1000 * self._function_timeout_s)
+        entity = self._rng.choice(self._layout.destinations).entity
+        ms = round(1000 * (self._function_timeout_s + _LATER_S))
         await self._admin.post(
             self._stack.servicebus, "faults", {"kind": "delay-ack", "entity": entity, "ms": ms, **fault.options}
         )
