@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("kind", choices=(INBOX, BY_HAND, IN_TURN))
     parser.add_argument("store", choices=stores())
     parser.add_argument("database", help="a path, or a URL")
-    parser.add_argument("--events", type=int, required=True, help="end after so many effects")
+    parser.add_argument("--events", type=int, required=True, help="number of effects after which to end")
     parser.add_argument("--sessions", type=int, default=16)
     parser.add_argument("--prefetch", type=int, default=50)
     parser.add_argument("--every", type=int, default=0, help="events between two samples of the resident size")

@@ -35,7 +35,7 @@ class Effects:
     """
 
     def __init__(self, expected: int, *, every: int = 0, sample: Callable[[], None] = lambda: None) -> None:
-        """`sample` is called after every so many effects; 0 for never."""
+        """`sample` is called after each `every` effects; never if that is 0."""
         self._expected = expected
         self._every = every
         self._sample = sample

@@ -39,7 +39,7 @@ _OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a process is told.
+    """The settings of a process.
 
     Attributes:
         broker: The connection string.

@@ -73,7 +73,7 @@ LAYOUTS: Mapping[str, Mapping[str, Any]] = {
         "fields": {"key": "/aggregateid", "action": "/type", "data": "/payload"},
     },
 }
-"""The parts of relay.toml that each `layout` stands for, by its name."""
+"""The parts of relay.toml that each `layout` provides, by the name of the layout."""
 
 # What is above this in AMQP's unsigned 32 bits of milliseconds cannot be a message's time to live.
 _MAX_TTL_MS = 2**32 - 1

@@ -47,7 +47,7 @@ class HandOver:
         topic: The topic, or the queue.
         handler: As of the receiver.
         options: Those of the receiver: at most `sessions` keys at a time.
-        telemetry: What is told of it.
+        telemetry: Where it is reported.
     """
 
     def __init__(

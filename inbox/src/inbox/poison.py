@@ -36,7 +36,7 @@ class Aside:
     Args:
         parking: Where keys are parked.
         attempts: As of `Options`.
-        telemetry: What is told of it.
+        telemetry: Where it is reported.
     """
 
     def __init__(self, parking: Parking, attempts: int, telemetry: Telemetry) -> None:

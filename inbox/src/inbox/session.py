@@ -57,7 +57,7 @@ class Session:
         topic: The topic, or the queue, that it receives from.
         handler: Called with each message.
         options: How to receive.
-        telemetry: What is told of it.
+        telemetry: Where it is reported.
         parking: Where to park its key because of a message that cannot be handled, instead of dead-lettering it.
     """
 

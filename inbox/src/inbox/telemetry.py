@@ -17,7 +17,7 @@ class Telemetry:
         return handler
 
     def held(self, sessions: int) -> None:
-        """So many more sessions are held, or fewer if it is below zero."""
+        """Add to the number of sessions held; `sessions` may be negative."""
 
     def parked(self, reason: str) -> None:
         """A key is parked because of a message that cannot be handled."""
