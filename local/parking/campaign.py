@@ -59,8 +59,8 @@ async def run(database: str, folder: Path, *, events: int, kills: int, limit_s: 
     Args:
         database: The address of the store.
         folder: For the logs.
-        events: Number of events.
-        kills: Number of kills, at least, unless everything is settled before.
+        events: Number of events, at least.
+        kills: Number of kills, at least: while it is not reached, more events follow.
         limit_s: Time after which what is not settled is stuck.
     """
     async with AsyncExitStack() as stack:
@@ -93,18 +93,17 @@ class _Campaign:
         self._published: list[tuple[str, int, str]] = []
 
     async def publish(self, events: int) -> None:
-        """Publish the events of all keys in turn, a few at a time."""
-        numbers: Counter[str] = Counter()
+        """Publish so many further events, of all keys in turn, a few at a time."""
+        first = len(self._published)
         async with (
             ServiceBusClient.from_connection_string(self._server.connection_string) as client,
             client.get_queue_sender(QUEUE) as sender,
         ):
-            for start in range(0, events, _SENT_AT_ONCE):
+            for start in range(first, first + events, _SENT_AT_ONCE):
                 batch = []
-                for event in range(start, min(events, start + _SENT_AT_ONCE)):
-                    key = f"k{event % _KEYS}"
-                    numbers[key] += 1
-                    number, identifier = numbers[key], f"{key}-{numbers[key]}"
+                for event in range(start, min(first + events, start + _SENT_AT_ONCE)):
+                    key, number = f"k{event % _KEYS}", event // _KEYS + 1
+                    identifier = f"{key}-{number}"
                     self._published.append((key, number, identifier))
                     batch.append(
                         ServiceBusMessage(
@@ -119,7 +118,7 @@ class _Campaign:
                 await asyncio.sleep(0)
 
     async def until_settled(self, publishing: asyncio.Task[None]) -> None:
-        """Start processes in the place of those that were killed, until everything is settled."""
+        """Start processes in the place of those that were killed, until it was often enough and all is settled."""
         async with open_desk(self._database) as desk:
             while True:
                 await self._restart()
@@ -127,7 +126,9 @@ class _Campaign:
                     publishing.result()
                     waiting = self._server.broker.namespace.outlet(QUEUE).messages.counts()
                     if not waiting.active and not waiting.locked and not await desk.store.keys():
-                        return
+                        if self._deaths >= self._kills:
+                            return
+                        await self.publish(_SENT_AT_ONCE)
                 await asyncio.sleep(_LOOKS_EVERY_S)
 
     async def _restart(self) -> None:
@@ -135,11 +136,10 @@ class _Campaign:
             process = self._processes.get(place)
             if process is not None and process.returncode is None:
                 continue
-            died = len(_lines(self._edges))
             settings = Settings(
                 self._server.connection_string,
                 self._database,
-                _CHANCE if died < self._kills else 0.0,
+                _CHANCE if self._deaths < self._kills else 0.0,
                 str(self._edges),
                 str(self._intents),
             )
@@ -149,6 +149,10 @@ class _Campaign:
                     stdout=log,
                     stderr=log,
                 )
+
+    @property
+    def _deaths(self) -> int:
+        return len(_lines(self._edges))
 
     async def stop(self) -> None:
         """End what runs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store", choices=("sqlite", "postgresql"), default="sqlite", help="where keys are parked"
     )
-    parser.add_argument("--events", type=int, default=2000, help="number of events")
+    parser.add_argument("--events", type=int, default=2000, help="number of events, at least")
     parser.add_argument("--kills", type=int, default=100, help="least number of processes that are killed")
     parser.add_argument("--logs", type=Path, default=Path(".local/parking-logs"), help="folder for the logs")
 
@@ -31,9 +30,6 @@ async def run(arguments: argparse.Namespace) -> int:
     except Stopped:
         return 130
     print(outcome.to_line(), flush=True)
-    if outcome.kills < arguments.kills:
-        print("Everything was settled before it was killed often enough: give more --events.", file=sys.stderr)
-        return 1
     return 1 if outcome.wrong else 0
 
 

@@ -16,8 +16,8 @@ async def test_every_effect_is_had_once_and_in_order(postgres_database: str, tmp
     outcome = await campaign.run(postgres_database, tmp_path / "logs", events=60, kills=4, limit_s=100)
 
     assert outcome.wrong == []
-    assert outcome.effects + outcome.discarded == outcome.events == 60
-    assert outcome.kills >= 3
+    assert outcome.effects + outcome.discarded == outcome.events >= 60
+    assert outcome.kills >= 4
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -26,6 +26,7 @@ class Telemetry:
         deltas: dict[type, AggregationTemporality] = {
             Counter: AggregationTemporality.DELTA,
             Histogram: AggregationTemporality.DELTA,
+            UpDownCounter: AggregationTemporality.DELTA,
         }
         self._reader = InMemoryMetricReader(preferred_temporality=deltas)
         metrics.set_meter_provider(MeterProvider([self._reader]))
