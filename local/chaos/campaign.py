@@ -348,8 +348,9 @@ class Campaign:
             async with asyncio.timeout(_LAST_APPLIED_S):
                 await injector.until_applied(self._history)
         await injector.clear()
-        kinds = {fault.kind for fault in self._faults}
-        await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
+        if not self._arguments.once:
+            kinds = {fault.kind for fault in self._faults}
+            await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
         await commit_late()
 
     async def _disable_one(self, injector: Injector) -> None:

@@ -87,6 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=10,
         help="functionTimeout of the hosts with the fault time-out-function; take a longer one on a busy machine",
     )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="do not inject faults again that had not the effect they are for: shorter",
+    )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
