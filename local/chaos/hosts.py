@@ -132,13 +132,22 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
 
 
 async def replace_ended_hosts(stack: Stack, ended: Callable[[str, bool], None]) -> None:
-    """Start another host whenever one ends; `ended` is called with its name, and whether it was killed."""
+    """Start another host whenever one ends, whichever others are still starting.
+
+    `ended` is called with the name of each that ends, and whether it was killed.
+    """
+    async with asyncio.TaskGroup() as places:
+        for host in list(stack.hosts):
+            places.create_task(_keep_up(stack, host, ended))
+
+
+async def _keep_up(stack: Stack, host: Part, ended: Callable[[str, bool], None]) -> None:
     while True:
-        host = await stack.host_ended()
+        await stack.until_ended(host)
         ended(host.name, host.killed)
         while True:
             try:
-                await stack.start_host()
+                host = await stack.start_host()
                 break
             except PartFailed:
                 # A fault prevented the start; it will be over soon.

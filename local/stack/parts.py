@@ -28,6 +28,7 @@ ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 DUPLICATE_WINDOW = "PT10M"
 
 _LOG_LINES = 12
+_POLL_EVERY_S = 0.02
 
 
 class PartFailed(Exception):
@@ -99,8 +100,7 @@ class Part:
             if text.startswith(READY):
                 details: dict[str, Any] = json.loads(text.removeprefix(READY))
                 return details
-        await self._process.wait()
-        raise self.failure(f"ended with exit code {self._process.returncode} before it was ready")
+        raise self.failure(f"ended with exit code {await self.wait()} before it was ready")
 
     def failure(self, what: str) -> PartFailed:
         """An error that says what happened to this part, with the end of its log."""
@@ -135,8 +135,14 @@ class Part:
         return (self._process.returncode or 0) < 0
 
     async def wait(self) -> int:
-        """Wait until the process has ended; returns its exit code."""
-        return await self._process.wait()
+        """Wait until the process has ended; returns its exit code.
+
+        `Process.wait` of Python 3.11 also waits until its pipes are closed, and a worker that outlives its host
+        has them open.
+        """
+        while (code := self._process.returncode) is None:
+            await asyncio.sleep(_POLL_EVERY_S)
+        return code
 
     async def stop(self) -> None:
         """Close its standard input, at which it stops; kill it if it does not stop in time."""
@@ -146,7 +152,7 @@ class Part:
         self._process.stdin.close()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._process.wait()
+                await self.wait()
         except TimeoutError:
             await self.kill()
 
@@ -179,7 +185,7 @@ class Part:
     async def kill(self) -> None:
         """Kill it with everything that it has started, and wait until it has ended."""
         self.kill_all()
-        await self._process.wait()
+        await self.wait()
 
 
 async def emulator(

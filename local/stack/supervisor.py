@@ -198,9 +198,17 @@ class Stack:
             for task in waits:
                 task.cancel()
         host = waits[next(iter(done))]
+        self._take_out(host)
+        return host
+
+    async def until_ended(self, host: Part) -> None:
+        """Wait until this host ends for any reason, and remove it from `hosts`."""
+        await host.wait()
+        self._take_out(host)
+
+    def _take_out(self, host: Part) -> None:
         self.hosts.remove(host)
         self._ended_hosts.append(host)
-        return host
 
     async def watch(self) -> None:
         """Wait until a part ends unexpectedly, and raise that; never returns.

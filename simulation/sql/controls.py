@@ -140,10 +140,10 @@ CONTROLS = {
     "PruneWaitsForConsumers": Control(lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", 1),
     "SequenceHasNoCache": Control(lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, 3),
     "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
-    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=6),
+    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=10),
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
     "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 5),
-    "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 50, first=12),
-    "ClocksRunAlike": Control(_clocks_that_stop, Wrong.DUPLICATED, 40, first=5),
+    "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 50, first=32),
+    "ClocksRunAlike": Control(_clocks_that_stop, Wrong.DUPLICATED, 40, first=6),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, 2),
 }
