@@ -19,7 +19,8 @@ import psutil
 
 import inbox
 from bench.baselines.receivers import ByHand, InTurn
-from bench.effects import Effects, stores
+from bench.effects import Effects, Memory, Open, Postgres, Sqlite
+from bench.effects_in_cosmos import CosmosDb
 from local.stack.environment import TOPIC
 from outbox_emulators.process import announce
 
@@ -27,6 +28,13 @@ SUBSCRIPTION = "all"
 INBOX, BY_HAND, IN_TURN = "inbox", "by-hand", "in-turn"
 
 _ACCEPT_S = 5.0
+SQLITE, MEMORY, POSTGRESQL, COSMOS = "SQLite", "memory", "PostgreSQL", "Cosmos DB"
+_STORES: dict[str, Open] = {
+    SQLITE: Sqlite.open,
+    MEMORY: Memory.open,
+    POSTGRESQL: Postgres.open,
+    COSMOS: CosmosDb.open,
+}
 # Until the last completions are answered.
 _SETTLED_S = 0.3
 
@@ -53,7 +61,7 @@ async def consume(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.events, every=arguments.every, sample=lambda: resident.append(process.memory_info().rss)
     )
     async with (
-        stores()[arguments.store](arguments.database, arguments.sessions) as store,
+        _STORES[arguments.store](arguments.database, arguments.sessions) as store,
         inbox.connect(os.environ["SERVICEBUS"]) as client,
     ):
         receiving: Receiving
@@ -90,8 +98,8 @@ def main() -> None:
     """With the connection string in SERVICEBUS; prints seconds, and the resident size in bytes, as JSON."""
     parser = argparse.ArgumentParser(prog="python -m bench.consumer", description=__doc__)
     parser.add_argument("kind", choices=(INBOX, BY_HAND, IN_TURN))
-    parser.add_argument("store", choices=stores())
-    parser.add_argument("database", help="a path, or a URL")
+    parser.add_argument("store", choices=_STORES)
+    parser.add_argument("database", help="a path, a URL, or a connection string")
     parser.add_argument("--events", type=int, required=True, help="number of effects after which to end")
     parser.add_argument("--sessions", type=int, default=16)
     parser.add_argument("--prefetch", type=int, default=50)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, TypeVar
 
@@ -259,8 +259,3 @@ class Postgres:
             effects.add(key, number)
 
         return handle
-
-
-def stores() -> Mapping[str, Open]:
-    """Opens each kind of store."""
-    return {"SQLite": Sqlite.open, "memory": Memory.open, "PostgreSQL": Postgres.open}

@@ -17,14 +17,12 @@ from azure.servicebus import ServiceBusMessage
 
 from bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent, shown
 from bench.broker import Broker
-from bench.consumer import BY_HAND, IN_TURN, INBOX, SUBSCRIPTION
+from bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, MEMORY, POSTGRESQL, SQLITE, SUBSCRIPTION
 from bench.distance import Distance
 from bench.writers import running_server
 from inbox import connect
 from local.stack.environment import TOPIC
-from local.stack.parts import Part
-
-SQLITE, MEMORY, POSTGRESQL = "SQLite", "memory", "PostgreSQL"
+from local.stack.parts import Part, emulator
 
 _PREFETCH, _NO_PREFETCH = 50, 1
 # With 0, the SDK does not keep the order of a session: docs/receiving-events.md.
@@ -96,7 +94,7 @@ class Receiving:
         places = [Place(few), Place(many), Place(few, round_trip_ms=10)]
         if plan.full:
             places += [Place(load, prefetch=_NO_PREFETCH) for load in (few, many)]
-            places += [Place(load, store) for store in (MEMORY, POSTGRESQL) for load in (few, many)]
+            places += [Place(load, store) for store in (MEMORY, POSTGRESQL, COSMOS) for load in (few, many)]
         found: dict[Place, dict[str, Samples]] = {}
         async with Broker(plan.scratch, subscriptions=[SUBSCRIPTION]) as broker:
             for place in places:
@@ -166,11 +164,17 @@ async def turn(broker: Broker, address: str, place: Place, kind: str, scratch: P
 
 @asynccontextmanager
 async def _database(store: str, scratch: Path) -> AsyncIterator[str]:
-    """A new one: its path, or its URL."""
+    """A new one: its path, its URL, or its connection string."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         if store == POSTGRESQL:
             async with running_server(Path(folder)) as (url, _):
                 yield url
+        elif store == COSMOS:
+            part = await emulator("cosmos", "--port", "0", log=scratch / "cosmos.log")
+            try:
+                yield part.details["connection_string"]
+            finally:
+                await part.stop()
         else:
             yield str(Path(folder) / "consumer.sqlite")
 
@@ -272,6 +276,6 @@ def _prose(found: dict[Place, dict[str, Samples]]) -> str:
         f"{described}. All events wait before the clock starts, and it stops at the last effect: a row that "
         "counts the events of a key, written in one transaction with the note that the event was handled. µs are "
         "processor time of the consumer's process, user and system. SQLite has its write-ahead log and "
-        "`synchronous = NORMAL`; PostgreSQL has `fsync`, and runs on the same cores. "
-        "No prefetch is one of 1. With 10 ms, the broker is a round trip of 10 ms away."
+        "`synchronous = NORMAL`; PostgreSQL has `fsync`. PostgreSQL and the emulator of Cosmos DB run on the same "
+        "cores as the consumer. No prefetch is one of 1. With 10 ms, the broker is a round trip of 10 ms away."
     )

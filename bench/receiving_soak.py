@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.broker import Broker
-from bench.consumer import INBOX, SUBSCRIPTION
-from bench.receiving import SQLITE, fill
+from bench.consumer import INBOX, SQLITE, SUBSCRIPTION
+from bench.receiving import fill
 from local.soak.judgement import SAMPLES_NEEDED, Judgement
 from local.stack.parts import Part
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench import receiving
 from bench.broker import Broker
-from bench.consumer import BY_HAND, IN_TURN, INBOX, SUBSCRIPTION
+from bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, SQLITE, SUBSCRIPTION
 from bench.effects import Effects
 from bench.receiving import Load, Place, Samples, findings_of
 
@@ -47,10 +48,12 @@ def test_an_effect_that_is_missing_or_comes_twice_makes_a_measurement_invalid() 
 
 
 @pytest.mark.parametrize("kind", [INBOX, BY_HAND])
-async def test_a_consumer_measures_what_it_receives(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", [SQLITE, COSMOS])
+async def test_a_consumer_measures_what_it_receives(kind: str, store: str, tmp_path: Path) -> None:
+    place = replace(FEW, store=store)
     async with Broker(tmp_path, subscriptions=[SUBSCRIPTION]) as broker:
         found = Samples()
-        await receiving.turn(broker, broker.connection_string, FEW, kind, tmp_path, found)
+        await receiving.turn(broker, broker.connection_string, place, kind, tmp_path, found)
 
         assert await broker.waiting(SUBSCRIPTION) == 0
     assert (len(found.rates), found.processor_us[0] > 0) == (1, True)
