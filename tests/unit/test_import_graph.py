@@ -41,9 +41,17 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
+def statements(of: ast.AST) -> Iterator[ast.AST]:
+    """All statements within this one. Most nodes are expressions, in which nothing is imported."""
+    for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for statement in getattr(of, part, ()):
+            yield statement
+            yield from statements(statement)
+
+
 def imported(module: ast.Module) -> Iterator[str]:
     """The project's modules that a module imports anywhere, in functions and for type checkers too."""
-    for statement in ast.walk(module):
+    for statement in statements(module):
         if isinstance(statement, ast.Import):
             yield from [alias.name for alias in statement.names if alias.name in modules()]
         elif isinstance(statement, ast.ImportFrom):
