@@ -35,7 +35,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down collect test other-tests coverage-at-once coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down collect test coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -86,19 +86,12 @@ down: ## Stop the local stack
 collect: setup ## Find all tests, and compile them
 	@set -o pipefail; $(PY) -m pytest --collect-only -q | tail -n 20
 
-test: setup ## Run every test: those of coverage, whose output comes when they are done, beside all others
-	@$(MAKE) --no-print-directory -j 2 other-tests coverage-at-once
-
-other-tests:
+test: coverage ## Run every test
 	@$(PY) -m pytest -n 4 --dist loadgroup --durations 40 $(COVERING:%=--ignore-glob='$(CURDIR)/%')
-
-coverage-at-once:
-	@mkdir -p .local
-	@$(MAKE) --no-print-directory coverage > .local/coverage.log 2>&1; ended=$$?; cat .local/coverage.log; exit $$ended
 
 coverage: setup ## Run the quick tests of relay/, and show how much of it they cover
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -n 3 --dist loadgroup $(COVERING)
+	@$(PY) -m coverage run -m pytest -n 4 --dist loadgroup $(COVERING)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 

@@ -87,7 +87,6 @@ HOLDING = (
     Run("Relay", _relay(1, 2, 0, 1, 2, 3), liveness=True),
     Run("Claims", _claims(1, 0, 1), liveness=True),
     Run("Relay", _relay(2, 1, 1, 1), liveness=True),
-    Run("Park", _PARK),
     Run("Park", _park("skip", 2)),
     Run("Shares", _SHARES, liveness=True, processes=3),
     Run("Shares", _SHARES | {"Count": 3}, liveness=True),
@@ -186,6 +185,7 @@ CONTROLS = (
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
 NIGHT = (
+    Run("Park", _PARK),
     Run("Relay", _relay(2, 1, 3, 2, 1, 2)),
     Run("Relay", _relay(1, 2, 2, 1, 2, 3)),
     Run("Claims", _claims(2, 8, 2)),
