@@ -208,9 +208,17 @@ def test_a_function_makes_no_value_larger_than_a_response(expression: str) -> No
         value_of(expression, {"text": "x" * 100_000, "list": [0] * 100_000})
 
 
+LONG = f"'{'x' * 10_000}'"
+
+
 @pytest.mark.parametrize(
     ("select", "seed"),
-    [("VALUE [s, s]", "[1, 1]"), ("s AS a, s AS b", "1"), ("VALUE ARRAY(SELECT VALUE s FROM t IN s)", "[1, 1]")],
+    [
+        ("VALUE [s, s]", LONG),
+        ("s AS a, s AS b", LONG),
+        ("VALUE ARRAY(SELECT VALUE s FROM t IN s)", f"[{LONG}, {LONG}]"),
+    ],
+    ids=["array", "object", "subquery"],
 )
 async def test_a_value_in_a_value_twice_is_not_doubled_without_end(select: str, seed: str) -> None:
     query = f"SELECT VALUE {seed} FROM c"
