@@ -7,14 +7,12 @@ from contextlib import asynccontextmanager
 
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosBatchOperationError
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
 from azure.servicebus import ServiceBusReceivedMessage
 
 import inbox
 from bench.baselines.receivers import Handle
 from bench.effects import Effects, WithInbox, number_of
-
-_EXISTS = 409
 
 
 class CosmosDb:
@@ -49,14 +47,13 @@ class CosmosDb:
         async def handle(message: ServiceBusReceivedMessage) -> None:
             number, key = number_of(b"".join(message.body)), message.session_id or ""
             note = {"id": f"handled {message.message_id}", "partitionKey": key}
-            operations = [("create", (note,)), ("upsert", (_count(key, number),))]
+            # A handler that reads has to know first whether its effect is there already.
             try:
+                await self._container.read_item(note["id"], key)
+            except CosmosResourceNotFoundError:
+                operations = [("create", (note,)), ("upsert", (_count(key, number),))]
                 await self._container.execute_item_batch(operations, partition_key=key)
-            except CosmosBatchOperationError as error:
-                if error.error_index == 0 and error.status_code == _EXISTS:
-                    return
-                raise
-            effects.add(key, number)
+                effects.add(key, number)
 
         return handle
 
