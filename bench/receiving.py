@@ -89,28 +89,28 @@ class Receiving:
     about = "events a second that a consumer with inbox receives, against the SDK's receiver by hand, and in turn"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
-        few = Load("few sessions", 8, plan.pick(quick=400, full=1000), sessions=8)
-        many = Load("many sessions", plan.pick(quick=200, full=1000), 5, sessions=64)
+        few, many = Load("few sessions", 8, 400, sessions=8), Load("many sessions", 200, 5, sessions=64)
         places = [Place(few), Place(many), Place(few, round_trip_ms=10)]
-        if plan.full:
-            places += [Place(load, prefetch=_NO_PREFETCH) for load in (few, many)]
-            places += [Place(load, store) for store in (MEMORY, POSTGRESQL, COSMOS) for load in (few, many)]
+        others = [Place(load, prefetch=_NO_PREFETCH) for load in (few, many)]
+        others += [Place(load, store) for store in (MEMORY, POSTGRESQL, COSMOS) for load in (few, many)]
         found: dict[Place, dict[str, Samples]] = {}
         async with Broker(plan.scratch, subscriptions=[SUBSCRIPTION]) as broker:
+            repeats = plan.pick(quick=3, full=6)
             for place in places:
-                found[place] = await _take_turns(broker, place, (INBOX, BY_HAND), plan, live)
+                found[place] = await _take_turns(broker, place, (INBOX, BY_HAND), repeats, plan, live)
+            for place in others if plan.full else ():
+                found[place] = await _take_turns(broker, place, (INBOX, BY_HAND), 3, plan, live)
             # It has one session at a time, whatever waits: a few are enough to know its rate.
             alone = Load(many.name, plan.pick(quick=5, full=20), many.events, sessions=1)
-            in_turn = await _take_turns(broker, Place(alone), (IN_TURN,), plan, live)
+            in_turn = await _take_turns(broker, Place(alone), (IN_TURN,), repeats, plan, live)
         found[Place(many)] |= in_turn
         return findings_of(found, Place(few), Place(many))
 
 
 async def _take_turns(
-    broker: Broker, place: Place, kinds: Sequence[str], plan: Plan, live: Live
+    broker: Broker, place: Place, kinds: Sequence[str], repeats: int, plan: Plan, live: Live
 ) -> dict[str, Samples]:
     found = {kind: Samples() for kind in kinds}
-    repeats = plan.pick(quick=3, full=6)
     async with AsyncExitStack() as stack:
         address = broker.connection_string
         if place.round_trip_ms:
