@@ -277,6 +277,6 @@ def _prose(found: dict[Place, dict[str, Samples]]) -> str:
         "counts the events of a key, written in one transaction with the note that the event was handled. µs are "
         "processor time of the consumer's process, user and system. SQLite has its write-ahead log and "
         "`synchronous = NORMAL`; PostgreSQL has `fsync`. PostgreSQL and the emulator of Cosmos DB run on the same "
-        "cores as the consumer. No prefetch is one of 1: `inbox` then has one message at a time, and asks for each, "
-        "while the receiver by hand asks for 50. With 10 ms, the broker is a round trip of 10 ms away."
+        "cores as the consumer. No prefetch is one of 1: `inbox` then has one message at a time, and asks for "
+        "each, while the receiver by hand asks for 50. With 10 ms, the broker is a round trip of 10 ms away."
     )
