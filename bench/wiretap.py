@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from bench.proxy import CHUNK, Proxy
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
@@ -21,7 +20,6 @@ _ATTACH = 0x12
 _HANDLE, _MESSAGE_FORMAT, _MORE = 0, 3, 5
 _ROLE, _SOURCE, _TARGET = 2, 5, 6
 _LARGEST_FRAME = 1 << 20
-_CHUNK = 1 << 16
 _CBS = "$cbs"
 
 
@@ -53,66 +51,23 @@ class Work:
         return self - Work()
 
 
-class Wiretap:
-    """Listens on a free port of 127.0.0.1 and forwards to the broker's; `work` has the counts so far."""
+class Wiretap(Proxy):
+    """Forwards to the broker; `work` has the counts so far."""
 
     def __init__(self, port: int) -> None:
-        self._broker_port = port
-        self._server: asyncio.Server | None = None
-        self._passing: set[asyncio.Task[Any]] = set()
+        super().__init__(port)
         self.work = Work()
-        self.port = 0
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._passing:
-            task.cancel()
-        await asyncio.gather(*self._passing, return_exceptions=True)
-
-    def through(self, connection_string: str) -> str:
-        """The same connection string, with this proxy's port."""
-        return connection_string.replace(f":{self._broker_port};", f":{self.port};")
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._passing.add(task)
-        task.add_done_callback(self._passing.discard)
+    async def _outward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.work.connections += 1
-        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
-        counting = _Connection(self.work)
-        try:
-            # The first side to close, or to fail, closes the other.
-            # In Python 3.11, asyncio logs a handler's cancellation as an error.
-            with suppress(ConnectionError, asyncio.CancelledError):
-                await _first_ended(_pass(reader, to_broker, counting), _pass(from_broker, writer, None))
-        finally:
-            for end in (writer, to_broker):
-                end.close()
+        await _pass(reader, writer, _Connection(self.work))
 
-
-async def _first_ended(*ways: Any) -> None:
-    tasks = [asyncio.ensure_future(way) for way in ways]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _pass(reader, writer, None)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counting: _Connection | None) -> None:
-    while data := await reader.read(_CHUNK):
+    while data := await reader.read(CHUNK):
         if counting is not None:
             counting.feed(data)
         writer.write(data)
