@@ -91,6 +91,8 @@ class HostFaults:
 
     async def _freeze(self, host: Part, *, then_kill: bool = False) -> None:
         """Freeze host and worker for longer than their leases last; with `then_kill`, only the worker resumes."""
+        if host in self._frozen_hosts:
+            raise NotInjected(f"{host.name} was frozen meanwhile")
         self._frozen_hosts.add(host)
         try:
             host.signal_all(signal.SIGSTOP)
