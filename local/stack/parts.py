@@ -152,7 +152,7 @@ class Part:
         self._process.stdin.close()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self.wait()
+                await self._process.wait()
         except TimeoutError:
             await self.kill()
 
@@ -183,9 +183,9 @@ class Part:
             os.killpg(self._process.pid, number)
 
     async def kill(self) -> None:
-        """Kill it with everything that it has started, and wait until it has ended."""
+        """Kill it with everything that it has started, and wait until it has ended and its pipes are closed."""
         self.kill_all()
-        await self.wait()
+        await self._process.wait()
 
 
 async def emulator(

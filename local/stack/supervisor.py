@@ -234,7 +234,7 @@ class Stack:
         await self.stop_hosts()
         # A worker can outlive its host.
         for host in self._ended_hosts:
-            host.kill_all()
+            await host.kill()
         services, self._services = self._services, []
         await asyncio.gather(*(service.stop() for service in services))
 

@@ -19,4 +19,4 @@ async def test_a_part_has_ended_though_its_child_goes_on(tmp_path: Path) -> None
         async with asyncio.timeout(20):
             assert await part.wait() != 0
     finally:
-        part.kill_all()
+        await part.kill()
