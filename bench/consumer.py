@@ -26,9 +26,9 @@ from outbox_emulators.process import announce
 
 SUBSCRIPTION = "all"
 INBOX, BY_HAND, IN_TURN = "inbox", "by-hand", "in-turn"
+SQLITE, MEMORY, POSTGRESQL, COSMOS = "SQLite", "memory", "PostgreSQL", "Cosmos DB"
 
 _ACCEPT_S = 5.0
-SQLITE, MEMORY, POSTGRESQL, COSMOS = "SQLite", "memory", "PostgreSQL", "Cosmos DB"
 _STORES: dict[str, Open] = {
     SQLITE: Sqlite.open,
     MEMORY: Memory.open,

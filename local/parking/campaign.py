@@ -54,7 +54,7 @@ class Outcome:
 
 
 async def run(database: str, folder: Path, *, events: int, kills: int, limit_s: float) -> Outcome:
-    """Publish events, and kill processes until it was often enough; then wait until everything is settled.
+    """Publish events, and kill processes until there were enough kills; then wait until everything is settled.
 
     Args:
         database: The address of the store.
@@ -93,7 +93,7 @@ class _Campaign:
         self._published: list[tuple[str, int, str]] = []
 
     async def publish(self, events: int) -> None:
-        """Publish so many further events, of all keys in turn, a few at a time."""
+        """Publish this many more events, the keys in turn, a few at a time."""
         first = len(self._published)
         async with (
             ServiceBusClient.from_connection_string(self._server.connection_string) as client,
@@ -118,7 +118,7 @@ class _Campaign:
                 await asyncio.sleep(0)
 
     async def until_settled(self, publishing: asyncio.Task[None]) -> None:
-        """Start processes in the place of those that were killed, until it was often enough and all is settled."""
+        """Replace processes that were killed, until there were enough kills and everything is settled."""
         async with open_desk(self._database) as desk:
             while True:
                 await self._restart()

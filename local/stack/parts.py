@@ -28,7 +28,7 @@ ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 DUPLICATE_WINDOW = "PT10M"
 
 _LOG_LINES = 12
-_POLL_EVERY_S = 0.02
+_POLL_EVERY_S = 0.1
 
 
 class PartFailed(Exception):

@@ -170,7 +170,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30))
 def test_what_is_shown_as_current_was_true_at_most_so_long_ago(steps: list[tuple[Any, ...]]) -> None:
     async def run() -> None:
