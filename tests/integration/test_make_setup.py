@@ -72,6 +72,7 @@ def clone(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     (folder / "requirements.txt").touch()
     (folder / "requirements-console.txt").touch()
+    (folder / "requirements-pytest.txt").touch()
     (folder / "requirements-local.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
     (folder / "requirements-sql.txt").write_text("-r requirements-local.txt\n", encoding="utf-8")
     (folder / "requirements-dev.txt").write_text("-r requirements-sql.txt\n", encoding="utf-8")

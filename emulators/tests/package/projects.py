@@ -14,8 +14,8 @@ import pytest
 SLOW = pytest.mark.timeout(240)
 _TIMEOUT_S = 200
 
-# Plugins that take a second to load, if they are installed.
-_UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest")
+# Plugins that take a second to load, or would measure here too what `make test` measures, if they are installed.
+_UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest", "slipcover")
 # As the entry point does where the distribution is installed.
 PLUGIN = ("-p", "outbox_emulators.pytest_plugin", *(word for name in _UNUSED for word in ("-p", f"no:{name}")))
 
