@@ -24,7 +24,8 @@ COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py t
 	tests/integration/test_operators_deadletters.py tests/integration/test_operators_resubmit.py \
 	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
 
-# It measures branches in no tests, which is what it warns of.
+# slipcover takes little time for it: coverage.py, before Python 3.12, half as much again as the tests. It warns that it
+# measures no branches of tests.
 COVERED = $(PY) -W "ignore:Unable to activate pytest branch coverage" -m slipcover --json --out .coverage.json -m pytest --dist loadgroup
 COVERAGE = $(PY) -m slipcover --merge .coverage.json --out .coverage.json --fail-under 97
 

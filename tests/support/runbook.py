@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from relay.cli.main import parser
@@ -24,12 +25,14 @@ def rows() -> Iterator[tuple[str, str]]:
                 yield name, " | ".join(others)
 
 
+@cache
 def with_commands() -> dict[str, list[list[str]]]:
     """The words of the commands of the relay in each row that has any."""
     found: dict[str, list[list[str]]] = {}
+    relay = {"relay": parser()}
     for name, cells in rows():
         for code in re.findall(r"`([^`]+)`", cells):
-            found.setdefault(name, []).extend(words for _, words in commands(code, {"relay": parser()}) if words)
+            found.setdefault(name, []).extend(words for _, words in commands(code, relay) if words)
     return {name: words for name, words in found.items() if words}
 
 
