@@ -29,6 +29,7 @@ DUPLICATE_WINDOW = "PT10M"
 
 _LOG_LINES = 12
 _POLL_EVERY_S = 0.1
+_CHUNK = 65536
 
 
 class PartFailed(Exception):
@@ -183,9 +184,15 @@ class Part:
             os.killpg(self._process.pid, number)
 
     async def kill(self) -> None:
-        """Kill it with everything that it has started, and wait until it has ended and its pipes are closed."""
+        """Kill it with everything that it has started, and wait until it has ended and its pipes are closed.
+
+        Those of a process that is known to have ended `Process.wait` does not wait for. A loop that ends before they
+        are closed leaves them to the garbage collector, which complains wherever it happens to run.
+        """
         self.kill_all()
-        await self._process.wait()
+        while await self.output.read(_CHUNK):
+            pass
+        await self.wait()
 
 
 async def emulator(

@@ -12,7 +12,7 @@ from local.stack.parts import Part
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no process groups to end the child with")
-async def test_a_part_has_ended_though_its_child_goes_on(tmp_path: Path) -> None:
+async def test_a_part_has_ended_though_its_child_goes_on_and_is_gone_when_both_are_killed(tmp_path: Path) -> None:
     part = await Part.start("it", "tests.support.outlived", log=tmp_path / "log")
     try:
         part.kill_alone()
@@ -20,3 +20,4 @@ async def test_a_part_has_ended_though_its_child_goes_on(tmp_path: Path) -> None
             assert await part.wait() != 0
     finally:
         await part.kill()
+    assert part.output.at_eof()
