@@ -65,6 +65,9 @@ CONTROLS = {
         lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10
     ),
     "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
+    "OwnersDivide": Control(
+        lambda: patch.object(Leases, "_may_divide", lambda *_: True), Wrong.DUPLICATED, 1, first=300_000_080
+    ),
     "JudgesByEvidence": Control(
         lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10
     ),

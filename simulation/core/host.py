@@ -162,7 +162,7 @@ class Host:
 
     async def _follow_split(self, lease: Lease, position: int | None) -> None:
         with contextlib.suppress(LineError):
-            await self.services.to_leases.ask(lambda: self.services.leases.split(lease, position))
+            await self.services.to_leases.ask(lambda: self.services.leases.divide(lease, self.name, position))
 
     async def _give_up(self, lease: Lease) -> None:
         with contextlib.suppress(LeaseLostError, LineError):

@@ -75,12 +75,19 @@ class Leases:
     def _owns(self, lease: Lease, host: str) -> bool:
         return lease.owner == host
 
-    def split(self, parent: Lease, position: int | None) -> None:
-        """Replace the lease of a physical partition that was split by those of its children."""
+    def divide(self, parent: Lease, host: str, position: int | None) -> None:
+        """Replace the lease of a physical partition that was split by those of its children, at a position."""
+        if not self._may_divide(parent.number, host):
+            return
         for each in self._container.partitions.values():
             if parent.minimum <= each.minimum and each.maximum <= parent.maximum:
                 self.all.setdefault(each.number, Lease(each.number, each.minimum, each.maximum, position))
         self.all.pop(parent.number, None)
+
+    def _may_divide(self, number: int, host: str) -> bool:
+        """Whether the host still has the lease. The processor does not look, so this is an assumption: OwnersDivide."""
+        current = self.all.get(number)
+        return current is not None and current.owner == host
 
     def positions(self, keys: Any) -> Positions:
         """As the relay reads them."""

@@ -61,8 +61,12 @@ class Strikes(strikes.Strikes):
         self._later(fault, self._keep)
 
     def _kill_process_within(self, fault: Fault, relay: RelayProcess) -> None:
-        self._within(relay.process, fault, lambda: self._kill(relay.process))
-        self._later(fault, self._keep)
+        def kill() -> None:
+            self._kill(relay.process)
+            # One that had little to do is killed long after the fault.
+            self._later(fault, self._keep)
+
+        self._within(relay.process, fault, kill)
 
     def _stop(self, fault: Fault, relay: RelayProcess) -> None:
         relay.stop()
