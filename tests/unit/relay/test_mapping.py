@@ -182,6 +182,7 @@ def test_properties_have_the_types_that_relay_toml_names() -> None:
     ("rule", "changes", "detail"),
     [
         ("", {"source": 7}, "fields.id: there is no text at /source and /id"),
+        ("fields.id = '/event'", {}, "fields.id: there is nothing at /event"),
         ("fields.key = '/secret/key'", {}, "fields.key: there is nothing at /secret/key"),
         ("fields.key = '/secret/key'", {"source": 7}, "fields.id: there is no text at /source and /id"),
         ("fields.type = '/time'", {"time": 7}, "fields.type: /time is a number, not a string"),
