@@ -158,6 +158,7 @@ def test_properties_have_the_types_that_relay_toml_names() -> None:
         cloudevent(
             """
             [properties]
+            nothing = "/data/nothing"
             tenant = "/data/tenant"
             paid = "/data/paid"
             amount = "/data/amount"
@@ -165,7 +166,6 @@ def test_properties_have_the_types_that_relay_toml_names() -> None:
             price = { from = "/data/count", as = "double" }
             text = { from = "/data/amount", as = "string" }
             due = { from = "/data/due", as = "date" }
-            nothing = "/data/nothing"
             """
         )
     )
