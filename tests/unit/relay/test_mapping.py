@@ -104,6 +104,14 @@ def test_a_joined_id_is_hashed_where_service_bus_would_refuse_it(identifier: str
     assert accepted(cloudevent(id=identifier)).id == digest
 
 
+@pytest.mark.parametrize(("identifier", "reason"), [("x" * 129, Reason.ID_TOO_LONG), (7, Reason.ID_NOT_STRING)])
+def test_an_id_that_stands_in_one_place_is_not_hashed(identifier: Any, reason: Reason) -> None:
+    found = cloudevent("fields.id = '/event'", event=identifier)
+
+    assert isinstance(found, Rejected)
+    assert found.reason is reason
+
+
 def test_a_cloudevent_is_recognised_by_its_version_and_not_by_a_type() -> None:
     found = source('layout = "cloudevents"')
     selection = Selection(found.types or (), found.events, fields=found.fields)
