@@ -14,7 +14,7 @@ window, so that a process frozen after it was given cannot use it (docs/decision
 The other half is left for a transfer that waits, and for clocks that differ.
 
 What is to be set aside is compared however young it is, right before it is stored: quarantine has no duplicate
-detection, and what an operator has released or discarded must not come back.
+detection, and what an operator has released or discarded must not come back. That comparison counts for a minute.
 """
 
 from __future__ import annotations
@@ -65,6 +65,20 @@ class Clearance:
                 "meanwhile. The next attempt compares again."
             )
 
+    def check_storing(self) -> None:
+        """The conditions of storing something that is set aside.
+
+        Raises:
+            StaleClearanceError: The time is over: the next attempt compares again.
+            LostOwnershipError: Another process may own these events by now.
+        """
+        self.check_ownership()
+        if time.time() - self.given > self.lasts_s:
+            raise StaleClearanceError(
+                f"not quarantined: it is more than {self.lasts_s:g} s since these documents were compared with "
+                "the checkpoint, as the process was stopped meanwhile. The next attempt compares again."
+            )
+
     def check_ownership(self) -> None:
         """Raises LostOwnershipError if another process may publish these events by now."""
         if not self.owned():
@@ -76,6 +90,9 @@ class Clearance:
 
 # Maximum seconds of a comparison: two reads that are bounded by themselves, and up to a second for 100 000 keys.
 _COMPARING_S = 25.0
+
+# Seconds after a comparison began in which what is set aside may be stored: more than comparing and storing take.
+_STORABLE_S = 60.0
 
 ALWAYS = Clearance(0.0, math.inf)
 """Everything may be sent, at any time."""
@@ -108,18 +125,14 @@ class Fence:
         async with within(_COMPARING_S, SourceError, "comparing with the checkpoint"):
             return await self._settled(items)
 
-    async def passed(self, set_aside: Sequence[Rejected], owned: Callable[[], bool]) -> frozenset[int]:
-        """The positions that the checkpoint has passed among documents that are about to be set aside.
+    async def clear_storing(self, set_aside: Sequence[Rejected], owned: Callable[[], bool]) -> Clearance:
+        """Compare documents that are about to be set aside with the checkpoint.
 
         Raises:
-            LostOwnershipError: Another process may own them by now.
             SourceError: The checkpoint cannot be read.
         """
-        if not set_aside:
-            return frozenset()
-        passed = await self._compare(set_aside)
-        Clearance(time.time(), self._lasts_s, owned=owned).check_ownership()
-        return passed
+        now = time.time()
+        return Clearance(now, _STORABLE_S, await self._compare(set_aside), owned)
 
 
 def _committed(event: Event) -> float:

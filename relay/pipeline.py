@@ -9,7 +9,7 @@ from relay import verdict
 from relay.deadline import Deadline, within
 from relay.errors import PublishError, QuarantineError, SourceError
 from relay.events import Received, Rejected
-from relay.fence import Fence
+from relay.fence import Clearance, Fence
 from relay.orders import Orders
 from relay.plan import plan, settle
 from relay.ports import Publisher, Quarantine, Source
@@ -68,6 +68,8 @@ class Relay(Generic[BatchT]):
             QuarantineError: The quarantine could not be read, or a document could not be stored in it.
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             AccountingError: A document is not accounted for.
+            StaleClearanceError: The process was stopped before it could set something aside.
+            LostOwnershipError: Likewise, and another process may own the batch by now.
         """
         deadline = Deadline.after(self._attempt_timeout_s)
         with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
@@ -92,18 +94,19 @@ class Relay(Generic[BatchT]):
             )
             outcome = settle(planned, received, outcomes)
             if outcome.set_aside:
-                outcome = outcome.without(await self._passed(outcome.set_aside, received))
+                clearance = await self._clear_storing(outcome.set_aside, received)
+                outcome = outcome.without(clearance.passed)
             attempt.settled(outcome)
             if outcome.set_aside:
                 async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):
-                    await self._orders.store(outcome.set_aside, invocation_id)
+                    await self._orders.store(outcome.set_aside, invocation_id, clearance.check_storing)
             if outcome.failed:
                 raise PublishError(with_stream(outcome.explain()))
             return outcome
 
-    async def _passed(self, set_aside: Sequence[Rejected], received: Received) -> frozenset[int]:
+    async def _clear_storing(self, set_aside: Sequence[Rejected], received: Received) -> Clearance:
         try:
-            return await self._fence.passed(set_aside, received.owned)
+            return await self._fence.clear_storing(set_aside, received.owned)
         except SourceError as error:
             raise QuarantineError(f"{len(set_aside)} document(s) must be quarantined, but {error}") from error
 

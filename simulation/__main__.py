@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kinds", nargs="+", choices=runner.KINDS, default=list(runner.KINDS), help=kinds)
     parser.add_argument("--seed", type=int, help="the first universe; a random one if it is left out")
     parser.add_argument("--runs", type=int, help="number of universes of each kind (default: 100, or --seconds)")
-    parser.add_argument("--seconds", type=float, help="processor time to run for in all, in seconds, instead of --runs")
+    parser.add_argument("--seconds", type=float, help="processor time to run for, in all, instead of --runs")
     parser.add_argument("--events", type=int, default=EVENTS, help="of each universe (default: %(default)s)")
     parser.add_argument("--faults", type=int, default=FAULTS, help="of each universe (default: %(default)s)")
     parser.add_argument("--without", type=int, nargs="+", default=[], help="numbers of faults that are left out")

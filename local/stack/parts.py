@@ -186,8 +186,8 @@ class Part:
     async def kill(self) -> None:
         """Kill it with everything that it has started, and wait until it has ended and its pipes are closed.
 
-        Those of a process that is known to have ended `Process.wait` does not wait for. A loop that ends before they
-        are closed leaves them to the garbage collector, which complains wherever it happens to run.
+        `Process.wait` does not wait for those of a process that is known to have ended. A loop that ends before
+        they are closed leaves them to the garbage collector, which complains wherever it happens to run.
         """
         self.kill_all()
         while await self.output.read(_CHUNK):

@@ -85,7 +85,7 @@ class Leases:
         self.all.pop(parent.number, None)
 
     def _may_divide(self, number: int, host: str) -> bool:
-        """Whether the host still has the lease. The processor does not look, so this is an assumption: OwnersDivide."""
+        """Whether the host still has the lease. The processor does not look: this is the assumption OwnersDivide."""
         current = self.all.get(number)
         return current is not None and current.owner == host
 

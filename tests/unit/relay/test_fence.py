@@ -92,11 +92,28 @@ async def test_what_is_to_be_set_aside_is_compared_right_before() -> None:
     fence = Fence(WINDOW_S, checkpoint.settled)
     items = [Rejected({"lsn": lsn}, Reason.DATA_NOT_OBJECT, "", lsn, "k") for lsn in (9, 10, 11)]
 
-    assert await fence.passed(items, lambda: True) == {9, 10}
-    assert await fence.passed([], lambda: False) == frozenset()
-    assert checkpoint.reads == 1
+    clearance = await fence.clear_storing(items, lambda: True)
+
+    assert clearance.passed == {9, 10}
+    clearance.check_storing()
     with pytest.raises(LostOwnershipError):
-        await fence.passed(items, lambda: False)
+        (await fence.clear_storing(items, lambda: False)).check_storing()
+
+
+async def test_what_was_compared_before_the_process_stood_still_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    item = Rejected({"lsn": 11}, Reason.DATA_NOT_OBJECT, "", 0, "k")
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear_storing([item], lambda: True)
+
+    now += 60
+    clearance.check_storing()
+    now += 1
+
+    with pytest.raises(StaleClearanceError, match="not quarantined"):
+        clearance.check_storing()
 
 
 async def test_an_event_without_a_time_counts_as_old() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import pytest
 
 from relay import orders as module
-from relay.errors import QuarantineError
+from relay.errors import QuarantineError, StaleClearanceError
 from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.holds import Holds, Order
 from relay.orders import Orders
@@ -115,7 +116,7 @@ async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_
     quarantine, source = InMemoryQuarantine(), InMemorySource()
     orders = Orders(quarantine, OnPoison.SKIP, source.settled)
     later = event("x", "k") | {"_lsn": 9}
-    await orders.store(rejected(Reason.SET_ASIDE, later), "i1")
+    await orders.store(rejected(Reason.SET_ASIDE, later), "i1", lambda: None)
     quarantine.held = {X: carried_out(5)}
     source.passed_lsn = 5
 
@@ -123,6 +124,26 @@ async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_
 
     assert quarantine.held == {}
     assert (True, Place(lsn=9)) in [(order.carried_out, order.place) for order in found.orders[X]]
+
+
+@pytest.mark.parametrize(("policy", "stored"), [(OnPoison.SKIP, 2), (OnPoison.PARK, 3)])
+async def test_nothing_more_is_stored_once_the_comparison_with_the_checkpoint_no_longer_counts(
+    policy: OnPoison, stored: int
+) -> None:
+    quarantine, source = InMemoryQuarantine(), InMemorySource()
+    orders = Orders(quarantine, policy, source.settled)
+    documents = [event(each, "k") | {"_lsn": 9} for each in "xyz"]
+    checks = iter([None, None, None, StaleClearanceError("stopped")])
+
+    def check() -> None:
+        if (error := next(checks, None)) is not None:
+            raise error
+
+    with suppress(StaleClearanceError):
+        await orders.store(rejected(Reason.SET_ASIDE, *documents), "i1", check)
+
+    # The events of a parked key are stored together.
+    assert len(quarantine.records) == stored
 
 
 async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
@@ -139,7 +160,7 @@ async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key
     quarantine = InMemoryQuarantine()
     quarantine.parked = {"k": None}
     orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
-    await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1")
+    await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1", lambda: None)
     quarantine.parked = {}
 
     found = await orders.for_attempt(page("x"), "i1", 1)
@@ -153,7 +174,7 @@ async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_
     orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
     quarantine.broken = True
     with pytest.raises(QuarantineError):
-        await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1")
+        await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1", lambda: None)
     quarantine.broken, quarantine.parked = False, {}
 
     assert not await orders.for_attempt(page("x"), "i1", 1)
@@ -163,7 +184,7 @@ async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_r
     quarantine, source = InMemoryQuarantine(), InMemorySource()
     orders = Orders(quarantine, OnPoison.SKIP, source.settled)
     await orders.for_attempt(page("x"), "i1", 0)
-    await orders.store(rejected(Reason.SET_ASIDE, event("x", "k") | {"_lsn": 5}), "i1")
+    await orders.store(rejected(Reason.SET_ASIDE, event("x", "k") | {"_lsn": 5}), "i1", lambda: None)
     quarantine.broken = True
     # Not read again, so that a page costs no query.
     assert set((await orders.for_attempt(page("x"), "i1", 0)).orders) == {X}
@@ -180,7 +201,9 @@ async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.
     orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
     await orders.for_attempt(page("x"), "i1", 0)
 
-    await orders.store(rejected(Reason.SET_ASIDE, *[event(each, "k") for each in ("1", "2", "3")]), "i1")
+    await orders.store(
+        rejected(Reason.SET_ASIDE, *[event(each, "k") for each in ("1", "2", "3")]), "i1", lambda: None
+    )
 
     assert set((await orders.for_attempt(page("1", "2", "3"), "i1", 0)).orders) == {("k", "2"), ("k", "3")}
 
