@@ -85,7 +85,7 @@ class Leases:
         self.all.pop(parent.number, None)
 
     def _may_divide(self, number: int, host: str) -> bool:
-        """Whether the host still has the lease. The processor does not look: this is the assumption OwnersDivide."""
+        """Whether the host still has the lease: the assumption OwnersDivide. The processor does not look."""
         current = self.all.get(number)
         return current is not None and current.owner == host
 
