@@ -150,6 +150,42 @@ def test_a_route_that_can_count_is_not_refused(text: str, tmp_path: Path) -> Non
     read(file)
 
 
+FEED = "[outboxes.a]\nfeed = 'o.Event'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (f"{FEED}shards = 1", []),
+        (f"{FEED}shards = 1024", []),
+        (f"{FEED}shards = 0", ["outboxes.a.shards"]),
+        (f"{FEED}shards = 1025", ["outboxes.a.shards"]),
+        # Its feed may be named by a setting.
+        ("[outboxes.default]\nshards = 2", []),
+        ("[outboxes.default]\ncontainer = 'c'\nshards = 2", ["outboxes.default.shards"]),
+        ("[outboxes.a]\ncontainer = 'c'\nshards = 2", ["outboxes.a.shards"]),
+        ("types = []", []),
+        ("[[routes]]\nto = []", ["routes[0].to"]),
+        ("[destinations.a]\ntopic = 't'\nother = 1", ["destinations.a.other"]),
+        ("[fields]\nid = ['/source', '/n']", []),
+        ("[fields]\nid = []", ["fields.id"]),
+        ("[fields]\nkey = ['/a', '/b']", ["fields.key"]),
+        ("[properties]\n'' = '/a'", ["properties."]),
+        (f"[properties]\n{'p' * 128} = '/a'", []),
+        (f"[properties]\n{'p' * 129} = '/a'", [f"properties.{'p' * 129}"]),
+    ],
+)
+def test_each_limit_is_where_the_page_says(text: str, wrong: list[str], tmp_path: Path) -> None:
+    (file := tmp_path / "relay.toml").write_text(text)
+    found = []
+    try:
+        read(file)
+    except SettingsError as error:
+        found = [problem.removeprefix("relay.toml: ").partition(" ")[0] for problem in error.problems]
+
+    assert found == wrong
+
+
 def test_everything_that_is_wrong_is_said_at_once_and_nothing_secret(tmp_path: Path) -> None:
     key = "Endpoint=sb://x/;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0"
     text = f"""
