@@ -43,7 +43,7 @@ _RELAY = {
     "routes/conditions": ("streams", "relay_file"),
     "routes/decisions": ("decisions", "streams"),
     "routes/examples": ("stream_commands", "smoke_layouts"),
-    "routes/file": ("relay_file", "streams"),
+    "routes/file": ("relay_file", "streams", "mapping"),
     "routes/mapping": ("mapping", "relay_file"),
     "routes/pointers": ("relay_file", "streams"),
     "routes/selection": ("streams", "relay_file"),
