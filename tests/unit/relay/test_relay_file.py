@@ -89,6 +89,13 @@ def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
     assert not found.keeps_unrouted
 
 
+def test_a_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
+    (file := tmp_path / "relay.toml").write_bytes(b"\xff")
+
+    with pytest.raises(SettingsError, match=r"relay\.toml cannot be read"):
+        read(file)
+
+
 def test_a_file_that_is_not_there_is_an_error_only_if_a_setting_names_it(tmp_path: Path) -> None:
     assert read(tmp_path / "relay.toml") == parse({})
     with pytest.raises(SettingsError, match=r"RELAY_FILE names 'other.toml': there is no such file in"):
@@ -122,6 +129,7 @@ def test_what_is_wrong_is_named_by_its_path_with_the_remedy(
         (f"types = 0x{'f' * 5000}", ": types is a value of the type int: write a list of texts"),
         (f"types = {'[' * 5000}", " has tables or lists within one another without end"),
         (f"types = '{'x' * 500}'", f": types is '{'x' * 78}…: write a list of texts"),
+        (f"types = '{'x' * 78}'", f": types is '{'x' * 78}': write a list of texts"),
     ],
     ids=len,
 )
@@ -173,6 +181,13 @@ FEED = "[outboxes.a]\nfeed = 'o.Event'\n"
         ("[properties]\n'' = '/a'", ["properties."]),
         (f"[properties]\n{'p' * 128} = '/a'", []),
         (f"[properties]\n{'p' * 129} = '/a'", [f"properties.{'p' * 129}"]),
+        ("[[routes]]\nto = ['default']\nother = 1", ["routes[0].other"]),
+        ("[[routes]]\nto = ['default']\nwhen = {a = {}, b = {}}", ["routes[0].when.a", "routes[0].when.b"]),
+        (
+            f"{FEED}[outboxes.default]\n[[routes]]\noutbox = 'a'\nto = ['default']\n[[routes]]\noutbox = 'a'\nto = ['default']\n"
+            "[[routes]]\nto = ['default']",
+            ["routes[1]"],
+        ),
     ],
 )
 def test_each_limit_is_where_the_page_says(text: str, wrong: list[str], tmp_path: Path) -> None:
