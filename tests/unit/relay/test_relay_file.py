@@ -184,8 +184,9 @@ FEED = "[outboxes.a]\nfeed = 'o.Event'\n"
         ("[[routes]]\nto = ['default']\nother = 1", ["routes[0].other"]),
         ("[[routes]]\nto = ['default']\nwhen = {a = {}, b = {}}", ["routes[0].when.a", "routes[0].when.b"]),
         (
-            f"{FEED}[outboxes.default]\n" + 2 * "[[routes]]\noutbox = 'a'\nto = ['default']\n"
-            "[[routes]]\nto = ['default']",
+            f"{FEED}[outboxes.default]\n"
+            + 2 * "[[routes]]\noutbox = 'a'\nto = ['default']\n"
+            + "[[routes]]\nto = ['default']",
             ["routes[1]"],
         ),
     ],
