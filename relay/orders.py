@@ -39,7 +39,7 @@ _REMEMBERED = 10_000
 # Maximum number of versions of one event among them.
 _VERSIONS = 100
 
-# Maximum number of documents of a key that are parked at a time.
+# Maximum number of documents of a key that are stored at a time.
 _PART = 100
 
 # Seconds after a failed reading during which the latest one counts, where none is needed.
@@ -103,16 +103,14 @@ class Orders:
         """Quarantine the documents that are set aside, and remember them. Raises QuarantineError.
 
         Part by part, so that an attempt that is cut off here leaves less to the next one. `check` is called before
-        each, and raises if the comparison with the checkpoint no longer counts.
+        each write, and raises if the comparison with the checkpoint no longer counts.
         """
         check()
         # The answer may be lost: what may be stored must not be published by the next attempt. What is parked with
         # its key waits for the next attempt's look at that.
         self._note([item for item in rejected if item.reason is not Reason.KEY_PARKED], carried_out=False)
-        parks = self._policy is OnPoison.PARK
-        for part in _parts(rejected, at_most=_PART if parks else 1):
-            check()
-            await self._quarantine.store(part, invocation_id, park=parks)
+        for part in _parts(rejected):
+            await self._quarantine.store(part, invocation_id, park=self._policy is OnPoison.PARK, check=check)
             self._note(part, carried_out=True)
 
     def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
@@ -192,14 +190,14 @@ def _is_old_enough(received: Received) -> bool:
     return (received.events[0].committed_at or 0) <= time.time() - _UNTRIED_S
 
 
-def _parts(rejected: Sequence[Rejected], at_most: int) -> Iterator[list[Rejected]]:
-    """The documents by partition key, each key's in their order, so many at a time."""
+def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:
+    """The documents by partition key, each key's in their order, as many at a time as are stored together."""
     by_key: dict[str | None, list[Rejected]] = {}
     for item in rejected:
         by_key.setdefault(item.partition_key, []).append(item)
     for of_key in by_key.values():
-        for start in range(0, len(of_key), at_most):
-            yield of_key[start : start + at_most]
+        for start in range(0, len(of_key), _PART):
+            yield of_key[start : start + _PART]
 
 
 def _remember(known: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:

@@ -5,7 +5,7 @@ Each has an adapter for Azure and one in memory for tests; `tests/contracts` hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from relay.deadline import Deadline
@@ -84,13 +84,22 @@ class Quarantine(Protocol):
     async def holds(self) -> Holds:
         """Events that must not be published now. Raises QuarantineError if it cannot be read."""
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(
+        self,
+        rejected: Sequence[Rejected],
+        /,
+        invocation_id: str,
+        *,
+        park: bool,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Store rejected documents; records from an earlier attempt stay unchanged.
 
         Args:
             rejected: The documents, in order of arrival.
             invocation_id: Stands in the records.
             park: Whether the first document of a partition key parks the key, atomically with its record.
+            check: Called right before each write; what it raises ends the storing.
 
         What is stored is held from then on by an order that is carried out, until `forget`: it is neither
         published after all, nor stored again once an operator has released or discarded its record.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import importlib
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 
 from simulation import reality
+from simulation.loop import ProcessLoop
 from simulation.plan import Kind, Plan, Result
 
 KINDS = {
@@ -46,9 +48,11 @@ def prepared(*, logs: bool = False) -> Iterator[None]:
         with reality.replaced(), warnings.catch_warnings():
             # Nor are coroutines awaited that it was about to.
             warnings.simplefilter("ignore", RuntimeWarning)
-            yield
+            try:
+                yield
+            finally:
+                _clear_away()
     finally:
-        gc.collect()
         sys.unraisablehook = hook
         gc.enable()
         gc.unfreeze()
@@ -60,7 +64,38 @@ def run(kind: Kind, plan: Plan) -> Result:
     try:
         return kind.simulate(plan)
     finally:
+        _clear_away()
+
+
+class _Nobody:
+    """The owner of a loop that never runs."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def listen(self, when: float) -> None:
+        pass
+
+
+def _clear_away() -> None:
+    """Collect what is left of processes, until that leaves nothing."""
+    while _has_begun_tasks():
+        pass
+
+
+def _has_begun_tasks() -> bool:
+    """Collect; returns whether a coroutine has begun tasks as it was collected, which come to nothing."""
+    nowhere = ProcessLoop(_Nobody())  # type: ignore[abstract]  # as that of a process
+    asyncio._set_running_loop(nowhere)
+    try:
         gc.collect()
+    finally:
+        asyncio._set_running_loop(None)
+    begun = asyncio.all_tasks(nowhere)
+    for task in begun:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    nowhere.close()
+    return bool(begun)
 
 
 def shortened(kind: Kind, plan: Plan) -> list[int]:

@@ -182,12 +182,11 @@ def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:
     return [keys[summary.partition_key].pop() for summary in arrived]
 
 
-class Items(Protocol):
-    """A store. Every method raises StoreError if the store cannot be read or written.
+class Writable(Protocol):
+    """The part of a store that records are written with. Every method raises StoreError if it cannot be reached.
 
     A method that writes never sees an old state. The others may be answered by a replica that has not seen the
-    latest changes. What is promised is that `count`, of one partition key, is at least as recent as an earlier
-    `read` of that key from the same object.
+    latest changes.
     """
 
     async def create(self, item: Item, /) -> None:
@@ -196,14 +195,20 @@ class Items(Protocol):
     async def read(self, identifier: str, partition_key: str, /) -> Stored:
         """Read an item. Raises ItemNotFound."""
 
-    async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        """Delete an item; with an ETag, only if the item still has it. Raises ItemNotFound or ItemChanged."""
-
     async def touch(self, identifier: str, partition_key: str, /) -> None:
         """Set the member `touchedAt` to the current time, which changes the ETag. Raises ItemNotFound."""
 
     async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
         """Carry out operations on one partition key, in order: all, or none. Raises BatchFailed."""
+
+
+class Items(Writable, Protocol):
+    """A store. What is promised is that `count`, of one partition key, is at least as recent as an earlier `read`
+    of that key from the same object.
+    """
+
+    async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
+        """Delete an item; with an ETag, only if the item still has it. Raises ItemNotFound or ItemChanged."""
 
     async def holds(self) -> Holds:
         """Every parked key and every order to set an event aside."""
@@ -224,7 +229,7 @@ class Items(Protocol):
         """Close the connection, if there is one."""
 
 
-async def latest(items: Items, identifier: str, partition_key: str) -> Stored:
+async def latest(items: Writable, identifier: str, partition_key: str) -> Stored:
     """An item as the latest write left it. Raises ItemNotFound.
 
     The replica that answers a read may not have seen the latest writes of other processes. A write decides by the

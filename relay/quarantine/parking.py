@@ -27,10 +27,10 @@ from relay.quarantine.items import (
     Delete,
     ItemExists,
     ItemNotFound,
-    Items,
     ItemTooLarge,
     Operation,
     Touch,
+    Writable,
 )
 from relay.quarantine.record import hold, in_parts, is_held
 
@@ -53,7 +53,7 @@ class ParkedKey:
     are parked behind them.
     """
 
-    items: Items
+    items: Writable
     partition_key: str
     stored: Callable[[Record], None]
     held: Mapping[str, Rejected] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from relay.errors import QuarantineError, StoreError
 from relay.events import EventName, Reason, Rejected
 from relay.holds import PARKED_ID, Holds, order_id
 from relay.place import Place
-from relay.quarantine.items import ItemChanged, ItemNotFound, Items
+from relay.quarantine.items import Item, ItemChanged, ItemNotFound, Items, Operation, Stored, Writable
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, create_held, record_of
 from relay.telemetry import instruments
@@ -22,6 +22,28 @@ class _Parking:
     """One time that this process stored something in a parked key; `place` is that of the event that parked it."""
 
     place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A store to which nothing is written once `check` raises."""
+
+    items: Writable
+    check: Callable[[], None]
+
+    async def create(self, item: Item, /) -> None:
+        self.check()
+        await self.items.create(item)
+
+    async def batch(self, partition_key: str, operations: Sequence[Operation], /) -> None:
+        self.check()
+        await self.items.batch(partition_key, operations)
+
+    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+        return await self.items.read(identifier, partition_key)
+
+    async def touch(self, identifier: str, partition_key: str, /) -> None:
+        await self.items.touch(identifier, partition_key)
 
 
 class StoredQuarantine:
@@ -46,15 +68,24 @@ class StoredQuarantine:
                     del self._parked[key]
         return Holds({**{key: each.place for key, each in self._parked.items()}, **found.parked}, found.orders)
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool = False) -> None:
+    async def store(
+        self,
+        rejected: Sequence[Rejected],
+        /,
+        invocation_id: str,
+        *,
+        park: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         if not rejected:
             return
+        items = _Checked(self._items, check)
         with _explaining(f"{len(rejected)} document(s) must be quarantined"):
             if park:
-                await self._store_parking(rejected, invocation_id)
+                await self._store_parking(items, rejected, invocation_id)
             else:
                 for item in rejected:
-                    await self._store_held(item, invocation_id)
+                    await _store_held(items, item, invocation_id)
 
     async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         with _explaining("orders that are carried out must be removed"):
@@ -65,11 +96,11 @@ class StoredQuarantine:
                     if Place.from_item(found.item.get("place")) == place:
                         await self._items.delete(order_id(event_id), partition_key, etag=found.etag)
 
-    async def _store_parking(self, rejected: Sequence[Rejected], invocation_id: str) -> None:
+    async def _store_parking(self, items: Writable, rejected: Sequence[Rejected], invocation_id: str) -> None:
         # Without a key that a session could have, nothing can follow: there is nothing to park.
         for item in rejected:
             if item.partition_key is None:
-                await self._store_held(item, invocation_id)
+                await _store_held(items, item, invocation_id)
         by_key: dict[str, list[Rejected]] = {}
         for item in rejected:
             if item.partition_key is not None:
@@ -82,7 +113,7 @@ class StoredQuarantine:
             try:
                 parks = of_key[0].reason is not Reason.KEY_PARKED
                 place = Place.of(of_key[0].document)
-                parked = ParkedKey(self._items, key, _count, held, behind)
+                parked = ParkedKey(items, key, _count, held, behind)
                 await parked.store(records, parks=parks, place=place)
             except NotParked:
                 raise QuarantineError(
@@ -92,15 +123,6 @@ class StoredQuarantine:
             # A later poison does not move the place from which the key is parked.
             known = self._parked.get(key)
             self._parked[key] = _Parking((place if parks else None) if known is None else known.place)
-
-    async def _store_held(self, item: Rejected, invocation_id: str) -> None:
-        record = record_of(item, invocation_id)
-        if item.partition_key is None:
-            new = await create(self._items, record)
-        else:
-            new = await create_held(self._items, record, item.partition_key, item)
-        if new:
-            _count(record)
 
     async def _still_parked(self, key: str) -> bool:
         """A write never sees an old state."""
@@ -112,6 +134,16 @@ class StoredQuarantine:
 
     async def close(self) -> None:
         await self._items.close()
+
+
+async def _store_held(items: Writable, item: Rejected, invocation_id: str) -> None:
+    record = record_of(item, invocation_id)
+    if item.partition_key is None:
+        new = await create(items, record)
+    else:
+        new = await create_held(items, record, item.partition_key, item)
+    if new:
+        _count(record)
 
 
 def _count(record: Mapping[str, Any]) -> None:

@@ -22,10 +22,10 @@ from relay.quarantine.items import (
     ItemChanged,
     ItemExists,
     ItemNotFound,
-    Items,
     ItemTooLarge,
     Operation,
     Stored,
+    Writable,
     latest,
 )
 
@@ -78,7 +78,7 @@ def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
     return {name: value for name, value in places.items() if type(value) is int}
 
 
-async def create(items: Items, record: Mapping[str, Any]) -> bool:
+async def create(items: Writable, record: Mapping[str, Any]) -> bool:
     """Store a record, in parts if it does not fit into one item. Raises StoreError.
 
     Returns False if an earlier attempt has written it.
@@ -94,7 +94,7 @@ async def create(items: Items, record: Mapping[str, Any]) -> bool:
     return True
 
 
-async def in_parts(items: Items, record: Mapping[str, Any]) -> dict[str, Any]:
+async def in_parts(items: Writable, record: Mapping[str, Any]) -> dict[str, Any]:
     """Write the JSON text of a record's document into items of its own; returns the record without it."""
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
@@ -118,7 +118,7 @@ def part_id(record_id: str, number: int) -> str:
     return f"{record_id}-{number}"
 
 
-async def create_held(items: Items, record: Mapping[str, Any], partition_key: str, item: Rejected) -> bool:
+async def create_held(items: Writable, record: Mapping[str, Any], partition_key: str, item: Rejected) -> bool:
     """As `create`, for a document with a partition key, whose event is held as well.
 
     Returns False as well if it was stored before and its record has been released or discarded since.
@@ -134,7 +134,7 @@ async def create_held(items: Items, record: Mapping[str, Any], partition_key: st
         raise
 
 
-async def hold(items: Items, partition_key: str, item: Rejected, *first: Operation) -> bool:
+async def hold(items: Writable, partition_key: str, item: Rejected, *first: Operation) -> bool:
     """Put the order that holds a document's event in the place of the one that may be there.
 
     `first` is done in the same batch before.
@@ -163,14 +163,14 @@ async def hold(items: Items, partition_key: str, item: Rejected, *first: Operati
     raise StoreError(f"the order {order['id']!r} is being changed by others")
 
 
-async def is_held(items: Items, partition_key: str, item: Rejected) -> bool:
+async def is_held(items: Writable, partition_key: str, item: Rejected) -> bool:
     """Whether an order holds this version of a document's event. Raises StoreError."""
     order = holds.carried_out(partition_key, item)
     found = await _order(items, order["id"], partition_key)
     return found is not None and _is_same(found.item, order)
 
 
-async def _order(items: Items, identifier: str, partition_key: str) -> Stored | None:
+async def _order(items: Writable, identifier: str, partition_key: str) -> Stored | None:
     try:
         return await latest(items, identifier, partition_key)
     except ItemNotFound:

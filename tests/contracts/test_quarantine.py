@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from relay import holds
-from relay.errors import QuarantineError
+from relay.errors import QuarantineError, StaleClearanceError
 from relay.events import Reason, Rejected
 from relay.holds import Order
 from relay.place import Place
@@ -115,6 +115,25 @@ async def test_what_is_rejected_is_stored_once_in_its_order(harness: Harness) ->
     held = await harness.quarantine.holds()
     assert held.parked == {}
     assert held.orders == {item.name: (carried_out(item),) for item in items}
+
+
+@pytest.mark.parametrize("park", [False, True])
+async def test_nothing_more_is_written_once_the_check_raises(harness: Harness, park: bool) -> None:
+    first, second = rejected("a", "b")
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        checks += 1
+        if checks > 1:
+            raise StaleClearanceError("the process was stopped")
+
+    with pytest.raises(StaleClearanceError):
+        await harness.quarantine.store([first, second], "i1", park=park, check=check)
+
+    # Each of them is one write, with its order and its marker.
+    assert await harness.records() == [("a", "message-refused")]
+    assert (await harness.quarantine.holds()).orders.keys() == {first.name}
 
 
 async def test_an_empty_list_needs_no_quarantine(harness: Harness) -> None:

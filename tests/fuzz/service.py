@@ -152,7 +152,7 @@ class Shelf:
     async def holds(self) -> Holds:
         return Holds()
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         for item in rejected:
             record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)

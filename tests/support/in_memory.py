@@ -5,7 +5,7 @@ They pass the contract suites in `tests/contracts`, as the adapters for Azure do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relay.deadline import Deadline
 from relay.errors import PoisonError, QuarantineError, SendError, SourceError
@@ -179,10 +179,19 @@ class InMemoryQuarantine:
         pending = {name: (Order(),) for name in self.ordered}
         return Holds(dict(self.parked), {**{name: (order,) for name, order in self.held.items()}, **pending})
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(
+        self,
+        rejected: Sequence[Rejected],
+        /,
+        invocation_id: str,
+        *,
+        park: bool,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         if rejected:
             self._check()
         for item in rejected:
+            check()
             key = item.partition_key
             if park and key is not None:
                 if item.reason is Reason.KEY_PARKED and key not in self.parked:

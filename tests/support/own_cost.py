@@ -55,7 +55,7 @@ class _NoQuarantine:
     async def holds(self) -> Holds:
         return Holds()
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         """It is kept nowhere."""
 
     async def forget(self, orders: Mapping[EventName, Place], /) -> None:

@@ -222,9 +222,9 @@ class Unanswered(InMemoryQuarantine):
         self.written = written
         self._mended = False
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **more: Any) -> None:
         if self.written or self._mended:
-            await super().store(rejected, invocation_id, park=park)
+            await super().store(rejected, invocation_id, **more)
         if not self._mended:
             self.broken = True
             raise QuarantineError("no answer")
@@ -285,11 +285,11 @@ class Slow(InMemoryQuarantine):
         super().__init__()
         self.left = 0
 
-    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, *, park: bool) -> None:
+    async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **more: Any) -> None:
         self.left -= len(rejected)
         if self.left < 0:
             raise QuarantineError("too slow")
-        await super().store(rejected, invocation_id, park=park)
+        await super().store(rejected, invocation_id, **more)
 
 
 @pytest.mark.parametrize("keys", [1, 50])
