@@ -190,8 +190,10 @@ class Part:
         they are closed leaves them to the garbage collector, which complains wherever it happens to run.
         """
         self.kill_all()
-        while await self.output.read(_CHUNK):
-            pass
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                while await self.output.read(_CHUNK):
+                    pass
         await self.wait()
 
 
