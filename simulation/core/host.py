@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from simulation.core.container import Document, GoneError
-from simulation.core.leases import Lease, LeaseLostError
+from simulation.core.leases import Lease, LeaseChangedError, LeaseLostError
 from simulation.core.worker import Worker
 from simulation.line import LineError
 
@@ -90,12 +90,20 @@ class Host:
         self._reading[lease.number] = self.process.start(self._read(taken))
 
     async def _update(self, lease: Lease, **changes: Any) -> Lease:
-        """Change an own lease. Raises LeaseLostError and LineError."""
-        now = self.process.wall()
+        """Change an own lease. Raises LeaseLostError and LineError.
 
-        return await self.services.to_leases.ask(
-            lambda: self.services.leases.change_own(lease.number, self.name, renewed=now, **changes)
-        )
+        After a conflict the processor reads the lease again, and continues while it is the owner. What is long on
+        its way finds another lease, and changes nothing.
+        """
+        now, leases = self.process.wall(), self.services.leases
+        while True:
+            version = leases.version_of(lease.number)
+            with contextlib.suppress(LeaseChangedError):
+                return await self.services.to_leases.ask(
+                    lambda version=version: leases.change_own(  # type: ignore[misc]
+                        lease.number, self.name, version, renewed=now, **changes
+                    )
+                )
 
     async def _renew(self) -> None:
         while True:

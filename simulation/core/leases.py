@@ -17,6 +17,10 @@ class LeaseLostError(Exception):
     """Another host has changed the lease, or it is gone."""
 
 
+class LeaseChangedError(Exception):
+    """The lease is another one than was read, and still the host's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A lease: the range of the physical partition `number`, done up to the LSN `position`."""
@@ -59,14 +63,18 @@ class Leases:
             self._noted(entries.Claimed, changed.owner, changed)
         return changed
 
-    def change_own(self, number: int, host: str, **changes: Any) -> Lease:
-        """Change a lease that the host still owns. Raises LeaseLostError.
+    def version_of(self, number: int) -> int | None:
+        """The version of a lease; None if it is gone."""
+        current = self.all.get(number)
+        return None if current is None else current.version
 
-        After a conflict the processor reads the lease again, and continues while it is the owner.
-        """
+    def change_own(self, number: int, host: str, version: int | None, **changes: Any) -> Lease:
+        """Change a lease that the host still owns, as it was read. Raises LeaseLostError and LeaseChangedError."""
         current = self.all.get(number)
         if current is None or not self._owns(current, host):
             raise LeaseLostError
+        if current.version != version:
+            raise LeaseChangedError
         changed = self.change(current, **changes)
         if changed.position != current.position:
             self._noted(entries.Checkpointed, host, changed, position=(changed.position,))
