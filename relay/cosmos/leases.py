@@ -90,6 +90,22 @@ class LeasePosition:
     def covers(self, effective_key: str) -> bool:
         return self.minimum <= effective_key < self.maximum
 
+    def is_older_part_of(self, other: LeasePosition) -> bool:
+        """Whether it covers a part of another lease's range, and was there before it.
+
+        Where partitions were merged and split before the processor noticed either, a lease of a new partition
+        begins at the position of one of the old leases, for the keys of the others as well
+        (PartitionSynchronizerCore.HandlePartitionGoneAsync, for leases of partitions: each range that overlaps).
+        """
+        has_more = (other.minimum, other.maximum) != (self.minimum, self.maximum)
+        is_within = other.minimum <= self.minimum and self.maximum <= other.maximum
+        return has_more and is_within and self._number < other._number
+
+    @property
+    def _number(self) -> int:
+        """Partitions are numbered as they are made. A lease of a mere range replaces an old one after a merge."""
+        return int(self.token) if self.token.isdecimal() else _NOTHING
+
     def has_passed(self, document: Document) -> bool:
         """Whether everything up to a document of its range is known to be done; False if it has no `_lsn`."""
         lsn = document.get("_lsn")
@@ -102,8 +118,9 @@ class Positions:
     Several leases may cover a key: after a split, the parent's lease can remain next to its children's
     (azure-cosmos-dotnet-v3 issue 5604). Of one trigger's leases, any that has passed an LSN settles it: a lease
     advances only after an invocation succeeded, and a lease that takes over a range starts at the continuation of
-    the one before, so LSNs are comparable along a range. Leases of different triggers say nothing of each other:
-    there each one must have passed it.
+    the one before, so LSNs are comparable along a range. What an older lease of a part of its range has not
+    passed, it may have skipped (`LeasePosition.is_older_part_of`). Leases of different triggers say nothing of
+    each other: there each one must have passed it.
 
     Attributes:
         leases: The leases of the outbox container, in the order of their ranges.
@@ -168,12 +185,22 @@ class Positions:
         return found
 
     def _reached_from(self, bound: str) -> tuple[int, float]:
-        reached = [lease.reached for lease in self.leases if lease.covers(bound)]
-        if not reached:
+        covering = [lease for lease in self.leases if lease.covers(bound)]
+        if not covering:
             return _NOTHING, math.inf
-        # One lease is enough among a trigger's own, each counts among those of several triggers.
-        furthest = max if self._of_one_trigger else min
-        return furthest(done for done, _ in reached), furthest(begun for _, begun in reached)
+        if not self._of_one_trigger:
+            return _nearest(covering)
+        # One lease is enough, with those whose keys it may have skipped.
+        reached = [
+            _nearest([lease, *(each for each in covering if each.is_older_part_of(lease))]) for lease in covering
+        ]
+        return max(done for done, _ in reached), max(begun for _, begun in reached)
+
+
+def _nearest(leases: Iterable[LeasePosition]) -> tuple[int, float]:
+    """The last LSN that each of these leases has passed, and the last one that each may have."""
+    reached = [lease.reached for lease in leases]
+    return min(done for done, _ in reached), min(begun for _, begun in reached)
 
 
 async def read_positions(

@@ -128,6 +128,20 @@ def overlapping(prefix: str = "") -> list[dict[str, Any]]:
     ]
 
 
+async def test_a_lease_has_not_passed_what_an_older_one_of_a_part_of_its_range_has_not() -> None:
+    """The partitions 1 and 2 were merged, and split into 4 and 5, while lease 2 was at 6 and lease 1 behind."""
+    new = [stored("127.0.0.1_db_coll..4", 6, "30", "FF"), stored("127.0.0.1_db_coll..5", 6, "", "30")]
+
+    for old in ("1", "-20"):
+        positions = await read(*new, stored(f"127.0.0.1_db_coll..{old}", 2, "", "20"))
+
+        assert [await positions.passed("10", lsn) for lsn in (2, 3, 6)] == [True, False, False]
+        assert [await positions.passed(key, 6) for key in ("20", "30")] == [True, True]
+    # The old one of the same range, and the new one of a part of it, are as after a split.
+    for other in (stored("127.0.0.1_db_coll..3", 2, "", "30"), stored("127.0.0.1_db_coll..7", 2, "", "20")):
+        assert await (await read(*new, other)).passed("10", 6) is True
+
+
 async def test_one_lease_of_the_trigger_that_has_passed_an_lsn_suffices() -> None:
     positions = await read(*overlapping())
 
