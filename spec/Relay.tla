@@ -32,7 +32,7 @@ CONSTANTS
     OwnersCheckpoint,       \* a lease's position is written by its owner only
     OwnersDivide,           \* a lease is divided by its owner, at its position
     NumbersOutliveMerges,   \* a merge leaves the order of the changes of both partitions as it is
-    OldLeasesGo,            \* a lease that a split has left behind is gone when its range is split again
+    OldLeasesGo,            \* a lease that a split or merge has left behind is gone when its range is split or merged again
     EventsAreImmutable,     \* an event is not replaced under its id
     TransfersEnd,           \* what was written to a connection arrives within half a window, or never
     WindowOutlastsOutage    \* an event that was accepted is checkpointed within half a window, or attempted after that

@@ -82,12 +82,15 @@ class Container:
         return page
 
     def split(self, number: int) -> None:
-        """Split a physical partition in the middle of its keys."""
-        parent = self.partitions.pop(number)
+        """Split a physical partition in the middle of its keys, unless it is too small for that."""
+        parent = self.partitions[number]
         effective = sorted({self.effective(each["partitionKey"]) for each in parent.changes})
         middle = effective[len(effective) // 2] if effective else ""
         if not parent.minimum < middle < parent.maximum:
             middle = parent.minimum + "7"
+        if middle >= parent.maximum:
+            return
+        del self.partitions[number]
         for minimum, maximum in ((parent.minimum, middle), (middle, parent.maximum)):
             child = Partition(self._made, minimum, maximum, parent.lsn)
             child.changes = [each for each in parent.changes if child.covers(self.effective(each["partitionKey"]))]

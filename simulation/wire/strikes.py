@@ -60,16 +60,24 @@ class Strikes(strikes.Strikes):
 
     def _split(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
         partitions = self._wire.partitions
-        if len(partitions) < _PARTITIONS:
+        if len(partitions) < _PARTITIONS and not self._has_old_leases:
             chosen = partitions[fault.target % len(partitions)]
             self._wire.gateway.account.split(DATABASE, "data", chosen.id)
 
     def _merge(self, fault: Fault, host: Host) -> None:
         partitions = self._wire.partitions
-        if len(partitions) > 1:
+        if len(partitions) > 1 and not self._has_old_leases:
             first = fault.target % (len(partitions) - 1)
             pair = [each.id for each in partitions[first : first + 2]]
             self._wire.gateway.account.merge(DATABASE, "data", pair)
+
+    @property
+    def _has_old_leases(self) -> bool:
+        """Whether the processors have not noticed a split or merge yet. Until they have, there is no other one:
+        the assumption OldLeasesGo.
+        """
+        tokens = {lease.rpartition("..")[2] for lease in self._wire.watch.leases}
+        return any(each.isdecimal() for each in tokens - {each.id for each in self._wire.partitions})
 
     def _steal(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
         host.steal(fault.target)
