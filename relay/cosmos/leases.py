@@ -90,16 +90,15 @@ class LeasePosition:
     def covers(self, effective_key: str) -> bool:
         return self.minimum <= effective_key < self.maximum
 
-    def is_older_part_of(self, other: LeasePosition) -> bool:
-        """Whether it covers a part of another lease's range, and was there before it.
+    def may_be_skipped_by(self, other: LeasePosition) -> bool:
+        """Whether another lease that covers keys of this one was made later, and covers others too.
 
         Where partitions were merged and split before the processor noticed either, a lease of a new partition
         begins at the position of one of the old leases, for the keys of the others as well
         (PartitionSynchronizerCore.HandlePartitionGoneAsync, for leases of partitions: each range that overlaps).
         """
-        has_more = (other.minimum, other.maximum) != (self.minimum, self.maximum)
-        is_within = other.minimum <= self.minimum and self.maximum <= other.maximum
-        return has_more and is_within and self._number < other._number
+        reaches_beyond = other.minimum < self.minimum or self.maximum < other.maximum
+        return reaches_beyond and self._number < other._number
 
     @property
     def _number(self) -> int:
@@ -118,9 +117,9 @@ class Positions:
     Several leases may cover a key: after a split, the parent's lease can remain next to its children's
     (azure-cosmos-dotnet-v3 issue 5604). Of one trigger's leases, any that has passed an LSN settles it: a lease
     advances only after an invocation succeeded, and a lease that takes over a range starts at the continuation of
-    the one before, so LSNs are comparable along a range. What an older lease of a part of its range has not
-    passed, it may have skipped (`LeasePosition.is_older_part_of`). Leases of different triggers say nothing of
-    each other: there each one must have passed it.
+    the one before, so LSNs are comparable along a range. What an older lease has not passed, one that reaches
+    beyond its range may have skipped (`LeasePosition.may_be_skipped_by`). Leases of different triggers say nothing
+    of each other: there each one must have passed it.
 
     Attributes:
         leases: The leases of the outbox container, in the order of their ranges.
@@ -192,7 +191,7 @@ class Positions:
             return _nearest(covering)
         # One lease is enough, with those whose keys it may have skipped.
         reached = [
-            _nearest([lease, *(each for each in covering if each.is_older_part_of(lease))]) for lease in covering
+            _nearest([lease, *(each for each in covering if each.may_be_skipped_by(lease))]) for lease in covering
         ]
         return max(done for done, _ in reached), max(begun for _, begun in reached)
 

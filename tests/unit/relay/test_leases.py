@@ -128,7 +128,7 @@ def overlapping(prefix: str = "") -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_lease_has_not_passed_what_an_older_one_of_a_part_of_its_range_has_not() -> None:
+async def test_a_lease_has_not_passed_what_an_older_one_has_not_whose_range_it_leaves() -> None:
     """The partitions 1 and 2 were merged, and split into 4 and 5, while lease 2 was at 6 and lease 1 behind."""
     new = [stored("127.0.0.1_db_coll..4", 6, "30", "FF"), stored("127.0.0.1_db_coll..5", 6, "", "30")]
 
@@ -137,6 +137,11 @@ async def test_a_lease_has_not_passed_what_an_older_one_of_a_part_of_its_range_h
 
         assert [await positions.passed("10", lsn) for lsn in (2, 3, 6)] == [True, False, False]
         assert [await positions.passed(key, 6) for key in ("20", "30")] == [True, True]
+    # Split once more, the new one has a part of the old one's keys, and others.
+    beside = await read(
+        stored("127.0.0.1_db_coll..1", 2, "20", "FF"), stored("127.0.0.1_db_coll..5", 6, "10", "30")
+    )
+    assert [await beside.passed(key, 6) for key in ("10", "20")] == [True, False]
     # The old one of the same range, and the new one of a part of it, are as after a split.
     for other in (stored("127.0.0.1_db_coll..3", 2, "", "30"), stored("127.0.0.1_db_coll..7", 2, "", "20")):
         assert await (await read(*new, other)).passed("10", 6) is True
