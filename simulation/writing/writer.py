@@ -89,8 +89,12 @@ class Writer:
                 if _CHANGED in str(error):
                     self._promises.wrong.append(f"{promise.stamp} was refused as changed, and was not")
                 return
-            except (Conflict, NotFound):
+            except Conflict:
                 promise.told = Told.NOTHING
+                return
+            except NotFound:
+                # Of the order. An earlier attempt may have been applied, which only its events would tell.
+                promise.told = Told.NOTHING if promise.events else Told.UNKNOWN
                 return
             except ServiceRefused:
                 # The refused request wrote nothing; of an earlier one it does not speak.
