@@ -87,6 +87,7 @@ class Consumers:
     def _subscription(self, name: str) -> Subscription:
         made = Subscription(self.world, name, lock_s=LOCK_S, max_deliveries=_MAX_DELIVERIES)
         made.expired = self.watch.expired
+        self.watch.holder_of[name] = made.holder_of
         return made
 
     def put(self, number: int, message: Message) -> None:

@@ -94,6 +94,11 @@ class Subscription:
         else:
             self.fill(session, session.holder)
 
+    def holder_of(self, key: str) -> Link | None:
+        """The link that has the lock on a session."""
+        session = self._sessions.get(key)
+        return None if session is None else session.holder
+
     # Sessions.
 
     def accept_next(self, link: Link, timeout_s: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -40,12 +40,14 @@ class Watch:
 
     Attributes:
         wrong: What must not have happened, a line each.
+        holder_of: By subscription, tells which link has the lock on a session.
     """
 
     def __init__(self, world: World, journal: list[Entry], *, lock_s: float, overlap_s: float) -> None:
         """`overlap_s` is for how long a handler may go on after another one has begun with its key."""
         self.world = world
         self.wrong: list[str] = []
+        self.holder_of: dict[str, Callable[[str], Link | None]] = {}
         self._journal = journal
         self._lock_s = lock_s
         self._overlap_s = overlap_s
@@ -85,7 +87,9 @@ class Watch:
 
     @contextmanager
     def handling(self, process: Process, consumer: str, key: str) -> Iterator[None]:
-        """A handler runs. Once another one has begun with the key, its lock is lost, and it has to end soon."""
+        """A handler runs. Once another one has begun with the key, it has to end soon, unless it is the other one
+        whose lock is lost, and which has not noticed yet.
+        """
         running = self._handling[consumer, key]
         for other in running:
             other.superseded_at = other.superseded_at or self.world.now
@@ -95,8 +99,12 @@ class Watch:
             yield
         finally:
             running.remove(mine)
-            if mine.superseded_at is not None:
+            if mine.superseded_at is not None and not self._has_lock(process, consumer, key):
                 self._check_end(mine, mine.superseded_at, key)
+
+    def _has_lock(self, process: Process, consumer: str, key: str) -> bool:
+        link = self.holder_of[consumer](key)
+        return link is not None and link.receiver.process is process  # type: ignore[attr-defined]  # as above
 
     def _check_end(self, ended: _Handling, superseded_at: float, key: str) -> None:
         late_s = self.world.now - superseded_at - self._stopped_s(ended.process.name, superseded_at)
