@@ -23,7 +23,7 @@ from relay.sql.catalog import POSTGRESQL, RIGHTS, SQLSERVER, Catalog, purposes_o
 from relay.sql.check import DatabaseCheck, check
 
 TABLE = "outbox.domain_event"
-FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.05)
+FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.5)
 NOW = datetime(2026, 2, 9, 9, 37, 37, tzinfo=UTC)
 NEWEST = len(migrations("postgresql"))
 TABLES = Tables(SqlServerDialect(), TABLE)
