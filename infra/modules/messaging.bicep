@@ -114,7 +114,7 @@ module queueModules 'queue.bicep' = [for each in queues: {
     maxSizeInMegabytes: maxSizeInMegabytes
     messageTimeToLive: messageTimeToLive
     maxMessageSizeInKilobytes: maxMessageSizeInKilobytes
-    receiverPrincipalIds: contains(allowedQueueReceivers, each.name) ? allowedQueueReceivers[each.name] : []
+    receiverPrincipalIds: allowedQueueReceivers[?each.name] ?? []
     relayIdentityId: relayIdentityId
     relayPrincipalId: relayPrincipalId
     operatorPrincipalIds: operatorPrincipalIds

@@ -72,9 +72,11 @@ class Scope:
                 return self.lookup(name)
             case tree.Member(target, name, safe):
                 return self._member(self.value(target), name, safe=safe)
-            case tree.Index(target, number):
-                found = self.value(target)
-                return found.at(self.value(number)) if isinstance(found, Reference) else found[self.value(number)]
+            case tree.Index(target, number, safe):
+                found, at = self.value(target), self.value(number)
+                if safe and isinstance(found, dict):
+                    return found.get(at)
+                return found.at(at) if isinstance(found, Reference) else found[at]
             case tree.Call(function, arguments):
                 special = self._special.get(function)
                 return (

@@ -185,7 +185,8 @@ class _Parser:
                 safe = self._next().text == ".?"
                 target = Member(target, self._identifier(), safe)
             elif self._take("["):
-                target = Index(target, self.expression())
+                safe = self._take("?")
+                target = Index(target, self.expression(), safe)
                 self._expect("]")
             elif not self._take("!"):  # `!` asserts to the compiler that the value is not null
                 return target

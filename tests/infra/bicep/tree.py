@@ -39,10 +39,11 @@ class Member(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Index(Expression):
-    """`target[number]`: an item of an array, or one of the resources or modules of a loop."""
+    """`target[number]` or `target[?number]`: an item, or one of the resources or modules of a loop."""
 
     target: Expression
     number: Expression
+    safe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
