@@ -19,14 +19,14 @@ CHAOS ?=
 UP ?=
 LOCK ?=
 
-COVERING := tests/integration/test_sql_*.py tests/integration/test_pipelin*.py tests/integration/test_console_topic.py \
-	tests/integration/test_lease_ages.py \
-	tests/integration/test_operators_deadletters.py tests/integration/test_operators_resubmit.py \
-	tests/contracts/test_*.py tests/unit/relay/test_*.py tests/unit/test_function_app.py
+PROCESSES ?= 4
+PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadgroup
+TESTS ?=
+ADVERSE ?=
 
 # slipcover takes little time for it: coverage.py, before Python 3.12, half as much again as the tests. It warns that it
 # measures no branches of tests.
-COVERED = $(PY) -W "ignore:Unable to activate pytest branch coverage" -m slipcover --json --out .coverage.json -m pytest --dist loadgroup
+COVERED = $(PY) -W "ignore:Unable to activate pytest branch coverage" -m slipcover --json --out .coverage.json -m pytest -n $(PROCESSES) --dist loadgroup
 COVERAGE = $(PY) -m slipcover --merge .coverage.json --out .coverage.json --fail-under
 
 FUZZ_EXAMPLES ?= 100000
@@ -40,7 +40,7 @@ REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec soak bench up down collect test coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down collect test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -91,13 +91,20 @@ down: ## Stop the local stack
 collect: setup ## Find all tests, and compile them
 	@set -o pipefail; $(PY) -m pytest --collect-only -q | tail -n 20
 
-test: setup ## Run every test, and show how much of relay/ they cover
-	@$(COVERED) -n 6 --durations 40
-	@$(COVERAGE) 98
+test: setup ## The quick tests, which everyone runs: TESTS="tests/unit -k name"
+	@$(PYTEST) -m "not slow" --durations 20 $(TESTS)
 
-coverage: setup ## Likewise, the quick tests of relay/ alone
-	@$(COVERED) -n 4 $(COVERING)
-	@$(COVERAGE) 96
+test-slow: setup ## What needs real time, campaigns, a browser, npm or a compiler: TESTS=
+	@$(PYTEST) -m slow --durations 20 $(TESTS)
+
+test-all: test test-slow ## Every test
+
+test-adverse: setup ## The quick tests under load, elsewhere, in other orders, …: ADVERSE="quiet load"
+	@$(PY) -m tests.adverse $(ADVERSE)
+
+coverage: setup ## The quick tests, and how much of relay/ they cover
+	@$(COVERED) -m "not slow"
+	@$(COVERAGE) 97
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
 	@PYTHON="$(PYTHON)" bash emulators/check.sh

@@ -6,6 +6,7 @@ Of what was skipped, each reason is shown once.
 from __future__ import annotations
 
 import gc
+import random
 from collections import Counter
 from collections.abc import Generator
 
@@ -31,6 +32,11 @@ __all__ = [
 # On a busy machine an example takes as long as it takes.
 settings.register_profile("without deadline", settings(deadline=None))
 settings.load_profile("without deadline")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--order`, so that tests which depend on each other are found."""
+    parser.addoption("--order", metavar="SEED|reversed", help="run the tests in a random order, or reversed")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,8 +72,8 @@ def _sendable(value: object) -> object:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that schemathesis (4.32) generates their own ids, and refuse ids that occur twice.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give the tests that schemathesis (4.32) generates their own ids, refuse ids that occur twice, and order tests.
 
     pytest-xdist (3.8) runs one test of each id, and leaves out the others without a word.
     """
@@ -81,3 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     repeated = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:
         raise pytest.UsageError(f"only one test of each of these ids would run: {repeated}")
+    order = config.getoption("order")
+    if order == "reversed":
+        items.reverse()
+    elif order is not None:
+        random.Random(order).shuffle(items)

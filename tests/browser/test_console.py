@@ -14,7 +14,7 @@ from relay.console.model import Flow, Known, Partition, Problem, Timeline
 from tests.support.console_page import START_MS, WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
 MOVING = """[...document.querySelectorAll('.pipe circle')].filter(
     each => getComputedStyle(each).animationName !== 'none')"""

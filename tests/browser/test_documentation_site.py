@@ -16,6 +16,7 @@ from tests.support.site import Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("browser"),
     pytest.mark.timeout(150),

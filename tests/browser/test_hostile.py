@@ -27,7 +27,7 @@ from relay.outbox import Committed
 from tests.support.console_page import WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, record
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
 PAYLOADS = (
     "<script>document.title='owned by script'</script>",

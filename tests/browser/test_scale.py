@@ -13,7 +13,7 @@ from relay.console.server import serving
 from tests.support.console_page import START_MS, WAIT_MS, Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
 KEYS = 50_000
 

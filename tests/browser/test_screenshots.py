@@ -14,6 +14,7 @@ from tests.support.console_page import ConsolePage
 FOLDER = os.environ.get("CONSOLE_SCREENSHOTS", "")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(not FOLDER, reason="CONSOLE_SCREENSHOTS is not set"),

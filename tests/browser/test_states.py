@@ -12,7 +12,7 @@ from relay.findings import Finding, Level
 from tests.support.console_page import START_MS, WAIT_MS, ConsolePage, console_page
 from tests.support.console_states import LONG, LONG_KEY, LONG_KEY_COMMAND, long_timeline, states
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
 # What is wider than its place, and is neither meant to be scrolled (commands, data) nor cut with an ellipsis.
 OVERFLOWING = """() => {

@@ -13,7 +13,7 @@ from tests.support.console_page import SHOWN, WAIT_MS, Checker, ConsolePage
 from tests.support.console_states import states
 from tests.support.console_view import InMemoryView, busy, history
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
 
 # As long as names may be.
 LONG = "a" * 24 + "-" + "b" * 24

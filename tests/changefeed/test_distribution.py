@@ -16,6 +16,8 @@ import pytest
 import changefeed
 from tests.support.pages import blocks
 
+pytestmark = pytest.mark.slow
+
 _PACKAGE = Path(changefeed.__file__).parent
 _README = _PACKAGE / "README.md"
 

@@ -16,6 +16,8 @@ import pytest
 from tests.infra.bicep.parser import parse
 from tests.infra.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 COMPILED = os.environ.get("COMPILED_TEMPLATES", "")
 TEMPLATES = sorted((ROOT / "infra").glob("*.bicep"))
 MODULE = "Microsoft.Resources/deployments"

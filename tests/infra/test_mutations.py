@@ -18,7 +18,7 @@ from tests.infra.project import ROOT, Check, Project, checks
 from tests.infra.test_checks import MODULES
 
 # In one process, files are parsed and queries translated once.
-pytestmark = pytest.mark.xdist_group("infra")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("infra")]
 
 
 class Mutation(NamedTuple):

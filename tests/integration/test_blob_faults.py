@@ -15,7 +15,7 @@ from azure.storage.blob.aio import ContainerClient
 from local.azurite.faults import FaultyBlobs
 from tests.support.azurite import Container
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
 
 class Account:

@@ -21,6 +21,8 @@ from tests.support.outbox import event
 from tests.support.stacks import running_stack
 from tests.support.subscriber import received
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ERRORS
 

@@ -13,11 +13,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 
 from relay.cli.shell import python
 from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command
+
+pytestmark = pytest.mark.slow
 
 # Nothing listens on port 1.
 NOWHERE = {

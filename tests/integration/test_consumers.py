@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import psycopg
+import pytest
 import yaml  # type: ignore[import-untyped]
 
 import inbox
@@ -24,6 +25,8 @@ from tests.integration.conftest import ROOT
 from tests.integration.test_receiving_documentation import event
 from tests.support.broker import admin
 from tests.support.dead_letters import Topic
+
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs/consumers.md").read_text(encoding="utf-8")
 MANIFEST = (ROOT / "infra/kubernetes/consumer.yaml").read_text(encoding="utf-8")

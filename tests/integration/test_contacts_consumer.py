@@ -31,6 +31,8 @@ from tests.integration.conftest import ROOT
 from tests.support.broker import admin
 from tests.support.dead_letters import Topic
 
+pytestmark = pytest.mark.slow
+
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 NAME = {"firstName": "John", "lastName": "Doe"}
 COMPANY = {"companyName": "Contoso"}

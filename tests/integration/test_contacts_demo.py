@@ -14,6 +14,8 @@ from samples.contacts.consumer import kept
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiving import handle_message
 
+pytestmark = pytest.mark.slow
+
 
 def forgetful(message: inbox.Message, directory: Directory) -> bool:
     """A handler that ignores changed email addresses."""

@@ -26,6 +26,8 @@ from samples.contacts.api import create_app
 from samples.contacts.stores import open_contacts
 from tests.integration.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 # A request may be valid by the schema and name a version or a contact that does not exist.
 CHECKS = {
     "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "404", "409", "412", "428"]},

@@ -27,6 +27,8 @@ from tests.support.amqp_peer import Peer
 from tests.support.broker import topic_counts
 from tests.unit.relay.topics import event
 
+pytestmark = pytest.mark.slow
+
 SENDERS = 8
 MOST_BESIDE_THE_BODY = 340
 """Bytes of an event's properties, of frames and batches. The ids and keys are 36 characters long."""

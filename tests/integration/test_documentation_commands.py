@@ -36,7 +36,7 @@ from tests.support.pages import (
     blocks,
 )
 
-pytestmark = [pytest.mark.xdist_group("documentation"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documentation"), pytest.mark.timeout(120)]
 
 # The ports on the pages: those of `python -m local up`, with the option for each, and others.
 STACK_PORTS = {

@@ -1,4 +1,4 @@
-"""The five guarantees for each source: whole stacks, a process killed with SIGKILL, and a count at the subscriber."""
+"""The five guarantees for each source: whole stacks, a process killed with SIGKILL, a count at the subscriber."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ from tests.support.inbox import broker
 from tests.support.inbox_stores import cosmos_container
 from tests.support.killed_consumer import ALL
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("INBOX_KILLS", "2"))
 KEYS = ("k0", "k1", "k2")
 _WAIT_S = 100

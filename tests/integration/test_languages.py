@@ -23,7 +23,7 @@ from tests.support.contract import WRITTEN, check_message
 from tests.support.stacks import RunningStack, running_stack
 from tests.support.subscriber import body, properties, received
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
 
 PAGE = (ROOT / "docs" / "writing-from-any-language.md").read_text(encoding="utf-8")
 PACKAGES = ROOT / "emulators" / "tests" / "languages" / "node_modules"

@@ -30,7 +30,7 @@ from tests.support.quarantine import quarantined
 from tests.support.sql_deployment import SqlDeployment, working
 from tests.support.subscriber import body, properties, received
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
 # The topic takes 256 KB.
 LARGE = "鍵" * 100_000

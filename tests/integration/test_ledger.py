@@ -27,6 +27,8 @@ from tests.support.broker import TurnableClock, refuse, stop_refusing
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
+pytestmark = pytest.mark.slow
+
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 KEYS = [f"k{number}" for number in range(30)]
 

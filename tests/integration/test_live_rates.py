@@ -11,12 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
 from local.stack.environment import DATABASE
 from tests.integration.test_stack import ANY_PORTS, ROOT, assert_nothing_remains_after
 from tests.support.outbox import event, events
+
+pytestmark = pytest.mark.slow
 
 LINE = re.compile(
     r"(?P<written>[\d.]+) documents/s written, (?P<relayed>[\d.]+) events/s relayed, \S+ s behind, "

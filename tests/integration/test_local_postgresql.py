@@ -22,6 +22,8 @@ from relay.sql.install import install
 from tests.support.outbox import events
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
 
+pytestmark = pytest.mark.slow
+
 _WITHIN_S = 30
 
 

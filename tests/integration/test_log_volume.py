@@ -19,6 +19,8 @@ from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import inject, set_topic_status
 from tests.support.outbox import event
 
+pytestmark = pytest.mark.slow
+
 KEYS = 1000
 
 # Lines and characters of an attempt's log, and characters of its exception, which the host logs.

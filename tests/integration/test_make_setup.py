@@ -17,7 +17,7 @@ import pytest
 from local.make_venv import CannotSetUp, Progress, alone, check_compiler, check_existing, check_python, main
 from tests.support.pages import ROOT
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("make") is None, reason="needs make")]
 
 _COPIED = (
     "Makefile",

@@ -18,6 +18,8 @@ from dotenv import dotenv_values
 from local.stack.environment import TOPIC
 from outbox_emulators.shell import OUTPUT_CLOSED, python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 _WITHIN_S = 60
 

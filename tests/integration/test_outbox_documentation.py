@@ -17,6 +17,8 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "writing-events.md"
 README = ROOT / "outbox" / "README.md"
 _NAME = re.compile(r"# (\w+\.py)\n")

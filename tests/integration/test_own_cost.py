@@ -14,9 +14,10 @@ import pytest
 
 from local.stack.parts import ROOT
 
-pytestmark = pytest.mark.skipif(
-    sys.implementation.name != "cpython", reason="only CPython traces bytecode instructions"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.implementation.name != "cpython", reason="only CPython traces bytecode instructions"),
+]
 
 # For each shape of an invocation, partition keys x events of each: instructions an event.
 BUDGETS = {"100x1": 1630, "10x10": 1060, "1x100": 988, "1x1": 4070}

@@ -8,6 +8,8 @@ import pytest
 
 from local.parking import campaign
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
 
 

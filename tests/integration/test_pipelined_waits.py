@@ -29,6 +29,8 @@ from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.broker import topic_counts
 from tests.support.outbox import event, sound
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "domain-events"
 WAIT_S = 30.0
 LIMIT_S = 4.0

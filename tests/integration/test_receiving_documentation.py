@@ -26,6 +26,8 @@ from tests.integration.conftest import ROOT
 from tests.support.dead_letters import Topic
 from tests.support.inbox import broker
 
+pytestmark = pytest.mark.slow
+
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
 

@@ -15,7 +15,7 @@ import inbox
 from tests.support.azurite import Container
 from tests.support.inbox import QUEUE, QUICK, Broker, broker, message
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
 BODY = b'{"action": "Counted", "text": "%s"}' % ("鍵".encode() * 100_000)
 

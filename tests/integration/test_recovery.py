@@ -31,6 +31,8 @@ from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs/recovery.md"
 BEFORE = [f"before-{number}" for number in range(5)]
 WAITING = [f"waiting-{number}" for number in range(3)]

@@ -39,6 +39,8 @@ from tests.support.runbook import Operator, with_commands
 from tests.support.sql_deployment import CLAIM, TABLE, SqlDeployment, working
 from tests.support.subscriber import received
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 CONTENT = "com.microsoft:argument-error"
 

@@ -27,6 +27,8 @@ from tests.support.network import Network
 from tests.support.outbox import event, just_committed
 from tests.support.quarantine import quarantined
 
+pytestmark = pytest.mark.slow
+
 SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
 
 SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="

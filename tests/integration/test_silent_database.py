@@ -19,6 +19,8 @@ from relay.sql.quarantine import SqlItems
 from tests.support.network import Network
 from tests.support.sql_outbox import sql_settings
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 1.0
 
 _WAITING = "select 1 from pg_locks where not granted"

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from local.soak.load import EVENTS_IN_BATCH
 from local.stack.parts import ROOT
+
+pytestmark = pytest.mark.slow
 
 EVENTS = 10 * EVENTS_IN_BATCH
 EVERY = 2 * EVENTS_IN_BATCH

@@ -22,6 +22,8 @@ from tests.support.broker import topic_counts
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 _WITHIN_S = 45.0
 _SHARDS = 4

@@ -22,6 +22,8 @@ from tests.support.contract import check_message
 from tests.support.pages import ROOT, blocks, section
 from tests.support.subscriber import body, received
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
 README = ROOT / "changefeed/README.md"

@@ -30,6 +30,8 @@ from tests.support.outbox import event
 from tests.support.postgres_faults import frozen, proxied
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 
+pytestmark = pytest.mark.slow
+
 _CLAIM_S = 2.0
 # Many claims' time, as other tests share the machine.
 _WITHIN_S = 30.0

@@ -28,6 +28,8 @@ from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox
 from tests.support.subscriber import Subscriber
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 ANY_PORTS = ("--port", "0")
 SQL = ("--source", "sql")

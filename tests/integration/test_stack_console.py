@@ -19,7 +19,7 @@ from local.stack.supervisor import Stack
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 _WITHIN_S = 40
 # The status is read every 10 seconds.

@@ -113,7 +113,8 @@ class Workbench:
             del sys.modules[name]
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         plugins = ("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
-        options = ("-x", "-q", "--no-header", "--tb=short", *plugins)
+        # What everyone runs has to notice a change.
+        options = ("-x", "-q", "--no-header", "--tb=short", "-m", "not slow", *plugins)
         return int(pytest.main([*options, f"--rootdir={self._copy}", f"--timeout={limit_s:g}", *tests]))
 
 

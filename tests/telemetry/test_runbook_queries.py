@@ -16,7 +16,7 @@ from tests.support.pages import ROOT, SHELL, blocks
 from tests.telemetry.tables import ago
 from tests.unit.test_documented_names import page
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SETTINGS = {"SQL": "Driver=ODBC Driver 18;Server=tcp:s,1433;Database=d", "RELAY_CLOUDEVENTS_SOURCE": "/it's/$x"}

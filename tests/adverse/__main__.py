@@ -1,0 +1,212 @@
+"""Run the quick tests under adverse conditions, and print a table of what failed under which.
+
+    python -m tests.adverse                      # every condition
+    python -m tests.adverse quiet load           # those named
+
+The exit code is 0 if no test failed under any condition. The output of each run is kept in `.local/adverse`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / ".local" / "adverse"
+
+_BUSY = "while True: pass"
+_LIBRARIES = ("inbox", "outbox", "emulators")
+_PROCESSES = "4"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A way to run the quick tests.
+
+    Attributes:
+        name: Its name in the table and on the command line.
+        environment: Variables in addition to this process's own.
+        options: Options of pytest.
+        processes: The number of pytest's processes.
+        busy_loops: The number of processes that compete for the processor.
+        folder: The name of the folder that a copy of the project is made in; None for this one.
+        python: The interpreter that a copy of the project makes its own environment with.
+    """
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    processes: str = _PROCESSES
+    busy_loops: int = 0
+    folder: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The counts of one run, its times in seconds, and the ids of the tests that failed."""
+
+    passed: int
+    failed: Sequence[str]
+    skipped: int
+    wall_s: float
+    processor_s: float
+    code: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Return True if tests ran and none failed."""
+        return self.code == 0 and self.passed > 0 and not self.failed
+
+
+def conditions() -> list[Condition]:
+    """Return every condition, the newest installed Python and the oldest supported one included."""
+    elsewhere = {"TZ": "Pacific/Kiritimati", "LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "1"}
+    pythons = installed_pythons()
+    return [
+        Condition("quiet"),
+        Condition("load", busy_loops=4),
+        Condition("elsewhere", environment=elsewhere),
+        *(Condition(f"random-{seed}", options=("--order", str(seed))) for seed in (1, 2, 3)),
+        Condition("reversed", options=("--order", "reversed")),
+        Condition("one-process", processes="1"),
+        Condition("eight-processes", processes="8"),
+        Condition("path", folder="a project in Köln"),
+        *(Condition(Path(python).name, folder="project", python=python) for python in pythons),
+    ]
+
+
+def installed_pythons() -> list[str]:
+    """Return the oldest supported Python and the newest one, as far as they are installed and can be run."""
+    found = []
+    for minor in range(11, 20):
+        python = shutil.which(f"python3.{minor}")
+        if python and subprocess.run([python, "-c", "import ensurepip, ssl"], capture_output=True).returncode == 0:
+            found.append(python)
+    return found if len(found) < 2 else [found[0], found[-1]]
+
+
+@contextmanager
+def busy_loops(number: int) -> Iterator[None]:
+    """Compete for the processor with this many processes."""
+    loops = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def copy_of_project(folder: Path) -> Path:
+    """Copy the files that git tracks, or would track, into a folder, and return it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (source := ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, folder / name)
+    # Some tests ask git which files there are.
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+    return folder
+
+
+def run(condition: Condition) -> Result:
+    """Run the quick tests under a condition, with another home folder and temporary folder each."""
+    with ExitStack() as stack:
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="adverse-")))
+        for name in ("home", "tmp"):
+            (temporary / name).mkdir()
+        root = ROOT if condition.folder is None else copy_of_project(temporary / condition.folder)
+        environment = {
+            **os.environ,
+            # The same packages, and the libraries of the copy in place of those of this folder.
+            "PYTHONPATH": os.pathsep.join(str(root / name / "src") for name in _LIBRARIES),
+            "HOME": str(temporary / "home"),
+            "TMPDIR": str(temporary / "tmp"),
+            **condition.environment,
+        }
+        python = sys.executable
+        if condition.python is not None:
+            del environment["PYTHONPATH"]
+            environment["HOME"] = os.environ["HOME"]  # the packages that pip has downloaded
+            set_up = ["make", "setup", f"PYTHON={condition.python}"]
+            subprocess.run(set_up, cwd=root, env=environment, check=True)
+            python = str(root / ".venv/bin/python")
+        report = temporary / "report.xml"
+        command = [
+            *(python, "-m", "pytest", "-q", "-m", "not slow", "-n", condition.processes, "--dist", "loadgroup"),
+            *(f"--junitxml={report}", *condition.options),
+        ]
+        stack.enter_context(busy_loops(condition.busy_loops))
+        begin, before = time.monotonic(), _processor_s()
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with (LOGS / f"{condition.name}.log").open("wb") as log:
+            ended = subprocess.run(command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        return result_of(report, time.monotonic() - begin, _processor_s() - before, ended.returncode)
+
+
+def _processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def result_of(report: Path, wall_s: float, processor_s: float, code: int) -> Result:
+    """Read the counts from a report in JUnit's format; a run that wrote none has no tests."""
+    cases = [*ElementTree.parse(report).iter("testcase")] if report.is_file() else []
+    failed = [
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return Result(len(cases) - len(failed) - skipped, failed, skipped, wall_s, processor_s, code)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the conditions that are named, or all; returns the exit code."""
+    known = {condition.name: condition for condition in conditions()}
+    parser = argparse.ArgumentParser(prog="python -m tests.adverse", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(known)}; all by default")
+    names = parser.parse_args(words).names or list(known)
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(known)}")
+    print(f"{'condition':<18}{'passed':>8}{'failed':>8}{'skipped':>9}{'wall':>8}{'processor':>11}", flush=True)
+    clean = True
+    for name in names:
+        result = run(known[name])
+        clean = clean and result.is_clean
+        print(
+            f"{name:<18}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}"
+            f"{result.wall_s:>7.0f}s{result.processor_s:>10.0f}s"
+            + ("" if result.is_clean else f"   exit code {result.code}, {_shown(LOGS / f'{name}.log')}"),
+            flush=True,
+        )
+        for test in result.failed:
+            print(f"    {re.sub(r'[^ -~]', '?', test)}", flush=True)
+    return 0 if clean else 1
+
+
+def _shown(log: Path) -> Path:
+    return log.relative_to(ROOT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
