@@ -73,7 +73,7 @@ def _sendable(value: object) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give the tests that schemathesis (4.32) generates their own ids, refuse ids that occur twice, and order tests.
+    """Order the tests, give those of schemathesis (4.32) their own ids, and refuse ids that occur twice.
 
     pytest-xdist (3.8) runs one test of each id, and leaves out the others without a word.
     """
