@@ -34,4 +34,4 @@ cp -r README.md tests "$directory/project/emulators"
 cp compiler.py "$directory/project/emulators"
 cd "$directory/project"
 "$python" -m pytest --quiet --import-mode=importlib -o pythonpath=. -o asyncio_mode=auto \
-  -o asyncio_default_fixture_loop_scope=function emulators/tests/package
+  -o asyncio_default_fixture_loop_scope=function -o "markers=slow: takes long" emulators/tests/package

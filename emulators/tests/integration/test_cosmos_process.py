@@ -15,6 +15,8 @@ from emulators.tests.cosmos.support import CosmosProcess, cannot_start
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_restart_keeps_items_containers_throughput_and_feed_positions(tmp_path: Path) -> None:
     file = tmp_path / "account.db"

@@ -17,6 +17,8 @@ from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from outbox_emulators.testing import FaultClient
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", ["throttle", "unavailable", "timeout", "drop", "drop-after"])
 async def test_each_document_arrives_once_after_any_fault_of_the_feed(

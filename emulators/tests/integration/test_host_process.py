@@ -20,6 +20,8 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = """\
 import asyncio
 import os

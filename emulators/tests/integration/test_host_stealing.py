@@ -22,6 +22,8 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.leases import Lease, LeaseStore
 from outbox_emulators.testing import FaultClient
 
+pytestmark = pytest.mark.slow
+
 
 async def _started(outbox: Outbox, **timings: Any) -> tuple[Host, Host]:
     owner, thief = [

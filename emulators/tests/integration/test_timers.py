@@ -15,6 +15,8 @@ import pytest
 from emulators.tests.integration.apps import WITHIN_S, eventually, write_app
 from emulators.tests.integration.processes import Process, Start
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = """\
 import os
 import pathlib

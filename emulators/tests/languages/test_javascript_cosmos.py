@@ -18,6 +18,7 @@ NAMES = names("cosmos")
 _FEWEST = 60
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-cosmos"),
     # The first test waits for all checks, on a machine that may be busy with others.

@@ -24,6 +24,7 @@ NAMES = names("servicebus")
 _FEWEST = 120
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-servicebus"),
     # The first test waits for all checks, on a machine that may be busy with others.

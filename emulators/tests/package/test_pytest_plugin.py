@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from emulators.tests.package.projects import SLOW, run_pytest
 
-pytestmark = SLOW
+pytestmark = [pytest.mark.slow, SLOW]
 
 ANY_KIND_OF_TEST = """
 import pytest

@@ -17,7 +17,7 @@ import pytest
 
 from emulators.tests.package.projects import SLOW, run_pytest, run_python
 
-pytestmark = SLOW
+pytestmark = [pytest.mark.slow, SLOW]
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PORTS = {
