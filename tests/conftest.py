@@ -53,6 +53,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs Azurite as slow: npm installs it."""
+    if "azurite" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, object, object]:
     """Escape half surrogate pairs in reports: pytest-xdist (3.8) cannot send them, and the whole run would end."""

@@ -23,7 +23,7 @@ def postgresql(changefeed_database: str) -> Iterator[PostgresBackend]:
     backend.close()
 
 
-@pytest.fixture(params=["postgresql", "sqlserver"])
+@pytest.fixture(params=["postgresql", pytest.param("sqlserver", marks=pytest.mark.slow)])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """A fresh database with a feed of app.event."""
     if request.param == "postgresql":

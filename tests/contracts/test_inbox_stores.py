@@ -17,7 +17,7 @@ from tests.support import inbox_stores
 from tests.support.inbox_stores import Harness, InMemory, InSqlite, gap, handle, message
 
 
-@pytest.fixture(params=inbox_stores.OPEN)
+@pytest.fixture(params=inbox_stores.STORES)
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with inbox_stores.OPEN[request.param](request) as opened:
         yield opened

@@ -309,3 +309,6 @@ OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Ha
     "SQLAlchemy on PostgreSQL": in_sqlalchemy_postgres,
     "SQLAlchemy on SQLite": in_sqlalchemy_sqlite,
 }
+
+STORES = [pytest.param(name, marks=pytest.mark.slow) if name == "SQL Server" else name for name in OPEN]
+"""The names of the stores as parameters of tests. A server with T-SQL is seldom there."""

@@ -83,6 +83,7 @@ def test_the_optional_members_can_be_left_out() -> None:
     WRITTEN.validate(with_changes(order=..., sequence=..., traceparent=..., ttl=...))
 
 
+@pytest.mark.slow
 def test_the_asyncapi_document_is_one() -> None:
     if not SPECIFICATIONS.exists():
         pytest.skip("make languages has not installed @asyncapi/specs")

@@ -21,6 +21,11 @@ VARIABLE = "CHANGEFEED_TEST_SQLSERVER"
 _numbers = itertools.count()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test of this folder as slow: most need a server, the others parse much SQL."""
+    item.add_marker(pytest.mark.slow)
+
+
 class Events:
     """An event table with a feed, and a session that writes to it."""
 
