@@ -27,6 +27,8 @@ from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
 from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from outbox_emulators.testing import Answer, RawClient
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 60
 DOCS = "/dbs/shop/colls/orders/docs"
 MANY_ANYTHINGS = "%a" * 30 + "%b"

@@ -233,6 +233,7 @@ async def test_an_interrupted_replay_goes_on_where_it_was(
     assert {key: [identifier.partition(":")[0] for identifier in its] for key, its in arrived.items()} == ids
 
 
+@pytest.mark.slow
 async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
@@ -416,6 +417,7 @@ async def test_an_outbox_that_cannot_be_reached_is_exit_code_3(
     assert (await relay_command(environment, "replay", *HOUR)).code == 3
 
 
+@pytest.mark.slow
 async def test_the_command_runs_as_a_process_with_an_env_file(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
@@ -432,6 +434,7 @@ async def test_the_command_runs_as_a_process_with_an_env_file(
     assert await received(servicebus, 8) == ids
 
 
+@pytest.mark.slow
 async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:

@@ -29,6 +29,8 @@ from tests.support.quarantine import quarantined
 from tests.support.sql_deployment import CLAIM, FEED, TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber, received
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "audit"
 
 ROUTES = """

@@ -9,6 +9,8 @@ from simulation.controls import Control
 from simulation.core import controls
 from simulation.sql import controls as sql_controls
 
+pytestmark = pytest.mark.slow
+
 KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
 """The controls of each kind of universe."""
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simulation import runner
 
 SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.json"))
+_SLOW_KINDS = ("whole", "wire")
 
 
-@pytest.mark.parametrize("path", SEEDS, ids=[path.stem for path in SEEDS])
+def _parameter(path: Path) -> Any:
+    slow = path.stem.startswith(_SLOW_KINDS)
+    return pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize("path", map(_parameter, SEEDS))
 def test_a_universe_that_failed_once_is_sound(path: Path) -> None:
     seed = json.loads(path.read_text(encoding="utf-8"))
     kind = runner.kind_named(seed["kind"])

@@ -10,6 +10,8 @@ import pytest
 from simulation import runner
 from simulation.whole import universe
 
+pytestmark = pytest.mark.slow
+
 UNIVERSES = 4
 FAULTS = 40
 

@@ -20,6 +20,8 @@ from simulation.plan import Plan, Result
 from simulation.wire import services, universe
 from simulation.wire.strikes import KINDS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def prepared() -> Iterator[None]:

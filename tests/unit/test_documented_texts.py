@@ -6,10 +6,14 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
+
 from relay import errors
 from tests.support.pages import ROOT, blocks
 from tests.support.texts import INSERTED, texts
 from tests.unit.test_documented_names import page
+
+pytestmark = pytest.mark.slow
 
 RUNBOOK = "docs/runbook.md"
 

@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 from local.make_venv import SETS
 from tests.support.pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 # A new environment, with pip and setuptools in it, then has less than 250 MB.
 _AT_MOST_MB = 215
 

@@ -24,7 +24,7 @@ from local.stack.environment import Source as Outboxes
 
 AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
