@@ -42,7 +42,7 @@ def commands(workflow: Any) -> str:
 
 
 def test_there_is_a_workflow_for_each_purpose() -> None:
-    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "docs", "emulators", "infra", "release"]
+    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "docs", "emulators", "infra", "release", "weekly"]
 
 
 PERMISSIONS = {
@@ -164,8 +164,12 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
 
     assert full["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
     assert ".ci/run" in [step.get("run") for step in full["steps"]]
-    for target in (".venv/.installed-docs", "lint", "types", "spec", "docs DOCS=--build", "worker-test", "test"):
-        assert f"make {target}" in (line.removesuffix(" &").removeprefix("nice -n 19 ") for line in script)
+    run = [
+        re.sub(r"^step \S+ (nice -n 19 )?", "", line.removesuffix(" &")).partition(" PROCESSES=")[0]
+        for line in script
+    ]
+    for target in ("lint", "types", "test", "test-slow", "spec", "docs DOCS=--build", "worker-test"):
+        assert f"make {target}" in run
     for name in (line.removesuffix("=$!") for line in script if line.endswith("=$!")):
         assert f'wait "${name}"' in script
     assert {system.partition("-")[0] for system in unit["system"]} == {"ubuntu", "macos", "windows"}
