@@ -39,7 +39,7 @@ logger = logger_of(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A range of effective partition keys within a physical partition, and the lease that has come furthest there.
+    """A range of effective partition keys within a physical partition, and the lease furthest behind there.
 
     Attributes:
         bounds: The range, as the SDK gives it.
@@ -62,18 +62,12 @@ class Stretch:
 
 
 def stretches(bounds: Mapping[str, Any], positions: Positions) -> Iterator[Stretch]:
-    """The range of a physical partition, divided where another lease is the furthest.
-
-    After a split or a merge a partition has the leases of several, and a lease that was replaced can remain: what
-    any of them has passed is done.
-    """
+    """Divide the range of a physical partition where its leases change."""
     minimum, maximum = bounds["min"], bounds["max"]
     leases = positions.within({"Range": bounds})
     inside = {edge for each in leases for edge in (each.minimum, each.maximum) if minimum < edge < maximum}
     for begin, end in pairwise(sorted({minimum, maximum, *inside})):
-        covering = [each for each in leases if each.minimum <= begin and end <= each.maximum]
-        furthest = max(covering, key=lambda lease: lease.done, default=None)
-        yield Stretch({**bounds, "min": begin, "max": end}, furthest)
+        yield Stretch({**bounds, "min": begin, "max": end}, positions.last_of(begin))
 
 
 class LeaseWatch:

@@ -109,4 +109,4 @@ class Leases:
             )
             for each in self.all.values()
         ]
-        return Positions(keys, found, of_one_trigger=True)
+        return Positions(keys, found)

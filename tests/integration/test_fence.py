@@ -39,12 +39,16 @@ async def servicebus(entities: Entities, clock: TurnableClock) -> AsyncIterator[
         yield server
 
 
-async def committed(trigger: TriggerLeases, *identifiers: str) -> list[dict[str, Any]]:
+def stored(identifier: str, key: str) -> dict[str, Any]:
+    """An event as a service writes it."""
+    return {name: value for name, value in event(identifier, key).items() if name[0] != "_"}
+
+
+async def committed(trigger: TriggerLeases, *identifiers: str, key: str = "k") -> list[dict[str, Any]]:
     """Events in the outbox, as the change feed delivers them, an hour old."""
     for identifier in identifiers:
-        document = event(identifier, "k")
-        await trigger.data.create_item({name: value for name, value in document.items() if name[0] != "_"})
-    feed = trigger.data.query_items_change_feed(partition_key="k", start_time="Beginning")
+        await trigger.data.create_item(stored(identifier, key))
+    feed = trigger.data.query_items_change_feed(partition_key=key, start_time="Beginning")
     return [document | {"_ts": int(time.time()) - OLD_S} async for document in feed]
 
 
@@ -71,13 +75,14 @@ async def test_what_the_lease_has_passed_is_not_sent_behind_newer_events(
     assert subscriber.ids() == {"k": ["e1", "e2", "e3", "e4"]}
 
 
-async def test_a_parents_lease_that_a_split_left_behind_does_not_switch_the_fence_off(
+async def test_a_frozen_process_is_stopped_once_a_lease_that_a_split_left_behind_is_gone(
     make_relay: RelayMaker,
     cosmos: CosmosServer,
     servicebus: ServiceBusServer,
     clock: TurnableClock,
     account: CosmosClient,
 ) -> None:
+    """Before that, no position says that the old lease has nothing left to deliver."""
     edges = Edges(seed=1)
     trigger = TriggerLeases(account, edges=edges)
     await committed(trigger, "e0")
@@ -87,11 +92,56 @@ async def test_a_parents_lease_that_a_split_left_behind_does_not_switch_the_fenc
     relay = make_relay(RELAY_DUPLICATE_WINDOW_S="300")
     await trigger.deliver(lambda page: relay.handle(page, "of the next owner"))
     assert edges.as_json()["edges"].get("parent-lease-left", 0) > 0
-    clock.ahead_ms = 2 * WINDOW_MS
+    outcomes = []
+    for _ in range(2):
+        clock.ahead_ms += 2 * WINDOW_MS
+        outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the frozen one")
+        outcomes.append((outcome.published, outcome.superseded))
+        await TriggerLeases(account).deliver(lambda page: relay.handle(page, "of the next owner"))
 
-    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the frozen one")
+    assert outcomes == [(5, 0), (0, 5)]
 
-    assert (outcome.published, outcome.superseded) == (0, 5)
+
+async def key_of(trigger: TriggerLeases, partition: str) -> str:
+    """A key that the physical partition has."""
+    [bounds] = [each for each in await trigger.feed.ranges() if each.id == partition]
+    for key in map(str, range(100)):
+        first = (await trigger.data.feed_range_from_partition_key(key))["Range"]["min"]
+        if bounds.minimum <= first < bounds.maximum:
+            return key
+    raise AssertionError(f"none of a hundred keys is in the partition {partition}")
+
+
+async def notice(trigger: TriggerLeases, *tokens: str) -> None:
+    """Divide these leases, as their hosts do once they find that the partitions are gone."""
+    store, ranges = await trigger.store(), await trigger.feed.ranges()
+    for lease in await store.all():
+        if lease.token in tokens:
+            await store.divide(lease, lease.partition.successors(ranges), lease.continuation)
+
+
+@pytest.mark.parametrize("third", ["split", "merge"])
+async def test_what_only_an_old_lease_still_delivers_is_sent_after_a_split_a_merge_and_another_change(
+    make_relay: RelayMaker, cosmos: CosmosServer, trigger: TriggerLeases, third: str
+) -> None:
+    behind, ahead = await key_of(trigger, "0"), await key_of(trigger, "1")
+    for number in range(30):
+        await trigger.data.create_item(stored(f"a{number}", ahead))
+    await trigger.pass_all()
+    documents = await committed(trigger, "e1", "e2", "e3", "e4", "e5", key=behind)
+    _, upper = cosmos.account.split(DATABASE, "data", "1")["into"]
+    merged = cosmos.account.merge(DATABASE, "data", ["0", "4"])["into"]
+    await notice(trigger, "0", "1")
+    if third == "split":
+        cosmos.account.split(DATABASE, "data", merged)
+    else:
+        cosmos.account.merge(DATABASE, "data", [merged, upper])
+    await notice(trigger, merged, upper)
+
+    # The range of partition 0 has a lease of its own, which is where partition 0 was.
+    outcome = await make_relay(RELAY_DUPLICATE_WINDOW_S="300").handle(documents, "of the old range")
+
+    assert (outcome.published, outcome.superseded) == (5, 0)
 
 
 async def test_events_that_only_another_function_has_passed_are_sent_after_a_split(

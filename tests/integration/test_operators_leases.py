@@ -106,7 +106,8 @@ async def test_where_leases_overlap_the_one_behind_counts(account: CosmosClient,
 
     positions = await read_positions(trigger.leases, trigger.data)
 
-    assert await positions.passed(KEYS[0], written[KEYS[0]]) is False
+    assert await positions.passed(KEYS[0], written[KEYS[0]]) is None
+    assert await positions.has_passed(KEYS[0], written[KEYS[0]]) is False
 
 
 async def test_a_lease_that_no_current_host_has_acquired_covers_nothing(trigger: TriggerLeases) -> None:

@@ -62,8 +62,11 @@ def test_a_lease_is_read_as_the_processor_writes_it() -> None:
 
 
 @pytest.mark.parametrize("feed_range", [None, "all", {}, {"Range": None}, {"Range": "20-40"}])
-def test_what_has_no_range_is_no_lease(feed_range: Any) -> None:
-    assert LeasePosition.from_document(DOCUMENT | {"FeedRange": feed_range}) is None
+def test_a_lease_without_a_range_covers_no_key(feed_range: Any) -> None:
+    found = LeasePosition.from_document(DOCUMENT | {"FeedRange": feed_range})
+
+    assert found == LeasePosition("127.0.0.1_db_coll..3", "", "", "host", '"7"')
+    assert not found.covers("")
 
 
 class Monitored:
@@ -128,43 +131,67 @@ def overlapping(prefix: str = "") -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_lease_has_not_passed_what_an_older_one_has_not_whose_range_it_leaves() -> None:
-    """The partitions 1 and 2 were merged, and split into 4 and 5, while lease 2 was at 6 and lease 1 behind."""
-    new = [stored("127.0.0.1_db_coll..4", 6, "30", "FF"), stored("127.0.0.1_db_coll..5", 6, "", "30")]
-
-    for old in ("1", "-20"):
-        positions = await read(*new, stored(f"127.0.0.1_db_coll..{old}", 2, "", "20"))
-
-        assert [await positions.passed("10", lsn) for lsn in (2, 3, 6)] == [True, False, False]
-        assert [await positions.passed(key, 6) for key in ("20", "30")] == [True, True]
-    # Split once more, the new one has a part of the old one's keys, and others.
-    beside = await read(
-        stored("127.0.0.1_db_coll..1", 2, "20", "FF"), stored("127.0.0.1_db_coll..5", 6, "10", "30")
-    )
-    assert [await beside.passed(key, 6) for key in ("10", "20")] == [True, False]
-    # The old one of the same range, and the new one of a part of it, are as after a split.
-    for other in (stored("127.0.0.1_db_coll..3", 2, "", "30"), stored("127.0.0.1_db_coll..7", 2, "", "20")):
-        assert await (await read(*new, other)).passed("10", 6) is True
-
-
-async def test_one_lease_of_the_trigger_that_has_passed_an_lsn_suffices() -> None:
+async def test_every_lease_of_the_trigger_has_to_have_passed_it() -> None:
     positions = await read(*overlapping())
 
-    assert [await positions.passed("30", lsn) for lsn in (5, 9, 10)] == [True, True, False]
-    assert [await positions.passed("70", lsn) for lsn in (9, 10)] == [True, None]
-    assert [await positions.has_passed(key, 9) for key in ("30", "55", "70")] == [True] * 3
-    assert [await positions.has_passed(key, 10) for key in ("30", "55", "70")] == [False] * 3
-
-
-async def test_of_several_triggers_each_lease_has_to_have_passed_it_and_to_say_so() -> None:
-    positions = await read(*overlapping("blue-")[:1], *overlapping("green-")[1:])
-
-    assert [await positions.passed("30", lsn) for lsn in (5, 6)] == [True, False]
+    assert [await positions.passed("30", lsn) for lsn in (5, 6, 9, 10)] == [True, None, None, False]
     assert [await positions.passed("55", lsn) for lsn in (8, 9, 10)] == [True, None, False]
-    assert [await positions.passed("70", lsn) for lsn in (5, 10)] == [None, False]
-    assert [await positions.has_passed("30", lsn) for lsn in (5, 6)] == [True, False]
+    assert [await positions.passed("70", lsn) for lsn in (5, 10)] == [None, None]
+    assert [await positions.has_passed("30", lsn) for lsn in (5, 6, 9, 10)] == [True, False, False, False]
     assert [await positions.has_passed("55", lsn) for lsn in (8, 9)] == [True, False]
     assert [await positions.has_passed("70", lsn) for lsn in (5, 10)] == [False, False]
+
+
+async def test_leases_of_several_triggers_count_together_where_the_relay_has_none() -> None:
+    positions = await read(*overlapping("blue-")[:1], *overlapping("green-")[1:])
+
+    assert [await positions.passed("30", lsn) for lsn in (5, 6, 10)] == [True, None, False]
+
+
+# Old leases by token, range and position, before and after each of the changes that no host noticed.
+UNNOTICED = {
+    "split 1, merge 0 and its child": [("-20", "", "20", None), ("4", "", "30", 30), ("3", "30", "FF", 30)],
+    "then merge 4 and 3": [("-20", "", "20", None), ("-30", "", "30", 30), ("30-FF", "30", "FF", 30)],
+    "then split 4": [("-20", "", "20", None), ("6", "", "20", 30), ("7", "20", "30", 30), ("3", "30", "FF", 30)],
+    "then split 4 within it": [("-20", "", "20", None), ("6", "", "10", 30), ("7", "10", "30", 30)],
+    "then split the one that is behind": [
+        ("-10", "", "10", None),
+        ("10-20", "10", "20", None),
+        ("4", "", "30", 30),
+    ],
+    "then merge and split": [("-20", "", "20", None), ("-10", "", "10", 30), ("10-30", "10", "30", 30)],
+    "the parent of a split has remained": [("0", "", "20", None), ("2", "", "10", 30), ("3", "10", "20", 30)],
+    "two ranges of the same beginning": [("-20", "", "20", None), ("-10", "", "10", 30)],
+}
+
+
+@pytest.mark.parametrize("leases", UNNOTICED.values(), ids=UNNOTICED)
+async def test_what_one_lease_has_not_passed_is_not_done(leases: list[tuple[str, str, str, int | None]]) -> None:
+    positions = await read(
+        *(stored(f"127.0.0.1_db_coll..{token}", lsn, *bounds) for token, *bounds, lsn in leases)
+    )
+
+    assert [await positions.has_passed("08", lsn) for lsn in (1, 5, 30)] == [False, False, False]
+    assert [await positions.passed("08", lsn) for lsn in (1, 30, 31)] == [None, None, False]
+
+
+async def test_where_one_lease_covers_a_key_it_alone_decides() -> None:
+    positions = await read(
+        *(stored(f"127.0.0.1_db_coll..{each[0]}", each[3], *each[1:3]) for each in UNNOTICED["then merge 4 and 3"])
+    )
+
+    assert [await positions.has_passed(key, 30) for key in ("1F", "20", "30")] == [False, True, True]
+    assert [await positions.lease_of(key) for key in ("1F", "20", "30")] == positions.leases
+
+
+async def test_a_lease_whose_range_nobody_knows_may_cover_any_key() -> None:
+    old = {"id": "127.0.0.1_db_coll..0", "LeaseToken": "0", "Owner": None, "ContinuationToken": '"5"'}
+    alone = await read(old)
+    beside = await read(old, stored("127.0.0.1_db_coll..4", 30, "", "30"))
+
+    assert await alone.passed("10", 5) is None
+    assert [await beside.passed("10", lsn) for lsn in (5, 6, 31)] == [True, None, False]
+    assert [lease.token for lease in beside.leases] == ["4"]
 
 
 async def test_a_key_is_hashed_only_where_the_leases_disagree() -> None:
