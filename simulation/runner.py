@@ -17,6 +17,7 @@ from simulation.plan import Kind, Plan, Result
 
 KINDS = {
     "core": "the pipeline, the publisher and the quarantine, on ports in memory",
+    "leases": "the fence's positions, over a model of the change feed processor and its leases",
     "sql": "workers, shards and changefeed, over a model of PostgreSQL",
     "wire": "the app with the SDKs, over the emulators' servers and a network in memory",
     "receiving": "the receivers and stores of inbox, on a subscription in memory",
