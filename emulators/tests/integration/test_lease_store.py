@@ -153,6 +153,69 @@ async def test_a_renewal_keeps_a_checkpoint_that_was_written_meanwhile(observed:
     assert (await store.all())[0].continuation == '"7"'
 
 
+SPLIT_AND_MERGED = [
+    PartitionRange("2", "", "40", parents=frozenset("0")),
+    PartitionRange("4", "40", "C0", parents=frozenset("01")),
+    PartitionRange("3", "C0", "FF", parents=frozenset("1")),
+]
+
+
+@pytest.mark.parametrize("first", ["0", "1"])
+async def test_of_two_divisions_that_meet_in_a_partition_the_first_decides_where_its_lease_begins(
+    observed: Observed, first: str
+) -> None:
+    """As the processor, which so loses what the other lease had not passed (two splits and a merge)."""
+    store = _store(observed)
+    await _initialize(store)
+    leases = await store.all()
+    for lease in leases if first == "0" else reversed(leases):
+        await store.divide(lease, lease.partition.successors(SPLIT_AND_MERGED), f'"{lease.token}"')
+
+    assert {lease.token: lease.continuation for lease in await _leases(observed)} == {
+        "2": '"0"',
+        "3": '"1"',
+        "4": f'"{first}"',
+    }
+
+
+async def test_the_leases_of_a_division_are_created_in_an_order_that_is_drawn(observed: Observed) -> None:
+    orders = set()
+    for seed in (None, 1, 2, 3, 4):
+        store = _store(observed, Edges(seed))
+        await store.divide((await _made(store)), SPLIT_AND_MERGED, '"1"')
+        made = tuple(each[-1] for each in observed.taken() if each.startswith("create ..") and each[-1] != "0")
+        if seed is None:
+            assert made == ("2", "4", "3")
+        orders.add(made)
+        for lease in await store.all():
+            await observed.delete_item(lease.id, partition_key=lease.id)
+
+    assert len(orders) > 1
+    assert {tuple(sorted(order)) for order in orders} == {("2", "3", "4")}
+
+
+async def _made(store: LeaseStore) -> Lease:
+    """The lease of the first partition."""
+    await store._create(store._new_document(RANGES[0]))
+    [lease] = [each for each in await store.all() if each.token == "0"]
+    return lease
+
+
+@pytest.mark.parametrize(("present", "made"), [("0", ["0", "3"]), ("1", ["1", "2"]), ("5", ["2", "3", "4", "5"])])
+async def test_a_partition_of_which_a_parent_has_a_lease_gets_none_before_that_is_divided(
+    observed: Observed, leases: ContainerProxy, present: str, made: list[str]
+) -> None:
+    await leases.create_item({"id": f"prefix..{present}", "version": 0, "LeaseToken": present})
+    store = _store(observed)
+
+    async def ranges() -> list[PartitionRange]:
+        return SPLIT_AND_MERGED
+
+    await store.initialize(ranges, wait_s=0.05, stopping=asyncio.Event(), awaited=lambda: None)
+
+    assert [lease.token for lease in await _leases(observed)] == made
+
+
 async def test_a_lock_that_another_host_holds_is_waited_for(observed: Observed, leases: ContainerProxy) -> None:
     edges, waits = Edges(None), asyncio.Event()
     await leases.create_item({"id": "prefix.lock", "ttl": 30})

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 DEFAULT_SEED = 1
+
+T = TypeVar("T")
 
 
 class Edge(StrEnum):
@@ -66,6 +69,11 @@ class Edges:
 
     def as_json(self) -> dict[str, Any]:
         return {"seed": self._seed, "edges": dict(sorted(self._counts.items()))}
+
+
+def shuffled(items: Sequence[T], drawn: random.Random | None) -> Sequence[T]:
+    """The items in an order that is drawn; as they are without random numbers."""
+    return items if drawn is None else drawn.sample(items, len(items))
 
 
 def read_journal(path: Path) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -20,31 +20,51 @@ class PartitionGone(Exception):
     """The physical partition was split or merged."""
 
 
+class UnknownBounds(Exception):
+    """A lease without bounds cannot be replaced by one of its range, as after a merge it would have to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
     """A physical partition: the partition key range's id and its bounds in the effective partition key space.
 
     Or, with `is_part`, a range of effective keys wherever it is held, as a merge leaves it: `part` makes its id.
-    The bounds are equal if they are unknown.
+    The bounds are equal if they are unknown. `parents` are the ids of all partitions that it came from, by splits
+    and merges.
     """
 
     id: str
     minimum: str
     maximum: str
     is_part: bool = False
+    parents: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def part(cls, minimum: str, maximum: str) -> PartitionRange:
         """A range named as the lease of one in the .NET processor (DocumentServiceLeaseCoreEpk)."""
         return cls(f"{minimum}-{maximum}", minimum, maximum, is_part=True)
 
+    @property
+    def is_located(self) -> bool:
+        """Whether its bounds are known."""
+        return self.minimum != self.maximum
+
     def successors(self, partitions: Sequence[PartitionRange]) -> list[PartitionRange]:
         """The replacements of this one, after the service has reported that it is gone; `partitions` are in order.
 
         As PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3: a partition that is in
         several becomes these, otherwise its range, even if the partition is still there. A range stays a range,
-        and is divided at the partitions' bounds.
+        and is divided at the partitions' bounds. One without bounds becomes the partitions that name it as parent
+        (SDK 3.63.1).
+
+        Raises:
+            UnknownBounds: A partition without bounds was merged.
         """
+        if not self.is_located:
+            children = [each for each in partitions if self.id in each.parents]
+            if len(children) == 1:
+                raise UnknownBounds(f"the partition of the lease {self.id} was merged, and it has no FeedRange")
+            return children
         found = [each for each in partitions if max(self.minimum, each.minimum) < min(self.maximum, each.maximum)]
         if not self.is_part:
             return found if len(found) > 1 else [PartitionRange.part(self.minimum, self.maximum)] * len(found)
@@ -82,7 +102,13 @@ class ChangeFeed:
         connection = self._container.client_connection
         ranges = connection._ReadPartitionKeyRanges(self._container.container_link)
         return [
-            PartitionRange(range_["id"], range_["minInclusive"], range_["maxExclusive"]) async for range_ in ranges
+            PartitionRange(
+                range_["id"],
+                range_["minInclusive"],
+                range_["maxExclusive"],
+                parents=frozenset(range_.get("parents") or ()),
+            )
+            async for range_ in ranges
         ]
 
     async def read(self, partition: PartitionRange, continuation: str | None) -> Page:
@@ -129,7 +155,7 @@ class ChangeFeed:
     async def _holder(self, partition: PartitionRange) -> str:
         """The id of the physical partition that holds this one. Raises PartitionGone if there is none."""
         if not partition.is_part:
-            if partition.minimum == partition.maximum:
+            if not partition.is_located:
                 raise PartitionGone(f"the partition key range {partition.id} is unknown")
             return partition.id
         if partition not in self._holders:

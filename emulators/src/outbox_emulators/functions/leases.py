@@ -21,7 +21,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from outbox_emulators.functions.edges import Edge, Edges
+from outbox_emulators.functions.edges import Edge, Edges, shuffled
 from outbox_emulators.functions.feed import PartitionRange
 from outbox_emulators.functions.pause import pause
 
@@ -95,7 +95,7 @@ class Lease:
 
     def located(self, partitions: Sequence[PartitionRange]) -> Lease:
         """The lease with the bounds of its partition, which older documents do not have."""
-        if self.partition.minimum != self.partition.maximum:
+        if self.partition.is_located:
             return self
         known = (each for each in partitions if each.id == self.partition.id)
         return replace(self, partition=next(known, self.partition))
@@ -105,7 +105,7 @@ def _identity(partition: PartitionRange) -> dict[str, Any]:
     """The members that identify a lease's partition; without bounds if they are unknown."""
     version = _OF_RANGE if partition.is_part else _OF_PARTITION
     identity: dict[str, Any] = {"version": version, "LeaseToken": partition.id}
-    if partition.minimum != partition.maximum:
+    if partition.is_located:
         identity["FeedRange"] = {"Range": {"min": partition.minimum, "max": partition.maximum}}
     return identity
 
@@ -122,6 +122,7 @@ class LeaseStore:
         self._partitioned_by_id = partitioned_by_id
         self._edges = edges
         self._parents_left = edges.random(f"parent leases left by {owner}")
+        self._first = edges.random(f"first leases of divisions by {owner}")
 
     async def initialize(
         self,
@@ -190,7 +191,9 @@ class LeaseStore:
         """Replace the lease of a split or merged partition by one for each child; returns those created here.
 
         They have no owner yet, and continue at `continuation`, which was last read, as the children continue the
-        parent's numbers. As in the .NET processor, the owner of the lease is not looked at again
+        parent's numbers. A child that has a lease keeps it, wherever that is: of two divisions that meet in one
+        partition, the first one decides. The processor creates them in parallel, this host in an order that is
+        drawn. As in the .NET processor, the owner of the lease is not looked at again
         (PartitionControllerCore.HandlePartitionGoneAsync).
 
         Now and then, if so drawn, the parent's lease cannot be deleted (azure-cosmos-dotnet-v3 issue 5604). The
@@ -199,7 +202,7 @@ class LeaseStore:
         """
         created = [
             await self._create(self._new_document(child) | {"ContinuationToken": continuation})
-            for child in children
+            for child in shuffled(children, self._first)
         ]
         if self._parents_left is not None and self._parents_left.randrange(_DIVISIONS_A_PARENT_LEFT) == 0:
             self._edges.met(Edge.PARENT_LEASE_LEFT)
@@ -277,13 +280,18 @@ class LeaseStore:
             return  # It has expired, and another host may hold it now.
 
     async def _create_missing(self, ranges: Sequence[PartitionRange]) -> None:
-        """A lease by range at either end of a partition means that others cover the rest of it."""
+        """Create the leases of partitions that have none, as PartitionSynchronizerCore.CreateLeasesAsync.
+
+        A lease by range at either end of a partition means that others cover the rest of it. Since SDK 3.63.1, the
+        lease of a partition that has a parent's lease is left to the division of that one.
+        """
         partitions = [lease.partition for lease in await self.all()]
         present = {each.id for each in partitions if not each.is_part}
         ends = {("from", each.minimum) for each in partitions if each.is_part}
         ends |= {("to", each.maximum) for each in partitions if each.is_part}
         for each in ranges:
-            if each.id not in present and not ends & {("from", each.minimum), ("to", each.maximum)}:
+            is_covered = each.id in present or each.parents & present
+            if not is_covered and not ends & {("from", each.minimum), ("to", each.maximum)}:
                 await self._create(self._new_document(each))
 
     async def _create(self, document: dict[str, Any]) -> Mapping[str, Any] | None:

@@ -13,9 +13,9 @@ from azure.core.exceptions import AzureError
 
 from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.documents import PageWithheld
-from outbox_emulators.functions.edges import Edge, Edges
+from outbox_emulators.functions.edges import Edge, Edges, shuffled
 from outbox_emulators.functions.errors import describe
-from outbox_emulators.functions.feed import ChangeFeed, PartitionGone
+from outbox_emulators.functions.feed import ChangeFeed, PartitionGone, UnknownBounds
 from outbox_emulators.functions.leases import Lease, LeaseLost, LeaseStore
 from outbox_emulators.functions.partition import PartitionProcessor
 from outbox_emulators.functions.pause import pause
@@ -75,6 +75,7 @@ class Listener:
         self._status = status
         self._edges = edges
         self._thefts = edges.random(f"thefts of {owner}")
+        self._order = edges.random(f"order of leases taken by {owner}")
         self._source: Source | None = None
         self._processors: dict[str, PartitionProcessor] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -177,7 +178,7 @@ class Listener:
 
     async def _resume(self, source: Source, leases: Sequence[Lease]) -> None:
         """Take the leases that a host of the same name left behind, without waiting for their expiry."""
-        for lease in leases:
+        for lease in shuffled(leases, self._order):
             if lease.owner == self._owner:
                 await self._take(source, lease)
 
@@ -186,7 +187,7 @@ class Listener:
         chosen = leases_to_take(
             leases, host=self._owner, now=datetime.now(UTC), expiration_s=self._timings.expiration_s
         )
-        for lease in chosen or self._coveted(leases):
+        for lease in shuffled(chosen, self._order) or self._coveted(leases):
             await self._take(source, lease)
 
     def _coveted(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -210,7 +211,7 @@ class Listener:
 
     async def _acquire(self, source: Source, lease: Lease) -> bool:
         try:
-            if lease.partition.minimum == lease.partition.maximum:
+            if not lease.partition.is_located:
                 lease = lease.located(await source.feed.ranges())
             acquired = await source.store.acquire(lease)
         except LeaseLost as lost:
@@ -285,6 +286,10 @@ class Listener:
                 return
             for child in await source.store.divide(lease, children, processor.continuation):
                 await self._take(source, child)
+        except UnknownBounds as error:
+            self._status.last_error = describe(error)
+            logger.warning("Lease %s could not be divided: %s", lease.token, error)
+            await self._release(source, lease.token, processor, given_up=True)
         except AzureError as error:
             self._status.last_error = describe(error)
             logger.warning("Lease %s could not be divided: %s", lease.token, describe(error))
