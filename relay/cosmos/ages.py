@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from azure.core.exceptions import AzureError
 from relay.cosmos.containers import Containers
 from relay.cosmos.feed import BEGINNING, sdk_token
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.cosmos.overlaps import overlaps
 from relay.errors import first_line
 from relay.routes.selection import DEFAULT
 from relay.settings import Settings
@@ -78,6 +79,7 @@ class LeaseWatch:
         self._ages = ages
         # Leases of several streams have the same tokens.
         self._prefix = "" if settings.stream == DEFAULT else f"{settings.stream}/"
+        self._overlapped = False
 
     async def look(self) -> None:
         """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
@@ -112,7 +114,9 @@ class LeaseWatch:
             rid = str((await outbox.read())["_rid"])
             call.answered()
             ages_s: dict[str, float] = {}
-            async for feed_range in outbox.read_feed_ranges():
+            feed_ranges = [each async for each in outbox.read_feed_ranges()]
+            self._warn_of_overlaps(positions, feed_ranges)
+            for feed_range in feed_ranges:
                 for each in stretches(feed_range["Range"], positions):
                     age_s = await _age_s(outbox, each.start(rid))
                     name = self._prefix + each.name
@@ -120,6 +124,15 @@ class LeaseWatch:
                     ages_s[name] = max(age_s, ages_s.get(name, 0.0))
                     call.answered()
         return ages_s
+
+    def _warn_of_overlaps(self, positions: Positions, feed_ranges: Sequence[Mapping[str, Any]]) -> None:
+        """Log leases that overlap, once until they no longer do."""
+        subject = f"the lease container '{self._settings.cosmos_lease_container}'"
+        findings = overlaps(subject, positions, feed_ranges)
+        if not self._overlapped:
+            for finding in findings:
+                logger.warning("relay_leases_overlap: %s. %s", finding.what, finding.remedy)
+        self._overlapped = bool(findings)
 
 
 async def _age_s(outbox: ContainerProxy, start: dict[str, Any]) -> float:

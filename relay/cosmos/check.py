@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
@@ -13,6 +12,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from relay.cosmos.containers import Containers
 from relay.cosmos.leases import read_positions
 from relay.cosmos.locks import stale_locks
+from relay.cosmos.overlaps import overlaps
 from relay.errors import first_line
 from relay.findings import Finding, Level
 from relay.settings import Settings
@@ -115,11 +115,11 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
     elif not isinstance(definitions["COSMOS_LEASE_CONTAINER"], Finding):
         findings.append(locks)
     monitored = database.get_container_client(settings.cosmos_container)
-    overlaps = await _read(
+    overlapping = await _read(
         _overlaps(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
     )
     # If the leases cannot be read, the findings about the containers and the locks say why.
-    return findings if isinstance(overlaps, Finding) else findings + overlaps
+    return findings if isinstance(overlapping, Finding) else findings + overlapping
 
 
 async def _read(request: Awaitable[T], subject: str, create: str) -> T | Finding:
@@ -177,20 +177,5 @@ def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
 
 
 async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy, prefix: str) -> list[Finding]:
-    """A host deletes the lease of a physical partition that was split, once it has created those of its children.
-
-    If that fails, the lease stays (azure-cosmos-dotnet-v3 issue 5604).
-    """
     positions = await read_positions(leases, monitored, prefix=prefix, own_only=True)
-    overlapping = groupby(positions.overlapping(), lambda pair: pair[0].id)
-    return [
-        Finding.warning(
-            f"{subject} has the lease {wider!r}, which overlaps {', '.join(repr(each.id) for _, each in pairs)}: "
-            "a lease was left behind by a split or merge. Hosts take it again and again, and what a later split "
-            "makes of its range may be read from its old position, so that old events are relayed again",
-            "If check still reports it after some minutes, give the app's identity the right to delete items of "
-            "this container (role 'Cosmos DB Built-in Data Contributor'): the next host that takes the old lease "
-            "deletes it.",
-        )
-        for wider, pairs in overlapping
-    ]
+    return overlaps(subject, positions, [each async for each in monitored.read_feed_ranges()])

@@ -161,17 +161,6 @@ class Positions:
         """Return the lease that is furthest behind of those that cover an effective key; None if none does."""
         return min(self._covering(effective_key), key=lambda lease: lease.done, default=None)
 
-    def overlapping(self) -> list[tuple[LeasePosition, LeasePosition]]:
-        """Pairs of leases of which the second begins within the first."""
-        found = []
-        widest: LeasePosition | None = None
-        for lease in self.leases:
-            if widest is not None and lease.minimum < widest.maximum:
-                found.append((widest, lease))
-            if widest is None or lease.maximum > widest.maximum:
-                widest = lease
-        return found
-
     def _reached_from(self, bound: str) -> tuple[int, float]:
         """The last LSN that every lease there has passed, and the last one that any of them may have."""
         covering = self._covering(bound)

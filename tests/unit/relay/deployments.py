@@ -31,6 +31,7 @@ class Account:
         database: What the database says of itself.
         containers: What each container says of itself.
         items: What is read of each container, by a query or of its change feed.
+        ranges: The physical partitions of each container.
         read_from: Where each reading of a change feed began.
         closed: How often its client was closed.
     """
@@ -44,6 +45,7 @@ class Account:
             "quarantine": {"partitionKey": {"paths": ["/partitionKey"]}},
         }
         self.items: dict[str, Any] = {"data": [], "leases": [], "quarantine": []}
+        self.ranges: list[tuple[str, str]] = [("", "FF")]
         self.read_from: list[dict[str, Any]] = []
         self.reads_any_length = False
         self.closed = 0
@@ -74,6 +76,10 @@ class _Container:
 
     async def read(self) -> Any:
         return answer(self._account.containers[self.id])
+
+    async def read_feed_ranges(self) -> AsyncIterator[dict[str, Any]]:
+        for minimum, maximum in self._account.ranges:
+            yield {"Range": {"min": minimum, "max": maximum}}
 
     async def query_items(self, query: str, **_: Any) -> AsyncIterator[Any]:
         for item in answer(self._account.items[self.id]):

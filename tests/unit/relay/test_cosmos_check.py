@@ -148,19 +148,61 @@ async def test_locks_that_cannot_be_read_are_unknown_unless_the_container_says_s
     assert container.what == "COSMOS_LEASE_CONTAINER 'leases' does not exist"
 
 
-async def test_a_lease_that_a_split_left_behind_is_named_with_those_that_it_overlaps(account: Account) -> None:
-    leases = [lease("0", 5), lease("1", 5, ("", "10")), lease("2", 5, ("10", "FF"))]
+# The leases of the partitions 0 to 20 and 20 to FF, after the changes that each name says.
+OVERLAPPING: dict[str, tuple[list[tuple[str, int | None, str, str]], str]] = {
+    "the lease of a split partition has remained": (
+        [("0", None, "", "20"), ("2", 5, "", "10"), ("3", 5, "10", "20"), ("1", 5, "20", "FF")],
+        "'host.test_db_coll..0' at the beginning, 'host.test_db_coll..2' at 5, 'host.test_db_coll..3' at 5.",
+    ),
+    "split 1, merge 0 and its child": (
+        [("-20", 3, "", "20"), ("4", 30, "", "30"), ("3", 30, "30", "FF")],
+        "'host.test_db_coll..-20' at 3, 'host.test_db_coll..4' at 30.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+async def test_leases_that_cover_the_same_keys_are_named_with_their_positions(account: Account, name: str) -> None:
+    given, named = OVERLAPPING[name]
+    leases = [lease(token, lsn, (minimum, maximum)) for token, lsn, minimum, maximum in given]
     account.items["leases"] = leases
 
     (finding,) = await trouble()
 
-    assert (finding.level, finding.what.partition(": a lease was left")[0]) == (
-        Level.WARNING,
-        "COSMOS_LEASE_CONTAINER 'leases' has the lease 'host.test_db_coll..0', which overlaps "
-        "'host.test_db_coll..1', 'host.test_db_coll..2'",
-    )
+    assert finding.level is Level.WARNING
+    assert f"'leases' has leases that cover the same keys: {named} A split or merge has left" in finding.what
     account.items["leases"] = [{**each, "id": f"other-function-{each['id']}"} for each in leases]
     assert await trouble() == []
+
+
+@pytest.mark.parametrize(
+    ("behind", "ranges", "is_told"),
+    [
+        # Split 1, merge 0 and its child: lease 1 may make the lease of the merged partition.
+        (3, [("", "30"), ("30", "FF")], True),
+        (30, [("", "30"), ("30", "FF")], False),
+        # Two splits and a merge of the inner children.
+        (3, [("", "10"), ("10", "30"), ("30", "FF")], True),
+        # A merge alone, and splits alone.
+        (3, [("", "FF")], False),
+        (3, [("", "10"), ("10", "20"), ("20", "FF")], False),
+        # A merge and a split at the same bound: the old partitions have new names.
+        (3, [("", "20"), ("20", "FF")], False),
+        # A merge and a split at another one.
+        (3, [("", "10"), ("10", "FF")], True),
+    ],
+)
+async def test_changes_that_no_host_has_noticed_are_told_where_leases_will_meet(
+    account: Account, behind: int, ranges: list[tuple[str, str]], is_told: bool
+) -> None:
+    account.items["leases"] = [lease("0", behind, ("", "20")), lease("1", 30, ("20", "FF"))]
+    account.ranges = ranges
+
+    found = await trouble()
+
+    assert [finding.level for finding in found] == [Level.WARNING] * is_told
+    assert all("no host has noticed" in finding.what for finding in found)
+    assert all("python -m relay replay --from" in str(finding.remedy) for finding in found)
 
 
 # the scan

@@ -226,17 +226,6 @@ async def test_the_leases_of_a_key_and_of_a_range_are_those_that_cover_it() -> N
     assert [[lease.token for lease in each] for each in within] == [[], ["0"], ["1", "2"], ["0"], ["2"], []]
 
 
-async def test_leases_that_overlap_are_found_with_the_one_they_overlap() -> None:
-    found = await read(
-        stored("127.0.0.1_db_coll..0", 9, "", "40"),
-        stored("127.0.0.1_db_coll..1", 9, "", "20"),
-        stored("127.0.0.1_db_coll..2", 9, "20", "40"),
-        stored("127.0.0.1_db_coll..3", 9, "40", "FF"),
-    )
-
-    assert [(one.token, other.token) for one, other in found.overlapping()] == [("0", "1"), ("0", "2")]
-
-
 async def test_an_effective_key_is_asked_for_once() -> None:
     monitored = Monitored()
     keys = EffectiveKeys(cast(ContainerProxy, monitored), {})
