@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
+import psycopg
 import pytest
 
 import inbox
-from inbox.parked import Cause, Kept, ParkedMessage
+from inbox.parked import Cause, Kept, ParkedMessage, encode
 from inbox.parking import ClaimLost, NotReleased, Parking
 from inbox.stores.opening import StoreNotOpened, opened
+from inbox.stores.sql.dialects import Postgres, Sqlite
+from inbox.stores.sql.schema import migrations
 from tests.support.inbox_stores import cosmos_container, pool_of
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
@@ -117,7 +121,8 @@ async def test_what_follows_a_parked_message_is_set_aside_behind_it_whole_and_in
 
     assert await store.is_parked("events", "k")
     assert await store.messages("events", "k") == [parked(number) for number in (7, 8, 9, 10)]
-    assert await store.messages("events", "k", after=8, limit=1) == [parked(9)]
+    eighth = (await store.messages("events", "k"))[1]
+    assert await store.messages("events", "k", after=eighth, limit=1) == [parked(9)]
     [key] = await store.keys()
     assert (key.topic, key.key, key.cause, key.messages, key.is_released) == ("events", "k", CAUSE, 4, False)
     assert abs(datetime.now(UTC) - key.since) < MINUTE
@@ -134,9 +139,12 @@ async def test_a_released_key_is_handed_over_in_order_and_then_no_longer_parked(
     assert await store.next(claim) == replace(parked(1), attempts=2)
     assert await store.set_aside(parked(3)) is Kept.ASIDE
     assert await store.park(parked(4), Cause("later")) is Kept.ASIDE  # by a receiver that has lost its session
-    for done in (1, 2, 3):
-        assert await store.next(claim, done) == replace(parked(done + 1), attempts=1)
-    assert await store.next(claim, 4) is None
+    done = await store.next(claim)
+    assert done == replace(parked(1), attempts=3)
+    for number in (2, 3, 4):
+        done = await store.next(claim, done)
+        assert done == replace(parked(number), attempts=1)
+    assert await store.next(claim, done) is None
 
     assert await store.keys() == []
     assert await store.set_aside(parked(5)) is Kept.NOT_PARKED
@@ -148,8 +156,7 @@ async def test_a_message_that_fails_again_parks_the_key_again(store: Store) -> N
     await store.park(parked(1), CAUSE)
     await store.set_aside(parked(2))
     claim = await claimed(store)
-    await store.next(claim)
-    await store.next(claim, 1)
+    await store.next(claim, await store.next(claim))
     again = Cause("handler-failed", "OSError", "the disk is full")
     await store.fail(claim, again)
 
@@ -176,12 +183,13 @@ async def test_one_at_a_time_has_a_claim_until_its_time_is_over(of: Callable[[st
     assert first is not None
 
     assert await store.renew(first, OVER)  # its time is over, and nobody has noticed
-    assert await store.next(first) is not None
+    handled = await store.next(first)
+    assert handled is not None
     taken = await other.claim("events", MINUTE)
     assert taken is not None
     assert (taken.key, taken.token != first.token) == (first.key, True)
     assert not await store.renew(first, MINUTE)
-    for attempt in (store.next(first, 1), store.fail(first, CAUSE), store.give_back(first, 1)):
+    for attempt in (store.next(first, handled), store.fail(first, CAUSE), store.give_back(first, handled)):
         with pytest.raises(ClaimLost):
             await attempt
     assert await numbers(store, first.key) == [1]
@@ -189,8 +197,7 @@ async def test_one_at_a_time_has_a_claim_until_its_time_is_over(of: Callable[[st
     await other.give_back(taken)
     back = await store.claim("events", MINUTE)
     assert back is not None
-    assert (await store.next(back)) is not None
-    await store.give_back(back, 1)
+    await store.give_back(back, await store.next(back))
     assert not await store.is_parked("events", back.key)
 
 
@@ -204,7 +211,8 @@ async def test_what_is_discarded_counts_as_handled(store: Store) -> None:
     assert await store.park(parked(1), CAUSE) is Kept.HANDLED
     assert await numbers(store) == [2, 3, 4]
     claim = await claimed(store)
-    assert await store.next(claim) == replace(parked(2), attempts=1)
+    handled = await store.next(claim)
+    assert handled == replace(parked(2), attempts=1)
     assert await store.discard("events", "k", limit=10) == [
         replace(parked(2), attempts=1),
         parked(3),
@@ -213,7 +221,7 @@ async def test_what_is_discarded_counts_as_handled(store: Store) -> None:
     assert await store.discard("events", "k") == []
     assert await store.keys() == []
     with pytest.raises(ClaimLost):
-        await store.next(claim, 2)
+        await store.next(claim, handled)
 
     for number in range(1, 5):
         async with store.once(message(number)) as arrival:
@@ -243,6 +251,88 @@ async def test_a_place_holds_its_key_until_it_is_discarded(store: Store) -> None
     assert await store.messages("events", "k") == [place, parked(2)]
     assert await store.discard("events", "k") == [place]
     assert await store.next(await claimed(store)) == replace(parked(2), attempts=1)
+
+
+def received(identifier: str, number: int, subscription: str, second: int, body: bytes = b"{}") -> ParkedMessage:
+    """A message of the key `k`, as a subscription gives it."""
+    return ParkedMessage.of(
+        inbox.Message(
+            id=identifier,
+            key="k",
+            body=body,
+            sequence_number=number,
+            enqueued_at=datetime(2026, 11, 26, 11, 5, second, tzinfo=UTC),
+            topic="events",
+            subscription=subscription,
+        )
+    )
+
+
+async def ids(store: Parking) -> list[str]:
+    return [each.id for each in await store.messages("events", "k")]
+
+
+async def test_two_subscriptions_of_a_topic_have_the_same_numbers_and_lose_nothing(store: Store) -> None:
+    loans = [received(f"l{number}", number, "loans", number) for number in (5, 6, 7)]
+    sales = [received(f"s{number}", number, "sales", number) for number in (4, 5, 6)]
+    assert await store.park(loans[0], CAUSE) is Kept.ASIDE
+    for _ in range(2):  # as after a kill before the completion
+        for each in (sales[0], loans[1], sales[1], sales[2], loans[2]):
+            assert await store.set_aside(each) is Kept.ASIDE
+    came = ["l5", "s4", "l6", "s5", "s6", "l7"]
+
+    assert await ids(store) == came
+    claim, done = await claimed(store), None
+    for expected in came:
+        done = await store.next(claim, done)
+        assert done is not None
+        assert done.id == expected
+    assert await store.next(claim, done) is None
+
+
+async def test_numbers_that_begin_again_follow_what_is_parked(store: Store) -> None:
+    for index, number in enumerate((5, 6, 7)):
+        await store.park(received(f"x{number}", number, "all", index), CAUSE)
+    for _ in range(2):
+        for index, number in enumerate((1, 2, 6, 5, 9, 8)):  # 5 and 8 by a receiver that has lost its session
+            time = 60 - 10 + number if number in (8, 9) else 10 + index
+            assert await store.set_aside(received(f"y{number}", number, "all", time)) is Kept.ASIDE
+
+    assert await ids(store) == ["x5", "x6", "x7", "y1", "y2", "y6", "y5", "y8", "y9"]
+    claim = await claimed(store)
+    first = await store.next(claim)
+    assert first is not None
+    await store.give_back(claim, first)
+    assert await ids(store) == ["x6", "x7", "y1", "y2", "y6", "y5", "y8", "y9"]
+    assert [each.id for each in await store.discard("events", "k", limit=2)] == ["x6", "x7"]
+    async with store.once(inbox.Message(id="y6", key="k", body=b"", topic="events")) as arrival:
+        assert arrival.first
+
+
+async def test_a_number_that_another_message_without_an_id_has_is_no_repetition(store: Store) -> None:
+    """Neither a place nor a message has to have an id; then the time tells two apart that have one number."""
+    place = ParkedMessage("events", "k", "", 1, None, enqueued_at=datetime(2026, 11, 26, tzinfo=UTC))
+    other = replace(place, enqueued_at=datetime(2026, 11, 27, tzinfo=UTC))
+    unstorable = received("\0" + "x" * 600, 1, "", 59)
+    for _ in range(2):
+        await store.park(place, CAUSE)
+        await store.set_aside(other)
+        await store.set_aside(unstorable)
+
+    assert [each.message is None for each in await store.messages("events", "k")] == [True, True, False]
+
+
+async def test_pages_have_each_message_once(store: Store) -> None:
+    came = [("a", 3, "loans"), ("b", 3, "sales"), ("c", 4, "sales"), ("d", 1, "all"), ("e", 4, "loans")]
+    for index, (identifier, number, subscription) in enumerate(came):
+        await store.park(received(identifier, number, subscription, index), CAUSE)
+
+    found: list[str] = []
+    last: ParkedMessage | None = None
+    while page := await store.messages("events", "k", after=last, limit=2):
+        found += [each.id for each in page]
+        last = page[-1]
+    assert found == ["a", "b", "c", "d", "e"]
 
 
 async def test_consumers_are_apart(of: Callable[[str], Store]) -> None:
@@ -280,3 +370,119 @@ async def test_a_container_that_is_not_named_is_asked_for() -> None:
     with pytest.raises(StoreNotOpened, match="no Container"):
         async with opened("AccountEndpoint=https://localhost:1/;AccountKey=a2V5", "loans"):
             pass
+
+
+# Stores of the version that told messages apart by their numbers.
+
+
+_KEY_OF_VERSION_2 = (
+    "insert into inbox_parked_keys (consumer, topic, key, since, reason, error, detail, released)"
+    " values ('default', 'events', 'k', {now}, 'handler-failed', 'OSError', '', 0)"
+)
+_MESSAGE_OF_VERSION_2 = (
+    "insert into inbox_parked (consumer, topic, key, number, id, message, attempts)"
+    " values ('default', 'events', 'k', {number}, '{id}', {message}, 0)"
+)
+
+
+def _of_version_2(now: str, numbers: Sequence[int]) -> list[str]:
+    rows = {number: f"'{encode(message(number))}'" for number in numbers} | {7: "null"}
+    return [
+        _KEY_OF_VERSION_2.format(now=now),
+        *(
+            _MESSAGE_OF_VERSION_2.format(number=number, id=f"k-{number}", message=text)
+            for number, text in rows.items()
+        ),
+    ]
+
+
+async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
+    path = request.getfixturevalue("tmp_path") / "store.sqlite"
+    old = sqlite3.connect(path, isolation_level=None)
+    for migration in migrations(Sqlite())[:3]:
+        for statement in migration.statements:
+            old.execute(statement)
+    old.execute("create table inbox_schema (version integer not null)")
+    old.execute("insert into inbox_schema values (3)")
+    for statement in _of_version_2("0", [9, 8]):
+        old.execute(statement)
+    old.close()
+    return inbox.SqliteStore(inbox.SqliteConnection(path))
+
+
+async def postgres_of_version_2(request: pytest.FixtureRequest) -> Store:
+    url = request.getfixturevalue("postgres_database")
+    with psycopg.connect(url, autocommit=True) as old:
+        for migration in migrations(Postgres())[:2]:
+            for statement in migration.statements:
+                old.execute(statement.encode())
+        old.execute("create table inbox_schema (version integer not null)")
+        old.execute("insert into inbox_schema values (1), (2)")
+        for statement in _of_version_2("clock_timestamp()", [9, 8]):
+            old.execute(statement.encode())
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            yield connection
+
+    return inbox.PostgresStore(connect)
+
+
+async def cosmos_of_version_2(request: pytest.FixtureRequest) -> Store:
+    container, _ = await request.getfixturevalue("stack").enter_async_context(cosmos_container())
+    store = inbox.CosmosStore(container)
+    key = {"consumer": "default", "topic": "events", "key": "k", "partitionKey": "k"}
+    identifier = store._identifier("inboxParkedKey", "default", "events", "k")
+    reason = {"reason": "handler-failed", "error": "OSError", "detail": "", "since": "2026-11-26T11:05:04+00:00"}
+    claim = {"released": False, "token": "", "until": 0, "messages": 3}
+    await container.create_item({"id": identifier, "type": "inboxParkedKey", **key, **reason, **claim})
+    for number in (9, 8, 7):
+        await container.create_item(
+            {
+                "id": f"inboxParked-{identifier}-{number:020d}",
+                "type": "inboxParked",
+                **key,
+                "number": f"{number:020d}",
+                "messageId": f"k-{number}",
+                "message": None if number == 7 else encode(message(number)),
+                "attempts": 0,
+            }
+        )
+    return store
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("of_version_2", [sqlite_of_version_2, postgres_of_version_2, cosmos_of_version_2])
+@pytest.mark.usefixtures("stack")
+async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
+    of_version_2: Callable[[pytest.FixtureRequest], Awaitable[Store]], request: pytest.FixtureRequest
+) -> None:
+    store = await of_version_2(request)
+    assert [(each.number, each.id) for each in await store.messages("events", "k")] == [
+        (7, "k-7"),
+        (8, "k-8"),
+        (9, "k-9"),
+    ]
+
+    again = replace(message(9), subscription="all")  # it was not completed before the update
+    assert await store.set_aside(ParkedMessage.of(again)) is Kept.ASIDE
+    assert await store.set_aside(received("k-7", 7, "all", 10)) is Kept.ASIDE  # a place has no time
+    for identifier, number in (("new-1", 1), ("new-8", 8), ("new-9", 9)):  # of a subscription that was made anew
+        assert await store.set_aside(received(identifier, number, "all", 30)) is Kept.ASIDE
+    assert await ids(store) == ["k-7", "k-8", "k-9", "new-1", "new-8", "new-9"]
+
+    assert [each.id for each in await store.discard("events", "k")] == ["k-7"]
+    claim, done = await claimed(store), None
+    for expected in ("k-8", "k-9", "new-1", "new-8", "new-9"):
+        done = await store.next(claim, done)
+        assert done is not None
+        assert done.id == expected
+        assert done.message is not None
+    assert await store.next(claim, done) is None
+    assert await store.keys() == []

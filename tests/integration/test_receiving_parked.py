@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,7 +14,11 @@ from typing import Any
 import pytest
 
 import inbox
+from inbox.cancellation import end_tasks
 from inbox.parked import Cause, Kept, ParkedMessage
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.inbox import QUEUE, Broker, broker, message
 
 QUICK: dict[str, Any] = {"on_poison": "park", "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
@@ -207,3 +212,45 @@ def test_where_to_park_is_asked_for() -> None:
             inbox.Receiver(client, print, queue=QUEUE, **options)
     with pytest.raises(ValueError, match="must be 'skip' or 'park'"):
         inbox.Receiver(client, print, queue=QUEUE, on_poison="block")  # type: ignore[arg-type]
+
+
+async def test_two_subscriptions_of_one_consumer_lose_nothing_of_a_parked_key(tmp_path: Path) -> None:
+    """Their numbers are the same: both begin at 1."""
+    sessions = {"RequiresSession": True, "MaxDeliveryCount": 10}
+    rules = [{"Name": "all", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}}]
+    subscriptions = [{"Name": name, "Properties": sessions, "Rules": rules} for name in ("loans", "sales")]
+    namespace = {"Name": "n", "Queues": [], "Topics": [{"Name": "events", "Subscriptions": subscriptions}]}
+    (tmp_path / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    consumer, handled = Consumer(), asyncio.Event()
+    poisoned = True
+
+    async def handle(received: inbox.Message) -> None:
+        if poisoned:
+            raise inbox.DeadLetter("unknown-title")
+        # Events of the two subscriptions are different ones here.
+        async with consumer.store.once(replace(received, id=f"{received.subscription} {received.id}")):
+            consumer.handled.setdefault(received.subscription, []).append(received.sequence or 0)
+        if sum(map(len, consumer.handled.values())) == 6:
+            handled.set()
+
+    async with (
+        ServiceBusServer(Entities.from_file(tmp_path / "Config.json")) as server,
+        inbox.connect(server.connection_string) as client,
+    ):
+        for number in (1, 2, 3):
+            topic = server.broker.namespace.destination("events")
+            topic.publish([parse(bytes(message("k", number).encode()))])
+        receivers = [
+            inbox.Receiver(client, handle, topic="events", subscription=name, parking=consumer.store, **QUICK)
+            for name in ("loans", "sales")
+        ]
+        running = [asyncio.create_task(each.run()) for each in receivers]
+        async with asyncio.timeout(20):
+            while [each.messages for each in await consumer.store.keys()] != [6]:
+                await asyncio.sleep(0.01)
+            poisoned = False
+            await consumer.store.release("events", "k")
+            await handled.wait()
+        await end_tasks(running)
+
+    assert consumer.handled == {"loans": [1, 2, 3], "sales": [1, 2, 3]}

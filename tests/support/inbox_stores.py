@@ -252,7 +252,7 @@ async def in_sqlserver(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         yield harness
     finally:
         await harness.store.close()
-        for table in (*tables, "inbox_parked", "inbox_parked_keys"):
+        for table in (*tables, "inbox_parked_messages", "inbox_parked_keys"):
             await _run(url, f"drop table if exists {schema}.{table}")
         await _run(url, f"drop schema {schema}")
 

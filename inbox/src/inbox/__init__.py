@@ -28,7 +28,7 @@ Large events (`contents`)
 
 Handling (`messages`, `errors`)
     `Message`: `id`, `key`, `action`, `sequence`, `created_at`, `traceparent`, `body`, `json()`, `properties`,
-    `delivery_count`, `sequence_number`, `enqueued_at`, `topic`.
+    `delivery_count`, `sequence_number`, `enqueued_at`, `topic`, `subscription`.
     `DeadLetter(reason, description)`: raise it for messages that can never be handled. After any other exception
     the message is delivered again, after a pause and before its successors.
 

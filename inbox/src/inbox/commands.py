@@ -178,11 +178,11 @@ async def _one(parking: Parking, chosen: argparse.Namespace) -> ParkedKey:
 
 
 async def _messages(parking: Parking, key: ParkedKey) -> Any:
-    after: int | None = None
+    after: ParkedMessage | None = None
     while page := await parking.messages(key.topic, key.key, after=after, limit=_PAGE):
         for each in page:
             yield each
-        after = page[-1].number
+        after = page[-1]
 
 
 def _portions(count: int) -> Iterable[int]:

@@ -55,11 +55,13 @@ class Entity:
     Attributes:
         name: For messages to people.
         topic: The topic, or the queue.
+        subscription: The subscription of the topic; "" for a queue.
         receiver: Makes a receiver of the SDK; takes its options.
     """
 
     name: str
     topic: str
+    subscription: str
     receiver: Callable[..., ServiceBusReceiver]
 
     @classmethod
@@ -68,11 +70,11 @@ class Entity:
     ) -> Entity:
         """The subscription of a topic, or the queue. Raises ValueError if it is not clear which."""
         if queue is not None and topic is None and subscription is None:
-            return cls(queue, queue, partial(client.get_queue_receiver, queue_name=queue))
+            return cls(queue, queue, "", partial(client.get_queue_receiver, queue_name=queue))
         if queue is not None or topic is None or subscription is None:
             raise ValueError("Give a topic and a subscription, or a queue.")
         get = partial(client.get_subscription_receiver, topic_name=topic, subscription_name=subscription)
-        return cls(f"{topic}/{subscription}", topic, get)
+        return cls(f"{topic}/{subscription}", topic, subscription, get)
 
 
 class Connections:

@@ -224,7 +224,7 @@ class DeadLetterReceiver:
     async def _handle(self, held: _Held) -> None:
         place, received = held.place, held.received
         try:
-            message = read(received, self._entity.topic)
+            message = read(received, self._entity.topic, self._entity.subscription)
             await held.lock.during(call(self._handler, message))
         except DeadLetter as poison:
             _log.error("A dead letter of %s stays, %s: %s", self._entity.name, place, poison)

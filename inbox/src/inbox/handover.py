@@ -112,7 +112,7 @@ class HandOver:
             await lock.stop()
 
     async def _messages(self, claim: Claim, lock: Lock, stopping: asyncio.Event) -> None:
-        done: int | None = None
+        done: ParkedMessage | None = None
         try:
             while not stopping.is_set():
                 parked = await lock.during(self._parking.next(claim, done))
@@ -132,7 +132,7 @@ class HandOver:
             await self._give_back(claim, done)
             raise
 
-    async def _give_back(self, claim: Claim, done: int | None) -> None:
+    async def _give_back(self, claim: Claim, done: ParkedMessage | None) -> None:
         """Let others claim the key at once, if the store answers; otherwise the claim ends by itself."""
         giving = self._parking.give_back(claim, done)
         try:
@@ -142,11 +142,11 @@ class HandOver:
 
     async def _try(
         self, parked: ParkedMessage, lock: Lock, stopping: asyncio.Event
-    ) -> tuple[int | None, Cause | None]:
+    ) -> tuple[ParkedMessage | None, Cause | None]:
         """Hand a message over.
 
         Returns:
-            Its number if it was handled, and why its key is to be parked again; neither if it is to be repeated.
+            It if it was handled, and why its key is to be parked again; neither if it is to be repeated.
         """
         if parked.message is None:
             return None, Cause(UNREADABLE)
@@ -164,4 +164,4 @@ class HandOver:
                 return None, Cause.of(error)
             await lock.pause(self._options.pause_s(parked.attempts - 1), stopping)
             return None, None
-        return parked.number, None
+        return parked, None

@@ -29,6 +29,7 @@ class Message:
         sequence_number: The broker's own number of the message within the queue or subscription.
         enqueued_at: When the broker accepted the message.
         topic: The topic, or the queue, that it was received from.
+        subscription: The subscription of the topic that it was received from; "" for a queue.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Message:
     sequence_number: int = 0
     enqueued_at: datetime | None = None
     topic: str = ""
+    subscription: str = ""
 
     def json(self) -> Any:
         """Return the body as a JSON value.

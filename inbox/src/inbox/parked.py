@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, fields
-from datetime import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -65,10 +66,13 @@ class ParkedMessage:
 
     Attributes:
         topic, key, id: As of a `Message`. The id is "" if it could not be read.
-        number: The broker's number, by which the messages of a key are in order.
+        number: The broker's number. It counts within a subscription, and from 1 again in one that is made anew.
         message: The message; None if it could not be read, or not be stored. It is in the dead-letter queue then,
             and this is its place in the order of its key.
         attempts: How often it was handed to the handler since the key was released.
+        subscription, enqueued_at: As of a `Message`.
+        position: The place in the order of its key, which the store gives it. Those that have the same position
+            are in the order of their numbers.
     """
 
     topic: str
@@ -77,11 +81,60 @@ class ParkedMessage:
     number: int
     message: Message | None
     attempts: int = 0
+    subscription: str = ""
+    enqueued_at: datetime | None = None
+    position: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, message: Message) -> ParkedMessage:
         """The record of a message."""
-        return cls(message.topic, message.key, message.id, message.sequence_number, message)
+        return cls(
+            message.topic,
+            message.key,
+            message.id,
+            message.sequence_number,
+            message,
+            subscription=message.subscription,
+            enqueued_at=message.enqueued_at,
+        )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place among the stored messages of the key, of which no other one has the same."""
+        return self.position, self.number
+
+    def is_repetition_of(self, stored: ParkedMessage) -> bool:
+        """Return True if a stored message of the key is this one, delivered before.
+
+        A record of a version that knew no subscription may be of any, and one without a time of any time.
+        """
+        return (
+            (stored.number, stored.id) == (self.number, self.id)
+            and stored.subscription in ("", self.subscription)
+            and (None in (stored.enqueued_at, self.enqueued_at) or stored.enqueued_at == self.enqueued_at)
+        )
+
+
+def position_among(stored: Iterable[ParkedMessage], message: ParkedMessage) -> int:
+    """Return the position that a message gets behind, or between, the stored ones of its key.
+
+    It follows all of them. But a receiver that has lost its session may have stored messages that come after it:
+    they have a higher number of the same subscription, and were not enqueued before it. It takes the position of
+    the first of those. A subscription that was made anew repeats numbers, with later times.
+
+    Args:
+        stored: All stored messages of the key, none of which is a repetition of it.
+        message: The message.
+    """
+    last, behind = 0, []
+    is_renumbered = False
+    for each in stored:
+        last = max(last, each.position)
+        if each.subscription == message.subscription:
+            is_renumbered |= each.number == message.number
+            if each.number > message.number and message.enqueued_at and each.enqueued_at:
+                behind += [each.position] if each.enqueued_at >= message.enqueued_at else []
+    return min(behind) if behind and not is_renumbered else last + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +169,11 @@ class Claim:
     topic: str
     key: str
     token: str
+
+
+def time_text(moment: datetime | None) -> str | None:
+    """Return a time as text in UTC, with microseconds, so that texts are in the order of the times."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 _MARK = "$"

@@ -15,6 +15,10 @@ class Parking(Protocol):
     A key has a row while it is parked, and at least one message. Everything that reads or changes its messages
     locks that row, so that none is left behind in a key that is not parked.
 
+    A message is identified by its topic, subscription, key, id and number (`ParkedMessage.is_repetition_of`).
+    Messages are in the order in which they came, those of a subscription in that of their numbers
+    (`position_among`).
+
     A store belongs to one consumer. Other processes see what is written when the method returns.
     """
 
@@ -49,12 +53,12 @@ class Parking(Protocol):
     async def renew(self, claim: Claim, lasts: timedelta) -> bool:
         """Extend a claim from now; False if it is lost."""
 
-    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+    async def next(self, claim: Claim, done: ParkedMessage | None = None) -> ParkedMessage | None:
         """The first message of a claimed key, after its attempts were counted up.
 
         Args:
             claim: The claim.
-            done: The number of a message that was handled, which is removed first.
+            done: A message that was handled, as `next` returned it. It is removed first.
 
         Returns:
             None if none was left: the key is no longer parked.
@@ -63,7 +67,7 @@ class Parking(Protocol):
             ClaimLost: The claim was lost, or the key is no longer parked.
         """
 
-    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+    async def give_back(self, claim: Claim, done: ParkedMessage | None = None) -> None:
         """Remove a message that was handled, as `next`, and let others claim the key at once.
 
         Raises:
@@ -83,9 +87,9 @@ class Parking(Protocol):
         """The parked keys, sorted by topic and key."""
 
     async def messages(
-        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+        self, topic: str, key: str, *, after: ParkedMessage | None = None, limit: int = 1000
     ) -> list[ParkedMessage]:
-        """The messages of a parked key in their order, from the one after that number on."""
+        """The messages of a parked key in their order, from the one after that message on."""
 
     async def release(self, topic: str, key: str) -> bool:
         """Have the messages of a key handed to the handler; False if it is not parked.

@@ -14,15 +14,15 @@ from inbox.parked import ParkedMessage
 from inbox.undecodable import is_undecodable
 
 
-def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
-    """Return the message that the SDK has received from `topic`.
+def read(received: ServiceBusReceivedMessage, topic: str, subscription: str = "") -> Message:
+    """Return the message that the SDK has received from `topic`, a queue if there is no `subscription`.
 
     Raises:
         DeadLetter: A handler cannot read it: `unreadable`. Its body is an AMQP value or sequence, its id or key is
             not text, or it is not AMQP.
     """
     try:
-        return _read(received, topic)
+        return _read(received, topic, subscription)
     except DeadLetter:
         raise
     except Exception as error:
@@ -30,7 +30,7 @@ def read(received: ServiceBusReceivedMessage, topic: str) -> Message:
         raise DeadLetter("unreadable", f"The message cannot be decoded ({type(error).__name__}).") from error
 
 
-def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
+def _read(received: ServiceBusReceivedMessage, topic: str, subscription: str) -> Message:
     if is_undecodable(received):
         raise DeadLetter("unreadable", "The message contains AMQP that cannot be decoded.")
     if received.body_type is not AmqpMessageBodyType.DATA:
@@ -51,16 +51,25 @@ def _read(received: ServiceBusReceivedMessage, topic: str) -> Message:
         sequence_number=received.sequence_number or 0,
         enqueued_at=received.enqueued_time_utc,
         topic=topic,
+        subscription=subscription,
     )
 
 
-def place_of(received: ServiceBusReceivedMessage, topic: str) -> ParkedMessage | None:
+def place_of(received: ServiceBusReceivedMessage, topic: str, subscription: str = "") -> ParkedMessage | None:
     """The place of a message that `read` refuses; None if it has no key that is text."""
     key, identifier = _decoded(received.session_id), _decoded(received.message_id)
     if not isinstance(key, str):
         return None
     known = str(identifier) if isinstance(identifier, str | UUID) else ""
-    return ParkedMessage(topic, key, known, received.sequence_number or 0, None)
+    return ParkedMessage(
+        topic,
+        key,
+        known,
+        received.sequence_number or 0,
+        None,
+        subscription=subscription,
+        enqueued_at=received.enqueued_time_utc,
+    )
 
 
 def _text(value: Any, what: str) -> str:

@@ -203,7 +203,13 @@ class Receiver:
     async def _next_session(self) -> None:
         """Accept a session, handle its messages, and release it."""
         session = Session(
-            self._open(), self._entity.topic, self._handler, self._options, self._telemetry, self._parking
+            self._open(),
+            self._entity.topic,
+            self._entity.subscription,
+            self._handler,
+            self._options,
+            self._telemetry,
+            self._parking,
         )
         handed_over = False
         try:

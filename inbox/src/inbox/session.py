@@ -55,6 +55,7 @@ class Session:
     Args:
         receiver: Not open yet.
         topic: The topic, or the queue, that it receives from.
+        subscription: The subscription of the topic; "" for a queue.
         handler: Called with each message.
         options: How to receive.
         telemetry: Where it is reported.
@@ -65,6 +66,7 @@ class Session:
         self,
         receiver: ServiceBusReceiver,
         topic: str,
+        subscription: str,
         handler: Handler,
         options: Options,
         telemetry: Telemetry,
@@ -73,6 +75,7 @@ class Session:
         replace_undecodable(receiver)
         self._receiver = receiver
         self._topic = topic
+        self._subscription = subscription
         self._connections = Connections(receiver)
         self._handler = handler
         self._options = options
@@ -205,9 +208,9 @@ class Session:
     async def _handle(self, received: ServiceBusReceivedMessage) -> None:
         """Call the handler with a message, or set the message aside. Raises as the handler, or NotKept."""
         try:
-            message = read(received, self._topic)
+            message = read(received, self._topic, self._subscription)
         except DeadLetter as unreadable:
-            place = place_of(received, self._topic)
+            place = place_of(received, self._topic, self._subscription)
             if self._aside is not None and place is not None:
                 await self._aside.leave(place, unreadable)
             raise

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlfluff.core import FluffConfig, Linter
 
 from inbox.errors import DeadLetter
+from inbox.parked import Claim, ParkedMessage
 from inbox.stores.port import Identity
 from inbox.stores.sql.dialects import SqlServer
+from inbox.stores.sql.parking import Parked
 from inbox.stores.sql.recording import Recording
 from inbox.stores.sql.schema import install
 from inbox.stores.sql.statements import Operation, Result, Statement, run
 
 RECORDING = Recording(SqlServer("app"), "loans")
+PARKED = Parked(RECORDING)
+PLACE = ParkedMessage("events", "k ", "a", 7, None, enqueued_at=datetime(2026, 11, 26, tzinfo=UTC), position=3)
 EVENT = Identity("events", "k ", "a")
 
 
@@ -26,6 +31,12 @@ def answers(sql: str) -> Result:
         return Result([[0 if "inbox_progress" in sql else 1]], 0)
     if "select progress" in sql:
         return Result([[1, 9]], 1)
+    if "inbox_parked_keys" in sql:
+        return Result([[0]], 1)
+    if ", message, attempts" in sql:
+        return Result([[1, b"all", 7, b"a", None, None, 0]], 1)
+    if "select count" in sql:
+        return Result([[0]], 1)
     if "select first" in sql:
         return Result([[2, 5]], 1)
     if "inbox_handled" in sql and sql.startswith("delete"):
@@ -54,9 +65,15 @@ def statements_of(operation: Operation[Any]) -> Iterator[Statement]:
         (lambda: RECORDING.record(EVENT, "e", 12), ["handled", "progress", "progress", "progress", "gaps"]),
         (RECORDING.gaps, ["progress"]),
         (lambda: RECORDING.forget(timedelta(days=30)), ["handled"]),
+        (
+            lambda: PARKED.set_aside(PLACE),
+            ["parked_keys", "handled", *["parked_messages"] * 5],
+        ),
+        (lambda: PARKED.messages("events", "k ", PLACE, 10), ["parked_messages"]),
+        (lambda: PARKED.next(Claim("events", "k ", "t"), PLACE), ["parked_keys", *["parked_messages"] * 3]),
         (lambda: install(SqlServer("app")), None),
     ],
-    ids=["late", "ahead", "gaps", "forget", "install"],
+    ids=["late", "ahead", "gaps", "forget", "set aside", "messages", "next", "install"],
 )
 def test_each_statement_is_tsql_with_its_parameters_and_the_schema(
     operation: Callable[[], Operation[Any]], tables: list[str] | None
@@ -68,7 +85,8 @@ def test_each_statement_is_tsql_with_its_parameters_and_the_schema(
         parsed = linter.parse_string(statement.sql.replace("?", "@p"))
         assert parsed.violations == [], statement.sql
         assert statement.sql.count("?") == len(statement.parameters)
-        assert "inbox_" not in statement.sql.replace("[app].inbox_", "").replace("inbox_handled_at", "")
+        bare = re.sub(r"\[app\]\.inbox_|inbox_handled_at|inbox_parked_messages_number", "", statement.sql)
+        assert "inbox_" not in bare
     if tables is not None:
         assert [each.sql.partition("[app].inbox_")[2].split()[0] for each in seen] == tables
 

@@ -10,12 +10,23 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from inbox.errors import NotStorable
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parked import (
+    Cause,
+    Claim,
+    Kept,
+    ParkedKey,
+    ParkedMessage,
+    decode,
+    encode,
+    position_among,
+    time_text,
+)
 from inbox.parking import ClaimLost, NotReleased
 from inbox.stores.port import Identity
 
@@ -29,6 +40,9 @@ _MISSING, _EXISTS, _CHANGED, _TOO_LARGE = 404, 409, 412, 413
 # Of messages that are discarded in one batch, each takes two operations.
 _AT_ONCE = 40
 _TRIES, _AGAIN_S = 50, 0.01
+# Messages of a key that have the same number: one for each subscription, and for each time that it was made anew.
+_TWINS = 1000
+_WITHOUT_MESSAGE = "c.topic, c.key, c.number, c.messageId, c.attempts, c.subscription, c.enqueuedAt"
 
 _Operation: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 _Document: TypeAlias = dict[str, Any]
@@ -85,7 +99,7 @@ class CosmosParking(ABC):
         """See `Parking.park`."""
         marker = await self._placed(self._new_marker(message.topic, message.key, cause), message.key)
         for _ in range(_TRIES):
-            kept = await self._add(message, ("create", (marker,), {}))
+            kept = await self._add(replace(message, position=1), ("create", (marker,), {}))
             if kept is None:
                 kept = await self.set_aside(message)
             if kept is not Kept.NOT_PARKED:
@@ -94,8 +108,16 @@ class CosmosParking(ABC):
 
     async def set_aside(self, message: ParkedMessage) -> Kept:
         """See `Parking.set_aside`."""
-        kept = await self._add(message, _counted(self._marker_id(message.topic, message.key), 1))
-        return Kept.NOT_PARKED if kept is None else kept
+        for _ in range(_TRIES):
+            marker = await self._read(self._marker_id(message.topic, message.key), message.key)
+            if marker is not None:
+                kept = await self._add_behind(message, marker)
+                if kept is not None:
+                    return kept
+            elif not await self.is_parked(message.topic, message.key):
+                return Kept.NOT_PARKED
+            await asyncio.sleep(_AGAIN_S)
+        raise LookupError("Others change the messages of the key all the time.")
 
     async def claim(self, topic: str, lasts: timedelta) -> Claim | None:
         """See `Parking.claim`. It queries all partitions."""
@@ -129,7 +151,7 @@ class CosmosParking(ABC):
             raise
         return True
 
-    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+    async def next(self, claim: Claim, done: ParkedMessage | None = None) -> ParkedMessage | None:
         """See `Parking.next`."""
         for _ in range(_TRIES):
             marker, removal = await self._claimed(claim, done)
@@ -139,7 +161,8 @@ class CosmosParking(ABC):
                     return None
                 continue
             records = await self._records(claim.topic, claim.key, None, 2)
-            first = next((each for each in records if done is None or int(each["number"]) != done), None)
+            gone = () if done is None else self._ids(done)
+            first = next((each for each in records if each["id"] not in gone), None)
             if first is not None:
                 attempt = {"op": "incr", "path": "/attempts", "value": 1}
                 counted = [_replaced(marker, {**marker, "messages": left}), *removal]
@@ -148,7 +171,7 @@ class CosmosParking(ABC):
             await asyncio.sleep(_AGAIN_S)
         raise LookupError("Others change the messages of the key all the time.")
 
-    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+    async def give_back(self, claim: Claim, done: ParkedMessage | None = None) -> None:
         """See `Parking.give_back`."""
         for _ in range(_TRIES):
             marker, removal = await self._claimed(claim, done)
@@ -187,7 +210,7 @@ class CosmosParking(ABC):
         return sorted(keys, key=lambda each: (each.topic, each.key))
 
     async def messages(
-        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+        self, topic: str, key: str, *, after: ParkedMessage | None = None, limit: int = 1000
     ) -> list[ParkedMessage]:
         """See `Parking.messages`."""
         return [self._parked(each) for each in await self._records(topic, key, after, limit)]
@@ -239,6 +262,38 @@ class CosmosParking(ABC):
 
     # Parts.
 
+    async def _add_behind(self, message: ParkedMessage, marker: _Document) -> Kept | None:
+        """Store a message in a key that is parked; None if its marker was changed meanwhile.
+
+        The marker is written with each message of the key. So if it is still as it was read, what was read after
+        it is right too, whatever replica has answered.
+        """
+        stored = [self._parked(each) for each in await self._near(message)]
+        if not any(message.is_repetition_of(each) for each in stored):
+            added = replace(message, position=position_among(stored, message))
+            return await self._add(added, _replaced(marker, {**marker, "messages": marker["messages"] + 1}))
+        is_current = await self._tried(message.key, [_replaced(marker, marker)])
+        return Kept.ASIDE if is_current else None
+
+    async def _near(self, message: ParkedMessage) -> list[_Document]:
+        """The records that tell the position of a message: `position_among` is not given all."""
+        number = _number(message.number)
+        topic, key = message.topic, message.key
+        found = await self._find(topic, key, 1, "", "c.number DESC", fields=_WITHOUT_MESSAGE)
+        # In records of the earlier version, `number` is that of the broker.
+        same = "AND (c.sequenceNumber = @number OR c.number = @number)"
+        known = {"@number": number}
+        found += await self._find(topic, key, _TWINS, same, "c.number", known, _WITHOUT_MESSAGE)
+        if message.enqueued_at is not None:
+            behind = "AND c.sequenceNumber > @number AND c.subscription = @subscription AND c.enqueuedAt >= @time"
+            values = {
+                **known,
+                "@subscription": message.subscription,
+                "@time": time_text(message.enqueued_at),
+            }
+            found += await self._find(topic, key, 1, behind, "c.number", values, _WITHOUT_MESSAGE)
+        return found
+
     async def _add(self, message: ParkedMessage, first: _Operation) -> Kept | None:
         """Store a message together with an operation on the marker; None if that one was refused."""
         operations = [first]
@@ -248,12 +303,15 @@ class CosmosParking(ABC):
             operations += [("create", (note,), {}), ("delete", (note["id"],), {})]
         text = None if message.message is None else encode(message.message)
         record = {
-            "id": f"{PARKED}-{self._marker_id(message.topic, message.key)}-{_number(message.number)}",
+            "id": self._ids(message)[0],
             "type": PARKED,
             "consumer": self._consumer,
             "topic": message.topic,
             "key": message.key,
-            "number": _number(message.number),
+            "number": _order(message),
+            "subscription": message.subscription,
+            "sequenceNumber": _number(message.number),
+            "enqueuedAt": time_text(message.enqueued_at),
             "messageId": message.id,
             "message": text,
             "attempts": 0,
@@ -266,14 +324,14 @@ class CosmosParking(ABC):
                 raise NotStorable(
                     f"The message has {len(text)} bytes as it is stored, which is too much."
                 ) from None
-            if refused.index == 0 and refused.status in (_MISSING, _EXISTS):
+            if refused.index == 0 and refused.status in (_MISSING, _EXISTS, _CHANGED):
                 return None
-            if refused.status == _EXISTS:
-                return Kept.HANDLED if refused.index < len(operations) - 1 else Kept.ASIDE
+            if refused.status == _EXISTS and refused.index < len(operations) - 1:
+                return Kept.HANDLED
             raise
         return Kept.ASIDE
 
-    async def _claimed(self, claim: Claim, done: int | None) -> tuple[_Document, list[_Operation]]:
+    async def _claimed(self, claim: Claim, done: ParkedMessage | None) -> tuple[_Document, list[_Operation]]:
         """The marker of a claimed key, and what removes a message that was handled, if it is still there."""
         identifier = self._marker_id(claim.topic, claim.key)
         marker = await self._read(identifier, claim.key)
@@ -281,8 +339,10 @@ class CosmosParking(ABC):
             raise ClaimLost
         if done is None:
             return marker, []
-        record = await self._read(f"{PARKED}-{identifier}-{_number(done)}", claim.key)
-        return marker, [] if record is None else [("delete", (record["id"],), {})]
+        for each in self._ids(done):
+            if await self._read(each, claim.key) is not None:
+                return marker, [("delete", (each,), {})]
+        return marker, []
 
     async def _tried(self, partition: str, operations: Sequence[_Operation]) -> bool:
         """Carry out a batch; False if something has changed meanwhile."""
@@ -311,17 +371,30 @@ class CosmosParking(ABC):
             raise
         self._keep_session_token(done.get_response_headers())
 
-    async def _records(self, topic: str, key: str, after: int | None, limit: int) -> list[_Document]:
+    async def _records(self, topic: str, key: str, after: ParkedMessage | None, limit: int) -> list[_Document]:
+        start = "" if after is None else _order(after)
+        return await self._find(topic, key, limit, "AND c.number > @after", "c.number", {"@after": start})
+
+    async def _find(
+        self,
+        topic: str,
+        key: str,
+        limit: int,
+        condition: str,
+        order: str,
+        parameters: Mapping[str, object] | None = None,
+        fields: str = "*",
+    ) -> list[_Document]:
         query = (
-            f"SELECT TOP {limit:d} * FROM c WHERE c.type = @type AND c.consumer = @consumer AND c.topic = @topic"
-            " AND c.key = @key AND c.number > @after ORDER BY c.number"
+            f"SELECT TOP {limit:d} {fields} FROM c WHERE c.type = @type AND c.consumer = @consumer"
+            f" AND c.topic = @topic AND c.key = @key {condition} ORDER BY {order}"
         )
         values = {
             "@type": PARKED,
             "@consumer": self._consumer,
             "@topic": topic,
             "@key": key,
-            "@after": "" if after is None else _number(after),
+            **(parameters or {}),
         }
         found = self._container.query_items(query, parameters=_parameters(values), partition_key=key)
         return [each async for each in found]
@@ -346,21 +419,39 @@ class CosmosParking(ABC):
             "messages": 1,
         }
 
+    def _ids(self, message: ParkedMessage) -> list[str]:
+        """The ids that the record of a message may have; the second is that of the earlier version."""
+        prefix = f"{PARKED}-{self._marker_id(message.topic, message.key)}-"
+        may_be_earlier = message.position == message.number and not message.subscription
+        return [prefix + _order(message), *([prefix + _number(message.number)] if may_be_earlier else [])]
+
     def _parked(self, record: _Document) -> ParkedMessage:
-        text = record["message"]
+        text, time = record.get("message"), record.get("enqueuedAt")
+        position, _, number = record["number"].partition("-")
         return ParkedMessage(
             record["topic"],
             record["key"],
             record["messageId"],
-            int(record["number"]),
+            int(number or position),
             None if text is None else decode(text),
             record["attempts"],
+            record.get("subscription", ""),
+            None if time is None else datetime.fromisoformat(time),
+            int(position),
         )
 
 
 def _number(number: int) -> str:
     """A number of the broker as text that is in order: JSON's numbers are too small for it."""
     return f"{number:020d}"
+
+
+def _order(message: ParkedMessage) -> str:
+    """The property `number`, by which the messages of a key are in order.
+
+    In records of the earlier version it is the broker's number alone, which is the position too.
+    """
+    return f"{_number(message.position)}-{_number(message.number)}"
 
 
 def _counted(marker: str, count: int) -> _Operation:

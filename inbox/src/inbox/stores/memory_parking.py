@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among
 from inbox.parking import ClaimLost, NotReleased
 from inbox.stores.port import Identity
 from inbox.stores.turns import Turn
@@ -16,11 +16,11 @@ from inbox.stores.turns import Turn
 
 @dataclass(slots=True)
 class _Row:
-    """A parked key, and its messages by their numbers. A claim has a token and an end, in seconds of the clock."""
+    """A parked key, and its messages by their order. A claim has a token and an end, in seconds of the clock."""
 
     cause: Cause
     since: datetime
-    messages: dict[int, ParkedMessage] = field(default_factory=dict)
+    messages: dict[tuple[int, int], ParkedMessage] = field(default_factory=dict)
     is_released: bool = False
     token: str = ""
     until: float = 0.0
@@ -80,17 +80,17 @@ class MemoryParking:
         row.until = time.time() + lasts.total_seconds()
         return True
 
-    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+    async def next(self, claim: Claim, done: ParkedMessage | None = None) -> ParkedMessage | None:
         """See `Parking.next`."""
         row = self._claimed(claim)
         self._remove(claim.topic, claim.key, row, [] if done is None else [done])
         if not row.messages:
             return None
         first = replace(row.first, attempts=row.first.attempts + 1)
-        row.messages[first.number] = first
+        row.messages[first.order] = first
         return first
 
-    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+    async def give_back(self, claim: Claim, done: ParkedMessage | None = None) -> None:
         """See `Parking.give_back`."""
         row = self._claimed(claim)
         self._remove(claim.topic, claim.key, row, [] if done is None else [done])
@@ -109,13 +109,13 @@ class MemoryParking:
         ]
 
     async def messages(
-        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+        self, topic: str, key: str, *, after: ParkedMessage | None = None, limit: int = 1000
     ) -> list[ParkedMessage]:
         """See `Parking.messages`."""
         row = self._rows.get((topic, key))
         found = sorted(row.messages) if row is not None else []
-        chosen = [number for number in found if after is None or number > after][:limit]
-        return [row.messages[number] for number in chosen] if row is not None else []
+        chosen = [order for order in found if after is None or order > after.order][:limit]
+        return [row.messages[order] for order in chosen] if row is not None else []
 
     async def release(self, topic: str, key: str) -> bool:
         """See `Parking.release`."""
@@ -126,7 +126,7 @@ class MemoryParking:
             raise NotReleased(row.first)
         if not row.is_released:
             row.is_released = True
-            row.messages = {number: replace(each, attempts=0) for number, each in row.messages.items()}
+            row.messages = {order: replace(each, attempts=0) for order, each in row.messages.items()}
         return True
 
     async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
@@ -135,21 +135,22 @@ class MemoryParking:
             row = self._rows.get((topic, key))
             if row is None:
                 return []
-            chosen = [row.messages[number] for number in sorted(row.messages)][:limit]
+            chosen = [row.messages[order] for order in sorted(row.messages)][:limit]
             for each in chosen:
                 if each.id:
                     self._handled.setdefault(Identity(topic, key, each.id), datetime.now(UTC))
-            self._remove(topic, key, row, [each.number for each in chosen])
+            self._remove(topic, key, row, chosen)
             return chosen
 
     def _is_handled(self, message: ParkedMessage) -> bool:
         return Identity(message.topic, message.key, message.id) in self._handled
 
     def _add(self, row: _Row, message: ParkedMessage) -> Kept:
-        if message.number not in row.messages:
+        if not any(message.is_repetition_of(each) for each in row.messages.values()):
             # Through the text that other stores keep, so that tests see what that changes.
             kept = None if message.message is None else decode(encode(message.message))
-            row.messages[message.number] = replace(message, message=kept)
+            added = replace(message, message=kept, position=position_among(row.messages.values(), message))
+            row.messages[added.order] = added
         return Kept.ASIDE
 
     def _claimed(self, claim: Claim) -> _Row:
@@ -158,8 +159,8 @@ class MemoryParking:
             raise ClaimLost
         return row
 
-    def _remove(self, topic: str, key: str, row: _Row, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            row.messages.pop(number, None)
+    def _remove(self, topic: str, key: str, row: _Row, messages: Sequence[ParkedMessage]) -> None:
+        for each in messages:
+            row.messages.pop(each.order, None)
         if not row.messages:
             del self._rows[topic, key]

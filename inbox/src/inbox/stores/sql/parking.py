@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from inbox.errors import DeadLetter
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among, time_text
 from inbox.parking import ClaimLost, NotReleased
 from inbox.stores.port import Identity
 from inbox.stores.sql.dialects import Dialect, value
@@ -22,6 +22,8 @@ _TRIES = 100
 _CANDIDATES = 20
 
 _PLACE = 'consumer = ? and topic = ? and "key" = ?'
+_ONE = "position = ? and sequence_number = ?"
+_NUMBER = " and sequence_number = ?"
 
 ResultT = TypeVar("ResultT")
 
@@ -45,7 +47,10 @@ class Parked:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._dialect: Dialect = recording.dialect
-        self._keys, self._messages = self._dialect.table("parked_keys"), self._dialect.table("parked")
+        self._keys, self._messages = (
+            self._dialect.table("parked_keys"),
+            self._dialect.table("parked_messages"),
+        )
 
     def is_parked(self, topic: str, key: str) -> Operation[bool]:
         found = yield Statement(f"select count(*) from {self._keys} where {_PLACE}", self._at(topic, key).columns)
@@ -96,19 +101,19 @@ class Parked:
         )
         return bool(renewed.changed)
 
-    def next(self, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+    def next(self, claim: Claim, done: ParkedMessage | None) -> Operation[ParkedMessage | None]:
         place = yield from self._lock_claimed(claim)
         yield from self._remove(place, done)
         for first in (yield from self._read(place, None, 1)):
             yield Statement(
-                f"update {self._messages} set attempts = attempts + 1 where {_PLACE} and number = ?",
-                (*place.columns, first.number),
+                f"update {self._messages} set attempts = attempts + 1 where {_PLACE} and {_ONE}",
+                (*place.columns, *first.order),
             )
-            return ParkedMessage(first.topic, first.key, first.id, first.number, first.message, first.attempts + 1)
+            return replace(first, attempts=first.attempts + 1)
         yield self._unpark(place)
         return None
 
-    def give_back(self, claim: Claim, done: int | None) -> Operation[None]:
+    def give_back(self, claim: Claim, done: ParkedMessage | None) -> Operation[None]:
         place = yield from self._lock_claimed(claim)
         yield from self._remove(place, done)
         if (yield from self._is_empty(place)):
@@ -140,7 +145,9 @@ class Parked:
             for topic, key, since, *cause, released, messages in found.rows
         ]
 
-    def messages(self, topic: str, key: str, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
+    def messages(
+        self, topic: str, key: str, after: ParkedMessage | None, limit: int
+    ) -> Operation[list[ParkedMessage]]:
         return (yield from self._read(self._at(topic, key), after, limit))
 
     def release(self, topic: str, key: str) -> Operation[bool]:
@@ -167,7 +174,7 @@ class Parked:
         for each in discarded:
             if each.id:
                 yield from self._recording.record(Identity(topic, key, each.id), key, None)
-            yield from self._remove(place, each.number)
+            yield from self._remove(place, each)
         if (yield from self._is_empty(place)):
             yield self._unpark(place)
         return discarded
@@ -233,48 +240,90 @@ class Parked:
             return False
         return (yield from self._recording.is_handled(Identity(message.topic, message.key, identifier)))
 
+    def _is_there(self, place: _Place, message: ParkedMessage) -> Operation[bool]:
+        known = replace(message, id=self._id(message.id)[0])
+        same = yield from self._select(place, _NUMBER, (message.number,), None, content="null")
+        return any(known.is_repetition_of(each) for each in same)
+
+    def _position(self, place: _Place, message: ParkedMessage) -> Operation[int]:
+        """As `position_among` says, which is not given all the messages of the key."""
+        last = f" and position = (select max(position) from {self._messages} where {_PLACE})"
+        stored = yield from self._select(place, last, place.columns, 1, content="null")
+        stored += yield from self._select(place, _NUMBER, (message.number,), None, content="null")
+        if (time := time_text(message.enqueued_at)) is not None:
+            behind = " and sequence_number > ? and subscription = ? and enqueued_at >= ?"
+            subscription = self._dialect.text(message.subscription, "subscription")
+            values = message.number, subscription, time
+            stored += yield from self._select(place, behind, values, 1, content="null")
+        return position_among(stored, message)
+
     def _add(self, place: _Place, message: ParkedMessage) -> Operation[Kept]:
+        if (yield from self._is_there(place, message)):
+            return Kept.ASIDE
         consumer, topic, key = place.columns
         row = {
             "consumer": value(consumer),
             "topic": value(topic),
             "key": value(key),
-            "number": value(message.number),
+            "position": value((yield from self._position(place, message))),
+            "subscription": value(self._dialect.text(message.subscription, "subscription")),
+            "sequence_number": value(message.number),
             "id": value(self._id(message.id)[1]),
+            "enqueued_at": value(time_text(message.enqueued_at)),
             "message": value(None if message.message is None else encode(message.message)),
             "attempts": value(0),
         }
-        yield from self._dialect.insert_new("parked", row)
+        yield from self._dialect.insert_new("parked_messages", row)
         return Kept.ASIDE
 
-    def _read(self, place: _Place, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
-        behind = "" if after is None else " and number > ?"
-        found = yield Statement(
-            f"select number, id, message, attempts from {self._messages} where {_PLACE}{behind} order by number"
-            f"{self._dialect.at_most(limit)}",
-            (*place.columns, *(() if after is None else (after,))),
-        )
-        return [
-            ParkedMessage(
-                place.topic,
-                place.key,
-                self._dialect.string(identifier) or "",
-                number,
-                None if text is None else decode(text),
-                attempts,
-            )
-            for number, identifier, text, attempts in found.rows
-        ]
+    def _read(self, place: _Place, after: ParkedMessage | None, limit: int) -> Operation[list[ParkedMessage]]:
+        if after is None:
+            return (yield from self._select(place, "", (), limit))
+        position, number = after.order
+        behind = " and (position > ? or position = ? and sequence_number > ?)"
+        return (yield from self._select(place, behind, (position, position, number), limit))
 
-    def _remove(self, place: _Place, number: int | None) -> Operation[None]:
-        if number is not None:
+    def _select(
+        self,
+        place: _Place,
+        condition: str,
+        parameters: Sequence[Any],
+        limit: int | None,
+        *,
+        content: str = "message",
+    ) -> Operation[list[ParkedMessage]]:
+        found = yield Statement(
+            f"select position, subscription, sequence_number, id, enqueued_at, {content}, attempts"
+            f" from {self._messages} where {_PLACE}{condition} order by position, sequence_number"
+            f"{'' if limit is None else self._dialect.at_most(limit)}",
+            (*place.columns, *parameters),
+        )
+        return [self._parked(place, *row) for row in found.rows]
+
+    def _parked(self, place: _Place, *row: Any) -> ParkedMessage:
+        position, subscription, number, identifier, enqueued_at, text, attempts = row
+        string = self._dialect.string
+        return ParkedMessage(
+            place.topic,
+            place.key,
+            string(identifier) or "",
+            number,
+            None if text is None else decode(text),
+            attempts,
+            string(subscription) or "",
+            None if enqueued_at is None else datetime.fromisoformat(enqueued_at),
+            position,
+        )
+
+    def _remove(self, place: _Place, message: ParkedMessage | None) -> Operation[None]:
+        if message is not None:
             yield Statement(
-                f"delete from {self._messages} where {_PLACE} and number = ?", (*place.columns, number)
+                f"delete from {self._messages} where {_PLACE} and {_ONE}", (*place.columns, *message.order)
             )
 
     def _is_empty(self, place: _Place) -> Operation[bool]:
         found = yield Statement(
-            f"select number from {self._messages} where {_PLACE} order by number{self._dialect.at_most(1)}",
+            f"select position from {self._messages} where {_PLACE} order by position{self._dialect.at_most(1)}",
             place.columns,
         )
         return not found.rows
@@ -312,11 +361,11 @@ class SqlParking(ABC):
         """See `Parking.renew`."""
         return await self.transact(self._parked.renew(claim, lasts))
 
-    async def next(self, claim: Claim, done: int | None = None) -> ParkedMessage | None:
+    async def next(self, claim: Claim, done: ParkedMessage | None = None) -> ParkedMessage | None:
         """See `Parking.next`."""
         return await self.transact(self._parked.next(claim, done))
 
-    async def give_back(self, claim: Claim, done: int | None = None) -> None:
+    async def give_back(self, claim: Claim, done: ParkedMessage | None = None) -> None:
         """See `Parking.give_back`."""
         await self.transact(self._parked.give_back(claim, done))
 
@@ -329,7 +378,7 @@ class SqlParking(ABC):
         return await self.transact(self._parked.keys())
 
     async def messages(
-        self, topic: str, key: str, *, after: int | None = None, limit: int = 1000
+        self, topic: str, key: str, *, after: ParkedMessage | None = None, limit: int = 1000
     ) -> list[ParkedMessage]:
         """See `Parking.messages`."""
         return await self.transact(self._parked.messages(topic, key, after, limit))
