@@ -91,17 +91,19 @@ def _only_what_is_not_released(self: Parked, place: _Place) -> Operation[bool]:
     return bool(found.rows)
 
 
-def _last_first(self: Parked, place: _Place, after: int | None, limit: int) -> Operation[list[ParkedMessage]]:
+def _last_first(
+    self: Parked, place: _Place, after: ParkedMessage | None, limit: int
+) -> Operation[list[ParkedMessage]]:
     return (yield from _read(self, place, after, 1000))[::-1][:limit]
 
 
-def _remove_beforehand(self: Parked, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+def _remove_beforehand(self: Parked, claim: Claim, done: ParkedMessage | None) -> Operation[ParkedMessage | None]:
     first = yield from _next(self, claim, done)
-    yield from self._remove(self._at(claim.topic, claim.key), None if first is None else first.number)
+    yield from self._remove(self._at(claim.topic, claim.key), first)
     return first
 
 
-def _unpark_at_once(self: Parked, claim: Claim, done: int | None) -> Operation[ParkedMessage | None]:
+def _unpark_at_once(self: Parked, claim: Claim, done: ParkedMessage | None) -> Operation[ParkedMessage | None]:
     first = yield from _next(self, claim, done)
     yield self._unpark(self._at(claim.topic, claim.key))
     return first
@@ -111,7 +113,7 @@ def _without_note(self: Parked, topic: str, key: str, limit: int) -> Operation[l
     place = self._at(topic, key)
     discarded = yield from self._read(place, None, limit)
     for each in discarded:
-        yield from self._remove(place, each.number)
+        yield from self._remove(place, each)
     if (yield from self._is_empty(place)):
         yield self._unpark(place)
     return discarded
@@ -119,7 +121,7 @@ def _without_note(self: Parked, topic: str, key: str, limit: int) -> Operation[l
 
 def _skip_on_failure(self: Parked, claim: Claim, cause: Cause) -> Operation[None]:
     for first in (yield from self._read(self._at(claim.topic, claim.key), None, 1)):
-        yield from self.give_back(claim, first.number)
+        yield from self.give_back(claim, first)
 
 
 async def _leave_no_place(self: Aside, parked: ParkedMessage, unreadable: DeadLetter) -> None:
