@@ -101,14 +101,14 @@ async def operate(settings: Settings) -> None:
 async def _act(desk: Desk, key: inbox.ParkedKey, intents: Path) -> None:
     action = random.choices(list(_ACTIONS), list(_ACTIONS.values()))[0]
     # Of a key that is not released, nobody but an operator removes the first message.
-    first = [each.id for each in await desk.store.messages(key.topic, key.key, limit=1)]
+    first = await desk.store.messages(key.topic, key.key, limit=1)
     if action == "discard":
         with intents.open("a") as file:
-            file.writelines(f"{each}\n" for each in first)
-        await desk.store.discard(key.topic, key.key)
+            file.writelines(f"{each.id}\n" for each in first)
+        await desk.store.discard(key.topic, key.key, first)
     elif action == "mend":
         for each in first:
-            await desk.mend(each)
+            await desk.mend(each.id)
     await desk.store.release(key.topic, key.key)
 
 

@@ -99,6 +99,11 @@ async def numbers(store: Parking, key: str = "k") -> list[int]:
     return [each.number for each in await store.messages("events", key)]
 
 
+async def discarded(store: Parking, count: int) -> Sequence[ParkedMessage]:
+    """Discard the first messages of the key `k`, as an operator is shown them."""
+    return await store.discard("events", "k", await store.messages("events", "k", limit=count))
+
+
 async def claimed(store: Parking, key: str = "k", lasts: timedelta = MINUTE) -> inbox.parked.Claim:
     """Release a key, and claim it."""
     assert await store.release("events", key)
@@ -206,19 +211,16 @@ async def test_what_is_discarded_counts_as_handled(store: Store) -> None:
     for number in (2, 3, 4):
         await store.set_aside(parked(number))
 
-    assert await store.discard("events", "k") == [parked(1)]
+    assert await discarded(store, 1) == [parked(1)]
     assert await store.set_aside(parked(1)) is Kept.HANDLED  # delivered again, as its completion was lost
     assert await store.park(parked(1), CAUSE) is Kept.HANDLED
     assert await numbers(store) == [2, 3, 4]
     claim = await claimed(store)
     handled = await store.next(claim)
     assert handled == replace(parked(2), attempts=1)
-    assert await store.discard("events", "k", limit=10) == [
-        replace(parked(2), attempts=1),
-        parked(3),
-        parked(4),
-    ]
-    assert await store.discard("events", "k") == []
+    rest = [replace(parked(2), attempts=1), parked(3), parked(4)]
+    assert await discarded(store, 10) == rest
+    assert await store.discard("events", "k", rest) == []
     assert await store.keys() == []
     with pytest.raises(ClaimLost):
         await store.next(claim, handled)
@@ -228,6 +230,39 @@ async def test_what_is_discarded_counts_as_handled(store: Store) -> None:
             assert not arrival.first
     assert await store.park(parked(4), CAUSE) is Kept.HANDLED
     assert not await store.is_parked("events", "k")
+
+
+async def test_only_what_was_shown_is_discarded(store: Store) -> None:
+    for number in (1, 2, 3):
+        await store.park(parked(number), CAUSE)
+    shown = await store.messages("events", "k")
+    claim = await claimed(store)
+    await store.give_back(claim, await store.next(claim))
+
+    assert await store.discard("events", "k", shown[:1]) == []
+    assert await numbers(store) == [2, 3]
+    for number in (4, 5):
+        await store.set_aside(parked(number))
+    assert await store.discard("events", "k", shown[:2]) == [parked(2)]
+    assert await numbers(store) == [3, 4, 5]
+
+    # Another message has the position and the number of one that was shown.
+    last = await store.messages("events", "k")
+    await store.discard("events", "k", last)
+    await store.park(replace(parked(1), id="new"), CAUSE)
+    await store.set_aside(replace(parked(2), id="newer"))
+    assert await store.discard("events", "k", shown) == []
+    assert await ids(store) == ["new", "newer"]
+    async with store.once(replace(message(1), id="new")) as arrival:
+        assert arrival.first
+
+
+async def test_many_messages_are_discarded_at_once(store: Store) -> None:
+    for number in range(1, 91):
+        await store.park(parked(number), CAUSE)
+
+    assert len(await discarded(store, 90)) == 90
+    assert await store.keys() == []
 
 
 async def test_what_was_handled_is_not_set_aside_again(store: Store) -> None:
@@ -249,7 +284,7 @@ async def test_a_place_holds_its_key_until_it_is_discarded(store: Store) -> None
     with pytest.raises(NotReleased):
         await store.release("events", "k")
     assert await store.messages("events", "k") == [place, parked(2)]
-    assert await store.discard("events", "k") == [place]
+    assert await discarded(store, 1) == [place]
     assert await store.next(await claimed(store)) == replace(parked(2), attempts=1)
 
 
@@ -304,7 +339,7 @@ async def test_numbers_that_begin_again_follow_what_is_parked(store: Store) -> N
     assert first is not None
     await store.give_back(claim, first)
     assert await ids(store) == ["x6", "x7", "y1", "y2", "y6", "y5", "y8", "y9"]
-    assert [each.id for each in await store.discard("events", "k", limit=2)] == ["x6", "x7"]
+    assert [each.id for each in await discarded(store, 2)] == ["x6", "x7"]
     async with store.once(inbox.Message(id="y6", key="k", body=b"", topic="events")) as arrival:
         assert arrival.first
 
@@ -344,31 +379,105 @@ async def test_consumers_are_apart(of: Callable[[str], Store]) -> None:
     assert await other.set_aside(parked(2)) is Kept.NOT_PARKED
     assert await other.claim("events", MINUTE) is None
     assert not await other.release("events", "k")
-    assert await other.discard("events", "k") == []
+    assert await other.discard("events", "k", await one.messages("events", "k")) == []
     assert await other.keys() == []
     assert await numbers(other) == []
     assert await numbers(one) == [1]
 
 
 @pytest.mark.parametrize("name", ["PostgreSQL", "Cosmos DB"])
-async def test_the_commands_open_it_by_its_address(name: str, request: pytest.FixtureRequest) -> None:
+async def test_the_commands_open_it_by_its_address_once_a_consumer_has_used_it(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     async with AsyncExitStack() as stack:
+        store: Store
         if name == "PostgreSQL":
             address = request.getfixturevalue("postgres_database")
+            pool = await stack.enter_async_context(pool_of(address))
+            store = inbox.PostgresStore(pool.connection, consumer="loans", schema="app")
+            with pytest.raises(StoreNotOpened, match="no tables of inbox"):
+                async with opened(address, "loans", "app"):
+                    pass
+            async with pool.connection() as connection:
+                await connection.execute("create schema app")
+            schema = "app"
         else:
-            _, server = await stack.enter_async_context(cosmos_container())
+            container, server = await stack.enter_async_context(cosmos_container())
             address = f"{server.connection_string};Database=consumer;Container=state"
-        async with opened(address, "loans") as parking:
-            await parking.park(parked(1), CAUSE)
-        async with opened(address, "loans") as parking:
+            store, schema = inbox.CosmosStore(container, consumer="loans"), None
+        await store.park(parked(1), CAUSE)
+        async with opened(address, "loans", schema) as parking:
             assert [each.key for each in await parking.keys()] == ["k"]
-        async with opened(address, "default") as parking:
+            assert await parking.has_records()
+        async with opened(address, "default", schema) as parking:
             assert await parking.keys() == []
+            assert not await parking.has_records()
 
 
-async def test_a_container_that_is_not_named_is_asked_for() -> None:
-    with pytest.raises(StoreNotOpened, match="no Container"):
-        async with opened("AccountEndpoint=https://localhost:1/;AccountKey=a2V5", "loans"):
+async def test_opening_a_store_of_another_version_changes_nothing(postgres_database: str) -> None:
+    async with pool_of(postgres_database) as pool:
+        await inbox.PostgresStore(pool.connection).prepare()
+        tables = "select table_name from information_schema.tables where table_name like 'inbox%' order by 1"
+        async with pool.connection() as connection:
+            before = await (await connection.execute(tables)).fetchall()
+            for change, complaint in (
+                ("delete from inbox_schema where version > 1", "version 1, and this library knows 3"),
+                ("insert into inbox_schema values (99)", "version 99.*update it"),
+                ("drop table inbox_schema, inbox_handled", "no tables of inbox"),
+            ):
+                await connection.execute(change.encode())
+                await connection.commit()
+                with pytest.raises(StoreNotOpened, match=complaint):
+                    async with opened(postgres_database, "default"):
+                        pass
+            after = await (await connection.execute(tables)).fetchall()
+        assert len(after) == len(before) - 2
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("AccountEndpoint=https://localhost:1/;AccountKey=a2V5", "no Container"),
+        ("AccountEndpoint=https://localhost:1/;AccountKey=a2V5;Database=d;Container=c", "does not answer"),
+        ("AccountEndpoint=http://[;AccountKey=a2V5;Database=d;Container=c", "is no URL"),
+        ("postgresql://localhost:1/nothing", "does not answer"),
+        ("postgresql://[", "does not answer"),
+        ("/nowhere/store.sqlite", "There is no file /nowhere/store.sqlite"),
+    ],
+)
+async def test_an_address_that_leads_to_no_store_is_a_sentence(address: str, complaint: str) -> None:
+    with pytest.raises(StoreNotOpened, match=complaint):
+        async with opened(address, "loans"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "complaint"),
+    [
+        ("AccountKey=", "AccountKey=abc", "no Base64"),
+        ("Container=state", "Container=other", "status 404"),
+        ("Database=consumer", "Database=other", "status 404"),
+    ],
+)
+async def test_an_address_of_an_account_that_is_wrong_is_a_sentence(
+    replaced: str, by: str, complaint: str
+) -> None:
+    async with cosmos_container() as (_, server):
+        address = f"{server.connection_string};Database=consumer;Container=state".replace(replaced, by)
+        with pytest.raises(StoreNotOpened, match=complaint):
+            async with opened(address, "loans"):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("consumer", "schema", "complaint"),
+    [("", None, "consumer is ''"), ("loans", "a b", "schema is 'a b'")],
+)
+async def test_a_name_that_no_store_can_have_is_a_sentence(
+    consumer: str, schema: str | None, complaint: str
+) -> None:
+    with pytest.raises(StoreNotOpened, match=complaint):
+        async with opened("postgresql://localhost:1/nothing", consumer, schema):
             pass
 
 
@@ -477,7 +586,7 @@ async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
         assert await store.set_aside(received(identifier, number, "all", 30)) is Kept.ASIDE
     assert await ids(store) == ["k-7", "k-8", "k-9", "new-1", "new-8", "new-9"]
 
-    assert [each.id for each in await store.discard("events", "k")] == ["k-7"]
+    assert [each.id for each in await discarded(store, 1)] == ["k-7"]
     claim, done = await claimed(store), None
     for expected in ("k-8", "k-9", "new-1", "new-8", "new-9"):
         done = await store.next(claim, done)

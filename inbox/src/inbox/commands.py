@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from inbox.parked import ParkedKey, ParkedMessage, encode
-from inbox.parking import NotReleased, Parking
-from inbox.stores.opening import FORMS, StoreNotOpened, opened
+from inbox.parking import NotReleased
+from inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
 
 STORE = "INBOX_STORE"
 
@@ -25,12 +27,20 @@ class _Refused(Exception):
     """A command cannot be carried out: its text says why, and what to do."""
 
 
+class _Misused(Exception):
+    """The call is wrong: its text says how."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
         0 if it was carried out, 1 if it was refused, 2 if the call is wrong or the store cannot be opened.
     """
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal's encoding lacks is escaped, instead of ending the command.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     chosen = parser().parse_args(arguments)
     if not chosen.store:
         print(f"Give --store or set {STORE}: {FORMS}.", file=sys.stderr)
@@ -40,22 +50,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _Refused as refusal:
         print(refusal, file=sys.stderr)
         return _REFUSED
-    except StoreNotOpened as error:
+    except (_Misused, StoreNotOpened) as error:
         print(error, file=sys.stderr)
         return _USAGE
     return _DONE
 
 
 async def _run(chosen: argparse.Namespace) -> None:
-    async with opened(chosen.store, chosen.consumer) as parking:
+    if chosen.run is _release and chosen.all == (chosen.key is not None):
+        raise _Misused("Give either a key, or --all for every parked key.")
+    async with opened(chosen.store, chosen.consumer, chosen.schema) as parking:
         await chosen.run(parking, chosen)
 
 
 # The commands.
 
 
-async def _keys(parking: Parking, chosen: argparse.Namespace) -> None:
+async def _keys(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     found = await parking.keys()
+    if not found:
+        await _check_consumer(parking, chosen)
     if chosen.json:
         print(json.dumps([_key_fields(each) for each in found]))
     elif not found:
@@ -67,7 +81,7 @@ async def _keys(parking: Parking, chosen: argparse.Namespace) -> None:
         )
 
 
-async def _show(parking: Parking, chosen: argparse.Namespace) -> None:
+async def _show(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     key = await _one(parking, chosen)
     listed = [_message_fields(each, data=chosen.data) async for each in _messages(parking, key)]
     fields = _key_fields(key)
@@ -76,9 +90,8 @@ async def _show(parking: Parking, chosen: argparse.Namespace) -> None:
     if chosen.json or chosen.data:
         print(json.dumps({**fields, "parked": listed}, indent=None if chosen.json else 2))
         return
-    print(
-        f"{key.key} of {key.topic}, {_state(key)} since {_time(key.since)}: {key.cause.reason} {key.cause.error}"
-    )
+    state = f"{_state(key)} since {_time(key.since)}"
+    print(_shown(f"{key.key} of {key.topic}, {state}: {key.cause.reason} {key.cause.error}"))
     _table(
         ("NUMBER", "ID", "ENQUEUED", "ATTEMPTS", ""),
         [
@@ -97,36 +110,44 @@ async def _show(parking: Parking, chosen: argparse.Namespace) -> None:
 _PLACE = "only its place: the message is in the dead-letter queue"
 
 
-async def _release(parking: Parking, chosen: argparse.Namespace) -> None:
+async def _release(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     keys = await parking.keys() if chosen.all else [await _one(parking, chosen)]
+    if not keys:
+        await _check_consumer(parking, chosen)
+        print("no key is parked")
     refused = []
     for key in keys:
         try:
             if await parking.release(key.topic, key.key):
-                print(f"released {key.key!r} of {key.topic}: a running receiver hands over its messages, in order")
+                what = f"released {key.key!r} of {key.topic}"
+                print(_shown(f"{what}: a running receiver hands over its messages, in order"))
         except NotReleased as refusal:
             refused.append(str(refusal))
     if refused:
-        raise _Refused("\n".join(refused))
+        raise _Refused("\n".join(map(_shown, refused)))
 
 
-async def _discard(parking: Parking, chosen: argparse.Namespace) -> None:
+async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     key = await _one(parking, chosen)
-    first = (await parking.messages(key.topic, key.key, limit=1))[:1]
-    what = f"all {key.messages} message(s)" if chosen.all else "".join(f"message {each.id!r}" for each in first)
-    if not chosen.yes and not _confirmed(
-        f"Discard {what} of the key {key.key!r} for good? Type yes to continue: "
-    ):
+    if chosen.whole_key:
+        shown = [replace(each, message=None) async for each in _messages(parking, key)]
+        what = f"all {len(shown)} message(s)"
+    else:
+        shown = await parking.messages(key.topic, key.key, limit=1)
+        what = "".join(f"message {each.id!r}, number {each.number}," for each in shown)
+    question = f"Discard {what} of the key {key.key!r} of {key.topic} for good? Type yes to continue: "
+    if not chosen.yes and not _confirmed(_shown(question)):
         raise _Refused("Nothing was discarded: confirm it, or give --yes.")
     count = 0
-    # What is set aside meanwhile stays.
-    for limit in _portions(key.messages if chosen.all else 1):
-        discarded = await parking.discard(key.topic, key.key, limit=limit)
-        count += len(discarded)
-        if len(discarded) < limit:
-            break
+    # Only what was shown: neither what was set aside meanwhile, nor what is first now.
+    for start in range(0, len(shown), _PAGE):
+        count += len(await parking.discard(key.topic, key.key, shown[start : start + _PAGE]))
     left = "is still parked" if await parking.is_parked(key.topic, key.key) else "is no longer parked"
-    print(f"discarded {count}; the key {key.key!r} of {key.topic} {left}")
+    said = f"discarded {count}; the key {key.key!r} of {key.topic} {left}"
+    if count < len(shown):
+        gone = f"{len(shown) - count} of {len(shown)} shown message(s) were handled or discarded meanwhile"
+        raise _Refused(_shown(f"{said}; {gone}"))
+    print(_shown(said))
 
 
 # Their parts.
@@ -148,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
     release.add_argument("--all", action="store_true", help="release every parked key")
     discard = commands.add_parser("discard", help="drop the first message of a parked key, for good")
     discard.set_defaults(run=_discard)
-    discard.add_argument("--all", action="store_true", help="drop all messages that the key has now")
+    discard.add_argument("--whole-key", action="store_true", help="drop all messages that the key has now")
     discard.add_argument("--yes", action="store_true", help="do not ask")
     for command in (show, release, discard):
         command.add_argument("key", metavar="KEY", nargs="?" if command is release else None)
@@ -158,37 +179,43 @@ def parser() -> argparse.ArgumentParser:
             "--store", default=os.environ.get(STORE), help=f"{FORMS}; default: the variable {STORE}"
         )
         command.add_argument("--consumer", default="default", help="the consumer's name; default: default")
+        command.add_argument(
+            "--schema", help="the schema of the tables in PostgreSQL or SQL Server, if not the usual"
+        )
     return parser
 
 
-async def _one(parking: Parking, chosen: argparse.Namespace) -> ParkedKey:
+async def _check_consumer(parking: OpenedStore, chosen: argparse.Namespace) -> None:
+    """Refuse to say that nothing is parked by a consumer that the store has never seen."""
+    if not await parking.has_records():
+        what = (
+            f"The store has no record of the consumer {chosen.consumer!r}: it has handled and parked nothing, or"
+        )
+        raise _Refused(_shown(f"{what} --store, --schema or --consumer names another."))
+
+
+async def _one(parking: OpenedStore, chosen: argparse.Namespace) -> ParkedKey:
     """The parked key that was named."""
-    if chosen.key is None:
-        raise _Refused("Name a key, or give --all.")
     found = [
         each
         for each in await parking.keys()
         if each.key == chosen.key and (chosen.topic is None or each.topic == chosen.topic)
     ]
     if not found:
-        raise _Refused(f"The key {chosen.key!r} is not parked by the consumer {chosen.consumer!r}.")
+        await _check_consumer(parking, chosen)
+        raise _Refused(_shown(f"The key {chosen.key!r} is not parked by the consumer {chosen.consumer!r}."))
     if len(found) > 1:
-        raise _Refused(f"Give --topic: the key is parked in {', '.join(each.topic for each in found)}.")
+        topics = ", ".join(each.topic for each in found)
+        raise _Refused(_shown(f"Give --topic: the key is parked in {topics}."))
     return found[0]
 
 
-async def _messages(parking: Parking, key: ParkedKey) -> Any:
+async def _messages(parking: OpenedStore, key: ParkedKey) -> AsyncIterator[ParkedMessage]:
     after: ParkedMessage | None = None
     while page := await parking.messages(key.topic, key.key, after=after, limit=_PAGE):
         for each in page:
             yield each
         after = page[-1]
-
-
-def _portions(count: int) -> Iterable[int]:
-    while count > 0:
-        yield min(count, _PAGE)
-        count -= _PAGE
 
 
 def _confirmed(question: str) -> bool:
@@ -241,5 +268,5 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _shown(text: str) -> str:
-    """Text without what would control a terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    """Text that may be of others, as a terminal can be given it: characters that do not print are escaped."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -103,6 +103,11 @@ class ParkedMessage:
         """The place among the stored messages of the key, of which no other one has the same."""
         return self.position, self.number
 
+    def is_record_of(self, stored: ParkedMessage) -> bool:
+        """Return True if this was read of the stored message, and not of another that has its place now."""
+        mine, its = ((each.order, each.subscription, each.id, each.enqueued_at) for each in (self, stored))
+        return mine == its
+
     def is_repetition_of(self, stored: ParkedMessage) -> bool:
         """Return True if a stored message of the key is this one, delivered before.
 

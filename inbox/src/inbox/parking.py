@@ -98,14 +98,18 @@ class Parking(Protocol):
             NotReleased: Its first message is only a place.
         """
 
-    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
-        """Remove the first messages of a parked key, and count them as handled.
+    async def discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> Sequence[ParkedMessage]:
+        """Remove these messages of a parked key, and count them as handled.
 
         What another delivery brings again is skipped by `once`. With its last message, the key is no longer
         parked. A message that is being handled now may have its effect.
 
+        Args:
+            topic, key: As of a `Message`.
+            messages: As `messages` returned them.
+
         Returns:
-            The messages; none if the key is not parked.
+            Those that were removed: the others were handled or discarded meanwhile.
         """
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -98,7 +106,7 @@ def test_the_first_message_is_discarded_or_all(
     assert numbers(store, "a") == [1, 2, 3]
     assert main(["discard", "a", "--yes"]) == 0
     assert numbers(store, "a") == [2, 3]
-    assert main(["discard", "a", "--all", "--yes"]) == 0
+    assert main(["discard", "a", "--whole-key", "--yes"]) == 0
     assert numbers(store, "a") == []
     assert capsys.readouterr().out.splitlines() == [
         "discarded 1; the key 'a' of events is still parked",
@@ -110,8 +118,9 @@ def test_the_first_message_is_discarded_or_all(
     ("command", "complaint"),
     [
         (["release", "x"], "The key 'x' is not parked by the consumer 'default'"),
-        (["release", "a", "--consumer", "other"], "not parked by the consumer 'other'"),
-        (["release"], "Name a key, or give --all"),
+        (["release", "a", "--consumer", "other"], "no record of the consumer 'other'"),
+        (["keys", "--consumer", "other"], "no record of the consumer 'other'"),
+        (["release", "--all", "--consumer", "other"], "no record of the consumer 'other'"),
         (["release", "b"], "Give --topic: the key is parked in events, orders"),
     ],
 )
@@ -120,6 +129,145 @@ def test_what_cannot_be_done_says_why(
 ) -> None:
     assert main(command) == 1
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["release"], ["release", "a", "--all"], ["keys", "--consumer", ""]])
+def test_a_call_that_is_wrong_does_nothing(
+    command: list[str], store: inbox.SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not any(each.is_released for each in asyncio.run(store.keys()))
+
+
+def test_all_is_every_key_everywhere(store: inbox.SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["discard", "a", "--all", "--yes"])
+
+    assert refused.value.code == 2
+    assert "--all" in capsys.readouterr().err
+    assert numbers(store, "a") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [[], ["--whole-key"]])
+def test_only_the_confirmed_message_is_discarded(
+    options: list[str],
+    store: inbox.SqliteStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While the operator reads the question, a receiver hands the message over."""
+
+    async def hand_over() -> None:
+        receiver = inbox.SqliteStore(inbox.SqliteConnection(tmp_path / "loans.sqlite"))
+        await receiver.release("events", "a")
+        claim = await receiver.claim("events", timedelta(minutes=1))
+        assert claim is not None
+        await receiver.give_back(claim, await receiver.next(claim))
+        await receiver.set_aside(parked(4, "a"))
+
+    questions: list[str] = []
+
+    def answer(question: str) -> str:
+        questions.append(question)
+        thread = threading.Thread(target=asyncio.run, args=(hand_over(),))
+        thread.start()
+        thread.join()
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["discard", "a", *options]) == 1
+
+    assert numbers(store, "a") == ([4] if options else [2, 3, 4])
+    what = "all 3 message(s)" if options else "message 'a-1', number 1,"
+    assert questions == [f"Discard {what} of the key 'a' of events for good? Type yes to continue: "]
+    assert "1 of " in capsys.readouterr().err
+    handled = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT id FROM inbox_handled ORDER BY id")
+    assert [row[0] for row in handled] == (["a-2", "a-3"] if options else [])
+
+
+HOSTILE = "k\x1b]0;owned\x07\x9b31m\u202e\n\x00"
+
+
+def test_no_text_of_others_controls_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    store = inbox.SqliteStore(inbox.SqliteConnection(path))
+    monkeypatch.setenv("INBOX_STORE", str(path))
+    message = inbox.Message(HOSTILE, HOSTILE, b"{}", sequence_number=1, topic=HOSTILE)
+
+    async def park() -> None:
+        await store.park(ParkedMessage.of(message), Cause(HOSTILE, HOSTILE))
+        await store.park(ParkedMessage(HOSTILE, "place", HOSTILE, 1, None), Cause(HOSTILE, HOSTILE))
+        await store.park(ParkedMessage.of(replace(message, topic="other")), Cause(HOSTILE, HOSTILE))
+
+    asyncio.run(park())
+    one = [HOSTILE, "--topic", HOSTILE]
+    for command in (
+        ["keys"],
+        ["keys", "--json"],
+        ["show", *one],
+        ["show", *one, "--json"],
+        ["show", *one, "--data"],
+        ["release", HOSTILE],
+        ["release", "place"],
+        ["release", *one],
+        ["release", HOSTILE + "x"],
+        ["discard", *one],
+        ["discard", *one, "--yes"],
+        ["keys", "--consumer", HOSTILE.strip("\x00")],
+    ):
+        main(command)
+    captured = capsys.readouterr()
+    assert "owned" in captured.out
+    assert "owned" in captured.err
+    for text in captured:
+        assert [each for each in text.replace("\n", "") if not each.isprintable()] == []
+    assert not any(line.startswith("\x00") for line in captured.out.split("\n"))
+
+
+def test_a_terminal_without_a_character_gets_it_escaped(store: inbox.SqliteStore, tmp_path: Path) -> None:
+    asyncio.run(store.park(parked(1, "\u9375"), CAUSE))
+
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    for command in (["keys"], ["show", "\u9375"], ["keys", "--help"], ["release", "x"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "inbox", *command], env=environment, capture_output=True, timeout=60
+        )
+        assert b"Traceback" not in ran.stderr
+        assert ran.returncode == (1 if command == ["release", "x"] else 0)
+        assert b"\\u" in ran.stdout or command == ["release", "x"]
+
+
+def test_an_empty_file_is_no_store_and_stays_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.sqlite"
+    for content, complaint in ((b"", "no tables of inbox"), (b"no database" * 100, "DatabaseError")):
+        path.write_bytes(content)
+        assert main(["keys", "--store", str(path)]) == 2
+        assert complaint in capsys.readouterr().err
+        assert path.read_bytes() == content
+
+
+def test_a_store_of_an_earlier_version_is_not_migrated(
+    store: inbox.SqliteStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "loans.sqlite", isolation_level=None)) as database:
+        database.execute("DELETE FROM inbox_schema WHERE version > 3")
+        before = database.execute("SELECT * FROM sqlite_master").fetchall()
+        for command in (["keys"], ["show", "a"], ["release", "--all"], ["discard", "a", "--yes"]):
+            assert main(command) == 2
+            assert "version 3, and this library knows 4" in capsys.readouterr().err
+        assert database.execute("SELECT * FROM sqlite_master").fetchall() == before
+
+
+def test_a_schema_is_of_the_stores_that_have_one(
+    store: inbox.SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "--schema", "app"]) == 2
+    assert "have a schema" in capsys.readouterr().err
 
 
 def test_a_store_that_is_not_there_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,15 +236,30 @@ class CosmosParking(ABC):
                 return True
         raise LookupError("Others change the messages of the key all the time.")
 
-    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+    async def discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> Sequence[ParkedMessage]:
         """See `Parking.discard`."""
         discarded: list[ParkedMessage] = []
-        for _ in range(_TRIES + limit):
+        for start in range(0, len(messages), _AT_ONCE):
+            discarded += await self._discard(topic, key, messages[start : start + _AT_ONCE])
+        return discarded
+
+    async def has_records(self) -> bool:
+        """Return True if the consumer has handled or parked anything that is recorded."""
+        query = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.type, 'inbox') AND c.consumer = @consumer"
+        found = self._container.query_items(query, parameters=_parameters({"@consumer": self._consumer}))
+        return bool([each async for each in found])
+
+    # Parts.
+
+    async def _discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> list[ParkedMessage]:
+        """Remove messages that fit into one batch."""
+        for _ in range(_TRIES):
             marker = await self._read(self._marker_id(topic, key), key)
-            count = min(limit - len(discarded), _AT_ONCE)
-            if marker is None or not count:
-                return discarded
-            records = await self._records(topic, key, None, count)
+            if marker is None:
+                return []
+            records = [found for each in messages if (found := await self._record_of(each)) is not None]
+            if not records:
+                return []
             notes = [
                 await self._note(Identity(topic, key, each["messageId"]), key)
                 for each in records
@@ -257,10 +272,16 @@ class CosmosParking(ABC):
                 *(("delete", (each["id"],), {}) for each in records),
             ]
             if await self._tried(key, operations):
-                discarded += map(self._parked, records)
+                return [self._parked(each) for each in records]
         raise LookupError("Others change the messages of the key all the time.")
 
-    # Parts.
+    async def _record_of(self, message: ParkedMessage) -> _Document | None:
+        """The document that a message was read of, if it is still there."""
+        for each in self._ids(message):
+            record = await self._read(each, message.key)
+            if record is not None and message.is_record_of(self._parked(record)):
+                return record
+        return None
 
     async def _add_behind(self, message: ParkedMessage, marker: _Document) -> Kept | None:
         """Store a message in a key that is parked; None if its marker was changed meanwhile.
@@ -339,10 +360,8 @@ class CosmosParking(ABC):
             raise ClaimLost
         if done is None:
             return marker, []
-        for each in self._ids(done):
-            if await self._read(each, claim.key) is not None:
-                return marker, [("delete", (each,), {})]
-        return marker, []
+        record = await self._record_of(done)
+        return marker, [] if record is None else [("delete", (record["id"],), {})]
 
     async def _tried(self, partition: str, operations: Sequence[_Operation]) -> bool:
         """Carry out a batch; False if something has changed meanwhile."""

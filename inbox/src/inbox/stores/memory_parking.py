@@ -129,13 +129,14 @@ class MemoryParking:
             row.messages = {order: replace(each, attempts=0) for order, each in row.messages.items()}
         return True
 
-    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+    async def discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> Sequence[ParkedMessage]:
         """See `Parking.discard`."""
         async with self._turn.take():
             row = self._rows.get((topic, key))
             if row is None:
                 return []
-            chosen = [row.messages[order] for order in sorted(row.messages)][:limit]
+            found = [(each, row.messages.get(each.order)) for each in messages]
+            chosen = [stored for each, stored in found if stored is not None and each.is_record_of(stored)]
             for each in chosen:
                 if each.id:
                     self._handled.setdefault(Identity(topic, key, each.id), datetime.now(UTC))

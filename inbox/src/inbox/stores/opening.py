@@ -1,15 +1,16 @@
-"""Opens a store by its address, for the commands of operators."""
+"""Opens a store by its address, for the commands of operators. It creates and migrates nothing."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from inbox.parking import Parking
 from inbox.stores.database import SqliteConnection
+from inbox.stores.sql.schema import WrongTables
 from inbox.stores.sqlite import SqliteStore
 
 FORMS = (
@@ -20,17 +21,30 @@ FORMS = (
 _SQLITE, _POSTGRESQL = "sqlite:///", ("postgresql://", "postgres://")
 
 
+class OpenedStore(Parking, Protocol):
+    """A store that was opened by its address."""
+
+    async def has_records(self) -> bool:
+        """Return True if the consumer has handled or parked anything that is recorded."""
+
+
 class StoreNotOpened(Exception):
     """There is no such store, or it cannot be reached."""
 
 
 @asynccontextmanager
-async def opened(address: str, consumer: str) -> AsyncIterator[Parking]:
-    """Open the store of a consumer.
+async def opened(address: str, consumer: str, schema: str | None = None) -> AsyncIterator[OpenedStore]:
+    """Open the store of a consumer, whose tables are there in this version.
+
+    Args:
+        address: One of `FORMS`.
+        consumer: The consumer's name.
+        schema: The schema of the tables in PostgreSQL and SQL Server; the store's default if it is None.
 
     Raises:
         StoreNotOpened: It cannot be opened. The text does not contain the address, which may contain a password.
     """
+    options = {"consumer": consumer, **({} if schema is None else {"schema": schema})}
     if address.startswith(_POSTGRESQL):
         opening = _postgresql
     elif "accountendpoint=" in address.lower():
@@ -39,18 +53,36 @@ async def opened(address: str, consumer: str) -> AsyncIterator[Parking]:
         opening = _sqlserver
     else:
         opening = _sqlite
+    if schema is not None and opening in (_cosmos, _sqlite):
+        raise StoreNotOpened("Only stores in PostgreSQL and SQL Server have a schema.")
     try:
-        async with opening(address, consumer) as parking:
-            yield parking
+        async with opening(address, options) as store:
+            yield store
     except ImportError as error:
         raise StoreNotOpened(f"The package {error.name} is missing: install the extra of this store.") from error
+    except WrongTables as error:
+        where = "" if schema is None else f" (schema {schema})"
+        raise StoreNotOpened(f"The store{where} cannot be used. {error}") from error
+
+
+@contextmanager
+def _named_right() -> Iterator[None]:
+    """Turn a refused name of a consumer or a schema into a sentence."""
+    try:
+        yield
+    except WrongTables:
+        raise
+    except ValueError as error:
+        raise StoreNotOpened(str(error)) from error
 
 
 @asynccontextmanager
-async def _sqlite(address: str, consumer: str) -> AsyncIterator[Parking]:
+async def _sqlite(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
     connection = _existing(Path(address.removeprefix(_SQLITE)))
     try:
-        yield SqliteStore(connection, consumer=consumer)
+        with _named_right():
+            store = SqliteStore(connection, **options, create=False)
+        yield store
     except sqlite3.Error as error:
         raise StoreNotOpened(f"The store does not answer: {type(error).__name__}: {error}") from error
     finally:
@@ -66,7 +98,7 @@ def _existing(path: Path) -> SqliteConnection:
 
 
 @asynccontextmanager
-async def _postgresql(address: str, consumer: str) -> AsyncIterator[Parking]:
+async def _postgresql(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
     import psycopg
 
     from inbox.stores.postgres import PostgresStore
@@ -77,20 +109,25 @@ async def _postgresql(address: str, consumer: str) -> AsyncIterator[Parking]:
             yield connection
 
     try:
-        yield PostgresStore(connect, consumer=consumer)
+        with _named_right():
+            store = PostgresStore(connect, **options)
+        await store.check()
+        yield store
     except psycopg.Error as error:
         # Not its text: it may quote values.
         raise StoreNotOpened(f"The store does not answer: {type(error).__name__}.") from error
 
 
 @asynccontextmanager
-async def _sqlserver(address: str, consumer: str) -> AsyncIterator[Parking]:
+async def _sqlserver(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
     import mssql_python
 
     from inbox.stores.sqlserver import SqlServerStore
 
-    store = SqlServerStore(address, connections=1, consumer=consumer)
+    with _named_right():
+        store = SqlServerStore(address, connections=1, **options)
     try:
+        await store.check()
         yield store
     except mssql_python.Error as error:
         raise StoreNotOpened(f"The store does not answer: {type(error).__name__}.") from error
@@ -99,9 +136,8 @@ async def _sqlserver(address: str, consumer: str) -> AsyncIterator[Parking]:
 
 
 @asynccontextmanager
-async def _cosmos(address: str, consumer: str) -> AsyncIterator[Parking]:
-    from azure.cosmos.aio import CosmosClient
-    from azure.cosmos.exceptions import CosmosHttpResponseError
+async def _cosmos(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
+    from azure.core.exceptions import AzureError, HttpResponseError
 
     from inbox.stores.cosmos import CosmosStore
 
@@ -109,15 +145,34 @@ async def _cosmos(address: str, consumer: str) -> AsyncIterator[Parking]:
     known = {name.strip().lower(): value for name, value in parts.items()}
     if not {"database", "container"} <= known.keys():
         raise StoreNotOpened(f"The address of Cosmos DB names no Database or no Container. A store is {FORMS}.")
-    async with AsyncExitStack() as stack:
-        credential: Any = known.get("accountkey")
-        if credential is None:
-            from azure.identity.aio import DefaultAzureCredential
+    try:
+        async with AsyncExitStack() as stack:
+            container = await _container(known, stack)
+            with _named_right():
+                store = CosmosStore(container, consumer=options["consumer"])
+            yield store
+    except HttpResponseError as error:
+        raise StoreNotOpened(f"Cosmos DB answers with the status {error.status_code}.") from error
+    except AzureError as error:
+        raise StoreNotOpened(f"Cosmos DB does not answer: {type(error).__name__}.") from error
 
-            credential = await stack.enter_async_context(DefaultAzureCredential())
-        client = await stack.enter_async_context(CosmosClient(known["accountendpoint"], credential))
-        container = client.get_database_client(known["database"]).get_container_client(known["container"])
-        try:
-            yield CosmosStore(container, consumer=consumer)
-        except CosmosHttpResponseError as error:
-            raise StoreNotOpened(f"Cosmos DB answers with the status {error.status_code}.") from error
+
+async def _container(address: dict[str, str], stack: AsyncExitStack) -> Any:
+    """Open a container that exists. Raises StoreNotOpened if the address cannot be one, or as the SDK."""
+    from azure.cosmos.aio import CosmosClient
+
+    credential: Any = address.get("accountkey")
+    if credential is None:
+        from azure.identity.aio import DefaultAzureCredential
+
+        credential = await stack.enter_async_context(DefaultAzureCredential())
+    try:
+        client = CosmosClient(address["accountendpoint"], credential)
+        # If entering it fails, the SDK (4.17.1) leaves its connections open.
+        stack.push_async_callback(client.close)
+        await client.__aenter__()
+        container = client.get_database_client(address["database"]).get_container_client(address["container"])
+        await container.read()
+    except ValueError as error:
+        raise StoreNotOpened("AccountEndpoint is no URL, or AccountKey no Base64.") from error
+    return container

@@ -14,7 +14,7 @@ from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.sql.dialects import Sqlite
 from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
-from inbox.stores.sql.schema import install
+from inbox.stores.sql.schema import check, install
 from inbox.stores.sql.statements import Operation, Result, Statement, run
 
 ResultT = TypeVar("ResultT")
@@ -30,18 +30,23 @@ class SqliteStore(SqlParking):
             created in it. Those of an earlier version are migrated: what it
             has handled, whose key it did not record, stays handled under every key.
         consumer: The consumer's name, if several share a database.
+        create: Whether to create and migrate the tables. Otherwise they have to be there in this version.
 
     Raises:
         TypeError: The connection is not an `inbox.SqliteConnection`, so a statement of one handler could become a
             part of another's transaction.
-        ValueError: A later version of this library has made the tables.
+        WrongTables: A later version of this library has made the tables, or they are not there and not to be
+            created. It is a ValueError.
     """
 
-    def __init__(self, connection: SqliteConnection, *, consumer: str = "default") -> None:
+    def __init__(self, connection: SqliteConnection, *, consumer: str = "default", create: bool = True) -> None:
         if not isinstance(connection, SqliteConnection):
             raise TypeError("Open the connection with inbox.SqliteConnection(path), not with sqlite3.connect().")
         self._connection = connection
         self._recording = Recording(Sqlite(), consumer)
+        if not create:
+            self._run(check(self._recording.dialect))
+            return
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._run(install(self._recording.dialect))

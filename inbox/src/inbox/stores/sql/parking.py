@@ -150,6 +150,17 @@ class Parked:
     ) -> Operation[list[ParkedMessage]]:
         return (yield from self._read(self._at(topic, key), after, limit))
 
+    def has_records(self) -> Operation[bool]:
+        for table in ("handled", "progress", "parked_keys"):
+            found = yield Statement(
+                f"select count(*) from (select consumer from {self._dialect.table(table)} where consumer = ?"
+                f" order by consumer{self._dialect.at_most(1)}) as one",
+                (self._recording.consumer,),
+            )
+            if found.rows[0][0]:
+                return True
+        return False
+
     def release(self, topic: str, key: str) -> Operation[bool]:
         place = self._at(topic, key)
         if not (yield from self._lock(place)):
@@ -166,15 +177,18 @@ class Parked:
             )
         return True
 
-    def discard(self, topic: str, key: str, limit: int) -> Operation[list[ParkedMessage]]:
+    def discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> Operation[list[ParkedMessage]]:
         place = self._at(topic, key)
         if not (yield from self._lock(place)):
             return []
-        discarded = yield from self._read(place, None, limit)
-        for each in discarded:
-            if each.id:
-                yield from self._recording.record(Identity(topic, key, each.id), key, None)
-            yield from self._remove(place, each)
+        discarded = []
+        for each in messages:
+            for stored in (yield from self._select(place, f" and {_ONE}", each.order, None)):
+                if each.is_record_of(stored):
+                    if stored.id:
+                        yield from self._recording.record(Identity(topic, key, stored.id), key, None)
+                    yield from self._remove(place, stored)
+                    discarded.append(stored)
         if (yield from self._is_empty(place)):
             yield self._unpark(place)
         return discarded
@@ -387,9 +401,13 @@ class SqlParking(ABC):
         """See `Parking.release`."""
         return await self.transact(self._parked.release(topic, key))
 
-    async def discard(self, topic: str, key: str, *, limit: int = 1) -> Sequence[ParkedMessage]:
+    async def discard(self, topic: str, key: str, messages: Sequence[ParkedMessage]) -> Sequence[ParkedMessage]:
         """See `Parking.discard`."""
-        return await self.transact(self._parked.discard(topic, key, limit))
+        return await self.transact(self._parked.discard(topic, key, messages))
+
+    async def has_records(self) -> bool:
+        """Return True if the consumer has handled or parked anything that is recorded."""
+        return await self.transact(self._parked.has_records())
 
     @property
     def _parked(self) -> Parked:

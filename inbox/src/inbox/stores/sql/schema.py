@@ -33,7 +33,7 @@ def install(dialect: Dialect) -> Operation[None]:
     """Create the tables, or migrate them, in one transaction. Of two processes, the second waits for the first.
 
     Raises:
-        ValueError: A later version of this library has made the tables.
+        WrongTables: A later version of this library has made the tables.
     """
     known = migrations(dialect)
     version = yield from _version(dialect)
@@ -43,7 +43,7 @@ def install(dialect: Dialect) -> Operation[None]:
         yield dialect.lock_tables
     version = yield from _version(dialect)
     if version > len(known):
-        raise ValueError(
+        raise WrongTables(
             f"The inbox tables have version {version}, and this library knows {len(known)}: update it."
         )
     schema = dialect.table("schema")
@@ -53,6 +53,26 @@ def install(dialect: Dialect) -> Operation[None]:
         for statement in migration.statements:
             yield Statement(statement)
         yield Statement(f"insert into {schema} (version) values (?)", (migration.version,))
+
+
+def check(dialect: Dialect) -> Operation[None]:
+    """Return if the tables are there in this version. It creates and migrates nothing.
+
+    Raises:
+        WrongTables: They are not.
+    """
+    version, known = (yield from _version(dialect)), len(migrations(dialect))
+    if not version:
+        raise WrongTables(
+            "It has no tables of inbox: no consumer has used it, or the address names another store."
+        )
+    if version != known:
+        remedy = "update it" if version > known else "they are migrated when a consumer with this version starts"
+        raise WrongTables(f"The inbox tables have version {version}, and this library knows {known}: {remedy}.")
+
+
+class WrongTables(ValueError):
+    """The tables of a store are not those of this version."""
 
 
 def _version(dialect: Dialect) -> Operation[int]:

@@ -18,7 +18,7 @@ from inbox.stores.port import Gap, Identity, entity_of
 from inbox.stores.sql.dialects import Dialect
 from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
-from inbox.stores.sql.schema import install
+from inbox.stores.sql.schema import check, install
 from inbox.stores.sql.statements import Operation, Result, Statement, run_async
 from inbox.stores.turns import Blocks
 
@@ -105,6 +105,15 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
                 if not self._is_prepared:
                     await self._run(install(self._recording.dialect))
                     self._is_prepared = True
+
+    async def check(self) -> None:
+        """Return if the tables are there in this version; nothing is created or migrated, now or later.
+
+        Raises:
+            WrongTables: They are not.
+        """
+        await self._run(check(self._recording.dialect), writes=False)
+        self._is_prepared = True
 
     async def transact(self, operation: Operation[ResultT]) -> ResultT:
         """Run an operation in a transaction of its own."""
