@@ -80,7 +80,8 @@ class Operator:
             await self._discard(parking, key, 1)
 
     async def _discard(self, parking: inbox.Parking, key: inbox.ParkedKey, limit: int) -> None:
-        discarded = await parking.discard(key.topic, key.key, limit=limit)
+        shown = await parking.messages(key.topic, key.key, limit=limit)
+        discarded = await parking.discard(key.topic, key.key, shown)
         # Nothing happens between its commit and this: what is seen now was before it.
         self._watch.look(self._consumer, self._ledger)
         for each in discarded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -109,14 +109,15 @@ def _unpark_at_once(self: Parked, claim: Claim, done: ParkedMessage | None) -> O
     return first
 
 
-def _without_note(self: Parked, topic: str, key: str, limit: int) -> Operation[list[ParkedMessage]]:
+def _without_note(
+    self: Parked, topic: str, key: str, messages: Sequence[ParkedMessage]
+) -> Operation[list[ParkedMessage]]:
     place = self._at(topic, key)
-    discarded = yield from self._read(place, None, limit)
-    for each in discarded:
+    for each in messages:
         yield from self._remove(place, each)
     if (yield from self._is_empty(place)):
         yield self._unpark(place)
-    return discarded
+    return list(messages)
 
 
 def _skip_on_failure(self: Parked, claim: Claim, cause: Cause) -> Operation[None]:
