@@ -7,8 +7,11 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,14 +19,15 @@ from azure.servicebus.aio import ServiceBusClient
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import StaticPool
 
 import inbox
 from inbox.cancellation import end_tasks
 from inbox.stores.sql.dialects import Postgres
 from inbox.stores.sql.schema import migrations
 from tests.support import inbox as consumers
-from tests.support.inbox_stores import InPostgres, gap, handle, message, pool_of
+from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer
 
@@ -153,16 +157,205 @@ async def test_a_pool_that_is_exhausted_fails_the_block_and_nothing_else(postgre
         assert await harness.effects() == ["a", "b"]
 
 
-@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "an error that is passed over"])
-async def test_a_block_whose_transaction_does_not_last_fails(harness: InPostgres, end: str) -> None:
+ENDS = (
+    "commit",
+    "rollback",
+    "end",
+    "abort",
+    "commit and chain",
+    "rollback and chain",
+    "rollback; begin",
+    "rollback; start transaction isolation level serializable",
+    "commit; begin",
+    "prepare transaction 'block'",
+)
+"""Statements that end the transaction of a block."""
+
+
+@pytest.fixture(params=["psycopg", "psycopg with autocommit", "SQLAlchemy", "SQLAlchemy sessions"])
+async def outside(request: pytest.FixtureRequest, postgres_database: str) -> AsyncIterator[Harness]:
+    """A store whose blocks a handler tries to end."""
+    if request.param.startswith("SQLAlchemy"):
+        engine = create_async_engine(postgres_database.replace("postgresql://", "postgresql+psycopg://"))
+        async with pool_of(postgres_database), _disposed(engine):
+            yield InSqlAlchemy(engine, sessions=request.param.endswith("sessions"))
+    else:
+        async with pool_of(postgres_database, kwargs={"autocommit": "autocommit" in request.param}) as pool:
+            yield InPostgres(pool)
+
+
+@asynccontextmanager
+async def _disposed(engine: AsyncEngine) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await engine.dispose()
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_block_whose_transaction_is_ended_within_it_fails(
+    outside: Harness, end: str, postgres_database: str
+) -> None:
+    prepared = f"'{postgres_database.rpartition('/')[2]}'"  # of the whole server
+    await outside.store.prepare()  # type: ignore[attr-defined]
+
+    async def handler() -> None:
+        async with outside.store.once(message("a", 1)) as arrival:
+            for statement in end.split("; "):
+                await execute(arrival, statement.replace("'block'", prepared))
+            await outside.effect(arrival, "after the end")
+
+    with pytest.raises(inbox.OutsideBlock):
+        await handler()
+    if end.startswith("prepare"):
+        with psycopg.connect(postgres_database, autocommit=True) as owner:
+            owner.execute(f"rollback prepared {prepared}".encode())
+    assert await outside.effects() == []
+    assert (await handle(outside, "b", 2)).first
+    assert await outside.effects() == ["b"]
+
+
+async def execute(arrival: Any, statement: str) -> None:
+    """Execute a statement within a block, of whichever store."""
+    if isinstance(arrival.connection, psycopg.AsyncConnection):
+        await arrival.connection.execute(statement.encode())
+    else:
+        await arrival.connection.execute(text(statement))
+
+
+async def test_savepoints_and_further_statements_of_a_block_are_the_handlers(outside: Harness) -> None:
+    async with outside.store.once(message("a", 1)) as arrival:
+        await execute(arrival, "savepoint mine")
+        await outside.effect(arrival, "undone")
+        await execute(arrival, "rollback to savepoint mine")
+        await outside.effect(arrival, "a")
+        await execute(arrival, "release savepoint mine")
+
+    assert await outside.effects() == ["a"]
+    assert not (await handle(outside, "a", 1)).first
+
+
+async def test_an_error_that_is_passed_over_fails_the_block(harness: InPostgres) -> None:
     async def handler() -> None:
         async with harness.store.once(message("a")) as arrival:
-            if end.isupper():
-                await arrival.connection.execute(end)
+            await harness.effect(arrival, "a")
+            with contextlib.suppress(psycopg.Error):
+                await arrival.connection.execute("select 1 / 0")
+
+    with pytest.raises(inbox.OutsideBlock):
+        await handler()
+    assert await harness.effects() == []
+
+
+async def test_a_pool_with_autocommit_has_it_again_after_a_block(postgres_database: str) -> None:
+    async with pool_of(postgres_database, max_size=1, kwargs={"autocommit": True}) as pool:
+        harness = InPostgres(pool)
+        await handle(harness, "a", 1)
+        with pytest.raises(OSError, match="the handler fails"):
+            async with harness.store.once(message("b", 2)):
+                raise OSError("the handler fails")
+        async with pool.connection() as connection:
+            assert connection.autocommit
+
+
+async def test_gaps_are_read_through_the_connection_of_the_block(postgres_database: str) -> None:
+    """As many blocks as there are connections, each of which reads them."""
+    async with pool_of(postgres_database, max_size=2, timeout=5) as pool:
+        harness = InPostgres(pool)
+        for key in "ab":
+            await handle(harness, "e1", 1, key=key)
+        meeting = asyncio.Barrier(2)
+
+        async def block(key: str) -> list[inbox.Gap]:
+            async with harness.store.once(message("e3", 3, key)):
+                await meeting.wait()
+                gaps = await harness.store.gaps()
+                await meeting.wait()
+                return gaps
+
+        assert list(await asyncio.gather(block("a"), block("b"))) == [[gap("a", 2, 2)], [gap("b", 2, 2)]]
+        async with harness.store.once(message("e4", 4, "a")):
+            with pytest.raises(RuntimeError, match="inside a block"):
+                await harness.store.forget(timedelta(days=1))
+
+
+async def test_a_connection_that_two_blocks_share_is_refused_to_the_second(postgres_database: str) -> None:
+    async with pool_of(postgres_database) as pool, pool.connection() as connection:
+        await connection.set_autocommit(True)
+        harness = InPostgres(pool)
+        harness.store = inbox.PostgresStore(lambda: contextlib.nullcontext(connection))
+        await harness.store.prepare()
+
+        async def block(identifier: str) -> None:
+            async with harness.store.once(message(identifier)) as arrival:
+                await harness.effect(arrival, identifier)
+                await asyncio.sleep(0)
+                if identifier == "a":
+                    raise OSError("the handler fails")
+
+        ended = await asyncio.gather(*map(block, ("a", "b")), return_exceptions=True)
+        assert [type(each) for each in ended] == [OSError, RuntimeError]
+        assert await harness.effects() == []
+
+
+@pytest.fixture(params=["in memory", "in a file"])
+async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    """An engine of SQLite that has one connection for all."""
+    place = ":memory:" if request.param == "in memory" else str(tmp_path / "store.sqlite")
+    engine = create_async_engine(f"sqlite+aiosqlite:///{place}", poolclass=StaticPool)
+    async with _disposed(engine):
+        async with engine.begin() as connection:
+            await connection.execute(text("create table effects (number integer primary key, id text)"))
+        yield engine
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+async def test_blocks_on_one_shared_connection_take_turns(shared: AsyncEngine, sessions: bool) -> None:
+    harness = InSqlAlchemy(shared, sessions=sessions)
+    begun = asyncio.Event()
+
+    async def fails() -> None:
+        async with harness.store.once(message("a")) as arrival:
+            await harness.effect(arrival, "half of a")
+            begun.set()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            raise OSError("the handler fails")
+
+    failing = asyncio.create_task(fails())
+    await begun.wait()
+    assert (await handle(harness.another(), "b")).first
+    with pytest.raises(OSError, match="the handler fails"):
+        await failing
+    assert await harness.effects() == ["b"]
+    assert (await handle(harness, "a")).first
+
+
+async def test_a_shared_connection_in_a_transaction_of_somebody_else_is_refused(shared: AsyncEngine) -> None:
+    harness = InSqlAlchemy(shared)
+    await harness.store.prepare()  # type: ignore[attr-defined]
+    async with shared.begin() as theirs:
+        await theirs.execute(text("insert into effects (id) values ('theirs')"))
+        with pytest.raises(RuntimeError, match="in a transaction of somebody else"):
+            await handle(harness, "a")
+
+    assert await harness.effects() == ["theirs"]
+    assert (await handle(harness, "a")).first
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN IMMEDIATE", "commit()"])
+async def test_somebody_else_who_ends_the_transaction_of_a_block_fails_it(shared: AsyncEngine, end: str) -> None:
+    harness = InSqlAlchemy(shared)
+    await harness.store.prepare()  # type: ignore[attr-defined]
+
+    async def handler() -> None:
+        async with harness.store.once(message("a", 1)), shared.connect() as theirs:
+            if end == "commit()":
+                await theirs.commit()
             else:
-                await harness.effect(arrival, "a")
-                with contextlib.suppress(psycopg.Error):
-                    await arrival.connection.execute("select 1 / 0")
+                for statement in end.split("; "):
+                    await theirs.exec_driver_sql(statement)
+            await theirs.execute(text("insert into effects (id) values ('after the end')"))
 
     with pytest.raises(inbox.OutsideBlock):
         await handler()

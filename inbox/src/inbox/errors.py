@@ -25,7 +25,7 @@ class DeadLetter(Exception):
 class OutsideBlock(Exception):
     """A statement through the connection of a `SqliteStore` would have become a part of another handler's block of
     `once`, or would have ended one: it was not executed. In other stores: the transaction of a block had ended, or
-    failed, before the block did, and nothing of the block was committed since.
+    failed, before the block did, and nothing of the block was committed since then.
     """
 
 

@@ -35,6 +35,8 @@ def answers(sql: str) -> Result:
         return Result([[0]], 1)
     if ", message, attempts" in sql:
         return Result([[1, b"all", 7, b"a", None, None, 0]], 1)
+    if "current_transaction_id" in sql:
+        return Result([[7]], 1)
     if "select count" in sql:
         return Result([[0]], 1)
     if "select first" in sql:
@@ -63,6 +65,8 @@ def statements_of(operation: Operation[Any]) -> Iterator[Statement]:
             ["handled", "progress", "progress", "gaps", "gaps", "gaps", "gaps"],
         ),
         (lambda: RECORDING.record(EVENT, "e", 12), ["handled", "progress", "progress", "progress", "gaps"]),
+        (RECORDING.dialect.mark, None),
+        (lambda: RECORDING.is_unbroken(EVENT, 7), None),
         (RECORDING.gaps, ["progress"]),
         (lambda: RECORDING.forget(timedelta(days=30)), ["handled"]),
         (
@@ -73,7 +77,7 @@ def statements_of(operation: Operation[Any]) -> Iterator[Statement]:
         (lambda: PARKED.next(Claim("events", "k ", "t"), PLACE), ["parked_keys", *["parked_messages"] * 3]),
         (lambda: install(SqlServer("app")), None),
     ],
-    ids=["late", "ahead", "gaps", "forget", "set aside", "messages", "next", "install"],
+    ids=["late", "ahead", "mark", "unbroken", "gaps", "forget", "set aside", "messages", "next", "install"],
 )
 def test_each_statement_is_tsql_with_its_parameters_and_the_schema(
     operation: Callable[[], Operation[Any]], tables: list[str] | None

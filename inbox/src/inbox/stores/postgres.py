@@ -50,7 +50,9 @@ class PostgresStore(SqlStore["AsyncConnection[Any]"]):
         async with self._connect() as connection:
             if connection.info.transaction_status != _IDLE:
                 raise RuntimeError("The connection is in a transaction already: use `record` in it.")
-            async with connection.transaction():
+            async with _without_autocommit(connection), connection.transaction() as transaction:
+                if transaction.savepoint_name:
+                    raise RuntimeError("Somebody else uses the connection at the same time.")
                 yield connection
 
     async def _execute(self, connection: AsyncConnection[Any], statement: Statement, /) -> Result:
@@ -63,7 +65,22 @@ class PostgresStore(SqlStore["AsyncConnection[Any]"]):
             rows = await cursor.fetchall() if cursor.description is not None else ()
             return Result(rows, cursor.rowcount)
 
-    async def _check(self, connection: AsyncConnection[Any], event: Identity) -> None:
-        # Without a round trip. After an error the server would answer COMMIT with a rollback.
+    async def _check(self, connection: AsyncConnection[Any], event: Identity, mark: object) -> None:
+        # After an error the server would answer COMMIT with a rollback.
         if connection.info.transaction_status != _IN_TRANSACTION:
             raise OutsideBlock(ENDED)
+        await super()._check(connection, event, mark)
+
+
+@asynccontextmanager
+async def _without_autocommit(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
+    """Have a statement begin a transaction if a handler has ended that of its block: it is rolled back then."""
+    if not connection.autocommit:
+        yield
+        return
+    await connection.set_autocommit(False)
+    try:
+        yield
+    finally:
+        if connection.info.transaction_status == _IDLE:
+            await connection.set_autocommit(True)

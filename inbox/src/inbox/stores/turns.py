@@ -6,16 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from typing import Any
+
+
+class Block:
+    """An open block.
+
+    Attributes:
+        connection: That of its transaction, as soon as it has one.
+    """
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+
 
 # Tasks that a handler starts inside its block inherit it.
-_entered: ContextVar[tuple[object, ...]] = ContextVar("inbox_blocks", default=())
+_entered: ContextVar[tuple[Block, ...]] = ContextVar("inbox_blocks", default=())
 
 
 class Blocks:
     """The open blocks of a store."""
 
     def __init__(self) -> None:
-        self._open: set[object] = set()
+        self._open: set[Block] = set()
 
     @property
     def are_open(self) -> bool:
@@ -25,7 +38,12 @@ class Blocks:
     @property
     def is_mine(self) -> bool:
         """Whether the current task is inside an open block."""
-        return not self._open.isdisjoint(_entered.get())
+        return self.mine is not None
+
+    @property
+    def mine(self) -> Block | None:
+        """The open block that the current task is inside."""
+        return next((each for each in _entered.get() if each in self._open), None)
 
     def check(self) -> None:
         """Raise RuntimeError if the current task is inside an open block, and would wait for itself."""
@@ -33,18 +51,18 @@ class Blocks:
             raise RuntimeError("This task is already inside a block of `once`: leave it first.")
 
     @contextmanager
-    def enter(self) -> Iterator[None]:
+    def enter(self) -> Iterator[Block]:
         """Open a block of the current task.
 
         Raises:
             RuntimeError: The current task is inside an open block, and would wait for itself.
         """
         self.check()
-        block = object()
+        block = Block()
         self._open.add(block)
         _entered.set((*_entered.get(), block))
         try:
-            yield
+            yield block
         finally:
             self._open.discard(block)
             _entered.set(tuple(each for each in _entered.get() if each is not block))

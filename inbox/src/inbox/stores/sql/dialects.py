@@ -95,6 +95,19 @@ class Dialect(ABC):
     def has_table(self, name: str) -> Statement:
         """A statement that returns a row if there is such a table."""
 
+    @abstractmethod
+    def mark(self) -> Operation[object]:
+        """Mark a transaction that has just begun."""
+
+    @abstractmethod
+    def is_marked(self, mark: object, record: Expression) -> Operation[bool]:
+        """Return True if the transaction was marked, and not ended since, by whatever statement.
+
+        Args:
+            mark: As `mark` returned it.
+            record: A condition on the row of `handled` that the transaction has inserted.
+        """
+
 
 class Sqlite(Dialect):
     """SQLite. Its clock is this process's."""
@@ -129,6 +142,15 @@ class Sqlite(Dialect):
 
     def has_table(self, name: str) -> Statement:
         return Statement("select 1 from sqlite_master where name = ?", (self.table(name),))
+
+    def mark(self) -> Operation[object]:
+        # It ends with the transaction.
+        return (yield Statement("savepoint inbox_block"))
+
+    def is_marked(self, mark: object, record: Expression) -> Operation[bool]:
+        # An error, if the savepoint is not there.
+        yield Statement("release savepoint inbox_block")
+        return True
 
 
 class Postgres(Dialect):
@@ -182,6 +204,20 @@ class Postgres(Dialect):
             "select 1 from pg_catalog.pg_tables where schemaname = ? and tablename = ?",
             (self.schema, f"inbox_{name}"),
         )
+
+    def mark(self) -> Operation[object]:
+        # Each row has the number of the transaction that has inserted it, without the bits of the epoch:
+        # https://www.postgresql.org/docs/current/ddl-system-columns.html
+        yield from ()
+        return None
+
+    def is_marked(self, mark: object, record: Expression) -> Operation[bool]:
+        found = yield Statement(
+            f"select count(*) from {self.table('handled')} where {record.sql}"
+            " and cast(xmin as text) = cast(txid_current() & 4294967295 as text)",
+            record.parameters,
+        )
+        return bool(found.rows[0][0])
 
 
 class SqlServer(Dialect):
@@ -254,6 +290,14 @@ class SqlServer(Dialect):
             "select 1 from information_schema.tables where table_schema = ? and table_name = ?",
             (self.schema, f"inbox_{name}"),
         )
+
+    def mark(self) -> Operation[object]:
+        # https://learn.microsoft.com/sql/t-sql/functions/current-transaction-id-transact-sql
+        return (yield Statement("select current_transaction_id()")).rows[0][0]
+
+    def is_marked(self, mark: object, record: Expression) -> Operation[bool]:
+        current = yield Statement("select current_transaction_id()")
+        return bool(current.rows[0][0] == mark)
 
 
 def _insert(table: str, values: Mapping[str, Expression], unless: Expression | None) -> Statement:

@@ -53,14 +53,20 @@ class Recording:
 
     def is_handled(self, event: Identity) -> Operation[bool]:
         """Whether `record` was called for a message, and not undone."""
-        text = self.dialect.text
-        topic, key, identifier = text(event.topic, "topic"), text(event.key, "key"), text(event.id, "id")
+        row = self._row(event)
         result = yield Statement(
-            f"select count(*) from {self.dialect.table('handled')}"
-            f' where consumer = ? and topic = ? and "key" = ? and id = ?',
-            (self.consumer, topic, key, identifier),
+            f"select count(*) from {self.dialect.table('handled')} where {row.sql}", row.parameters
         )
         return bool(result.rows[0][0])
+
+    def is_unbroken(self, event: Identity, mark: object) -> Operation[bool]:
+        """Whether the transaction is still the one that was marked, and has recorded a message.
+
+        Args:
+            event: The identity of the message.
+            mark: As `Dialect.mark` returned it.
+        """
+        return (yield from self.dialect.is_marked(mark, self._row(event)))
 
     def gaps(self) -> Operation[list[Gap]]:
         """See `Store.gaps`."""
@@ -82,6 +88,12 @@ class Recording:
         old = Expression(f"consumer = ? and at < {limit.sql}", (self.consumer, *limit.parameters))
         result = yield self.dialect.delete_some("handled", old, ROWS)
         return result.changed
+
+    def _row(self, event: Identity) -> Expression:
+        text = self.dialect.text
+        topic, key, identifier = text(event.topic, "topic"), text(event.key, "key"), text(event.id, "id")
+        condition = 'consumer = ? and topic = ? and "key" = ? and id = ?'
+        return Expression(condition, (self.consumer, topic, key, identifier))
 
     def _note(self, topic: object, key: object, identifier: object) -> Operation[bool]:
         unless = None

@@ -46,16 +46,18 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
         with the message, or not at all.
 
         Raises:
-            OutsideBlock: The handler has ended the transaction itself, or a statement in it has failed, and the
-                handler went on. Nothing is committed.
+            OutsideBlock: The handler has ended the transaction itself, by whatever statement, or a statement in it
+                has failed, and the handler went on. Nothing is committed since.
         """
-        with self._blocks.enter():
+        with self._blocks.enter() as block:
             await self.prepare()
             async with self._transaction() as connection:
+                block.connection = connection
+                mark = await run_async(partial(self._execute, connection), self._recording.dialect.mark())
                 arrival = await self.record(connection, message, entity=entity)
                 yield ArrivalIn.of(arrival, connection)
                 if arrival.first:
-                    await self._check(connection, Identity.of(message))
+                    await self._check(connection, Identity.of(message), mark)
 
     async def record(self, connection: ConnectionT, message: Message, *, entity: str | None = None) -> Arrival:
         """Record a message in a transaction of the caller, who commits it with the effect.
@@ -79,7 +81,10 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
             raise DeadLetter("invalid-identity", "The database's encoding lacks a character of it.") from error
 
     async def gaps(self) -> list[Gap]:
-        """See `Store.gaps`."""
+        """See `Store.gaps`. Inside a block, it reads through the block's connection."""
+        block = self._blocks.mine
+        if block is not None and block.connection is not None:
+            return await run_async(partial(self._execute, block.connection), self._recording.gaps())
         await self.prepare()
         return await self._run(self._recording.gaps(), writes=False)
 
@@ -116,7 +121,12 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
         self._is_prepared = True
 
     async def transact(self, operation: Operation[ResultT]) -> ResultT:
-        """Run an operation in a transaction of its own."""
+        """Run an operation in a transaction of its own.
+
+        Raises:
+            RuntimeError: The current task is inside a block, and would wait for a second connection.
+        """
+        self._blocks.check()
         await self.prepare()
         return await self._run(operation)
 
@@ -127,6 +137,9 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
     _unstorable: tuple[type[Exception], ...] = (UnicodeEncodeError,)
     """What the driver raises for a value that the database cannot hold."""
 
+    _unmarked: tuple[type[Exception], ...] = ()
+    """What the driver raises if the mark of a transaction is not there."""
+
     @abstractmethod
     def _transaction(self, *, writes: bool = True) -> AbstractAsyncContextManager[ConnectionT]:
         """A connection in a transaction, which is committed unless the block raises."""
@@ -134,13 +147,19 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
     @abstractmethod
     async def _execute(self, connection: ConnectionT, statement: Statement, /) -> Result: ...
 
-    async def _check(self, connection: ConnectionT, event: Identity) -> None:
-        """Raise unless what was recorded of the message is still in the transaction."""
-        if not await run_async(partial(self._execute, connection), self._recording.is_handled(event)):
+    async def _check(self, connection: ConnectionT, event: Identity, mark: object) -> None:
+        """Raise unless the transaction is still the one that has recorded the message."""
+        try:
+            checking = self._recording.is_unbroken(event, mark)
+            is_unbroken = await run_async(partial(self._execute, connection), checking)
+        except self._unmarked as error:
+            raise OutsideBlock(ENDED) from error
+        if not is_unbroken:
             raise OutsideBlock(ENDED)
 
 
 ENDED = (
     "The transaction of this block of `once` was ended inside the block, or one of its statements failed and the "
-    "handler went on. Let the error pass, or use a savepoint."
+    "handler went on. What followed is not committed. Let the error pass, or use a savepoint; leave commit and "
+    "rollback to the block."
 )
