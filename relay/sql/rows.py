@@ -259,5 +259,9 @@ def _time(value: Any) -> Any:
     """A time in UTC with microseconds, without a zone taken for UTC; text as its writer stored it."""
     if not isinstance(value, datetime):
         return value if isinstance(value, str) else str(value)
-    moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        # In UTC it would be before the year 1 or after 9999: it stays in its own zone.
+        moment = value
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -99,6 +99,8 @@ def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
         (datetime(2026, 2, 9, 11, 0, tzinfo=timezone(timedelta(hours=2))), "2026-02-09T09:00:00.000000Z"),
         (datetime(2026, 2, 9, 9, 0, 0, 5), "2026-02-09T09:00:00.000005Z"),
         ("2026-02-09T11:37:37.3022907+02:00", "2026-02-09T11:37:37.3022907+02:00"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "0001-01-01T00:00:00.000000+14:00"),
+        (datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))), "9999-12-31T23:00:00.000000-05:00"),
     ],
 )
 def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: str) -> None:
