@@ -70,7 +70,13 @@ def connect(url: str, **options: Any) -> PostgresSession:
     with explained():
         connection = psycopg.connect(autocommit=True, **parameters)
     _configure(connection)
-    return PostgresSession(connection)
+    session = PostgresSession(connection)
+    try:
+        _check_settings(session.execute(_FIX_SETTINGS))
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
@@ -80,7 +86,13 @@ async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
     with explained():
         connection = await psycopg.AsyncConnection.connect(autocommit=True, **parameters)
     _configure(connection)
-    return AsyncPostgresSession(connection)
+    session = AsyncPostgresSession(connection)
+    try:
+        _check_settings(await session.execute(_FIX_SETTINGS))
+    except BaseException:
+        await session.close()
+        raise
+    return session
 
 
 class PostgresSession:
@@ -194,6 +206,12 @@ _POOLER = (
 )
 
 
+def _check_settings(fixed: Result) -> None:
+    """Raise SetupError if the session has not got the settings of `_OPTIONS`."""
+    if fixed.rows[0][0] is None:
+        raise SetupError(f"the session's parameters were dropped on the way to the server. {_POOLER}")
+
+
 def _repeatable(sqlstate: str | None) -> bool:
     """Deadlocks, timeouts and lack of resources end a statement, not the connection."""
     return sqlstate is not None and sqlstate[:2] in ("40", "53", "55", "57") and sqlstate not in _SHUTDOWN
@@ -234,13 +252,45 @@ def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
     }
     parameters = {**defaults, **parsed, **options}
     # The last setting of a name counts.
-    defaults_of_server = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s {_STYLES}"
-    parameters["options"] = f"{defaults_of_server} {parameters.get('options') or ''}".strip()
+    given = parameters.get("options") or ""
+    parameters["options"] = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s {given} {_OPTIONS}"
     return parameters
 
 
-# The role or the database may have others, which psycopg does not read.
-_STYLES = "-c datestyle=ISO -c intervalstyle=postgres"
+# Settings that a session would inherit from its role, its database or the server, and that change what it reads:
+# times, intervals and names in other forms, floating-point numbers of fewer digits, rows hidden by row-level
+# security instead of an error. Others end or refuse statements: they are back at PostgreSQL's defaults. A session
+# that is read-only by default stays so, since operators use that to keep a database as it is. So does lc_monetary,
+# which says the currency of the type money.
+# https://www.postgresql.org/docs/current/runtime-config-client.html
+_SETTINGS = {
+    "timezone": "UTC",
+    "datestyle": "ISO,MDY",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
+    "row_security": "off",
+    "search_path": "pg_catalog,public,pg_temp",
+    "default_transaction_isolation": "read\\ committed",
+    "default_transaction_deferrable": "off",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+
+# The environment's PGTZ and PGDATESTYLE come after `options`, and two settings are unknown to PostgreSQL 13. NULL
+# if the options did not reach the server.
+# https://www.postgresql.org/docs/current/libpq-envars.html
+_FIX_SETTINGS = Statement("""
+select case when pg_catalog.current_setting('row_security') = 'off' then (
+    select pg_catalog.count(pg_catalog.set_config(s.name, fixed.value, false))
+    from (values ('TimeZone', 'UTC'), ('DateStyle', 'ISO, MDY'), ('idle_session_timeout', '0'),
+                 ('transaction_timeout', '0')) as fixed (name, value)
+    join pg_catalog.pg_settings s on s.name = fixed.name
+) end
+""")
 
 _MALFORMED = (
     "the connection string cannot be read. Write postgresql://user:password@host:5432/database, and write special "

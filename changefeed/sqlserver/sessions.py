@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 15
 _STATEMENT_TIMEOUT_S = 60
-_SETTINGS = "set nocount off; set implicit_transactions off; set xact_abort off;"
+
+# Settings that a session would inherit from its login's language, its database or the server's `user options`, and
+# that change what statements read, compare, say or wait for.
+# https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql
+_SETTINGS = (
+    "set nocount off; set implicit_transactions off; set xact_abort off; set ansi_nulls on; set ansi_padding on; "
+    "set ansi_warnings on; set arithabort on; set concat_null_yields_null on; set quoted_identifier on; "
+    "set numeric_roundabort off; set rowcount 0; set textsize 2147483647; set language us_english; "
+    "set lock_timeout -1; set deadlock_priority normal; set transaction isolation level read committed;"
+)
 
 # The numbers of the migrations; they are in the messages, since the driver does not show an error's number.
 EXCEPTIONS: dict[str, type[ChangefeedError]] = {
@@ -206,7 +215,6 @@ def _connect(url: str, options: dict[str, Any]) -> Connection:
     with explained():
         connection = mssql_python.connect(url, **{"timeout": _CONNECT_TIMEOUT_S, **options, "autocommit": True})
         connection.timeout = _STATEMENT_TIMEOUT_S
-        # A default of the server may have them on, and then no statement says how many rows it changed.
         connection.execute(_SETTINGS).close()
     return connection
 

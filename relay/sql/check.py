@@ -88,9 +88,9 @@ class DatabaseCheck:
         self._rights: dict[str, Sequence[str] | None] = {}
 
     async def findings(self) -> list[Finding]:
-        ((isolation, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
+        ((is_read_only, snapshots, autovacuum, now_ms),) = await self._rows(self._catalog.server())
         found = [Finding.ok(f"SQL is a database of {self._catalog.engine} that can be reached")]
-        found += _server(isolation, snapshots)
+        found += _server(is_read_only, snapshots)
         objects = self._catalog.objects(self._feed.feed, self._feed.quarantine_table)
         for purpose, exists, *held in await self._rows(objects):
             rights = [name for name, has in zip(RIGHTS, held, strict=True) if has]
@@ -248,14 +248,16 @@ class DatabaseCheck:
         return (await self._session.execute(statement)).rows
 
 
-def _server(isolation: str | None, snapshots: bool | None) -> Iterator[Finding]:
+def _server(is_read_only: bool, snapshots: bool | None) -> Iterator[Finding]:
     if snapshots is not None and not snapshots:
         yield Finding.error(
             "READ_COMMITTED_SNAPSHOT is off in this database: a scan would miss events, so every read is refused",
             "Turn it on: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE.",
         )
-    if isolation not in (None, "read committed"):
+    if is_read_only:
         yield Finding.error(
-            f"transactions of this login begin with the isolation level {isolation}: every read is refused",
-            "Reset default_transaction_isolation of the login and of the database to 'read committed'.",
+            "transactions of this login are read-only in this database: no event gets a position, and no cursor "
+            "is stored",
+            "Connect to the primary server, or reset default_transaction_read_only of the login and of the "
+            "database once they may change again.",
         )

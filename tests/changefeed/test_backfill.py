@@ -10,6 +10,7 @@ import pytest
 
 import changefeed
 from changefeed import ArgumentError, BackfillPlan, Feed, ulid
+from changefeed.statements import Statement
 from tests.changefeed.numbered import Service, service, until
 
 __all__ = ["service"]
@@ -74,7 +75,8 @@ def test_times_without_a_zone_are_utc_and_unknown_ones_the_present(shop: Service
         "alter created_at drop not null; update app.item set created_at = null "
         "where created_at = (select max(created_at) from app.item)"
     )
-    session = changefeed.connect(shop.url, options="-c timezone=Asia/Tokyo")
+    session = changefeed.connect(shop.url)
+    session.execute(Statement("set timezone = 'Asia/Tokyo'"))
     began = datetime.now(UTC) - timedelta(minutes=1)
     try:
         changefeed.backfill(session, TABLE, _PLAN)

@@ -137,7 +137,8 @@ class PublicFirst:
     """A session of the owner that searches `public` before the catalog."""
 
     def __init__(self, shop: Shop) -> None:
-        self._session = changefeed.connect(shop.url, options="-c search_path=public,pg_catalog")
+        self._session = changefeed.connect(shop.url)
+        self._session.execute(Statement("set search_path = public, pg_catalog"))
 
     def __enter__(self) -> changefeed.Session:
         return self._session

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC
 from typing import Any
 from uuid import uuid4
 
@@ -103,7 +104,7 @@ async def test_the_events_of_a_contact_stand_in_the_feed_in_order_with_every_doc
     for row in stored:
         assert row["partition_key"] == row["data"]["contactId"] == path.split("/")[-1]
         assert (row["id"], row["type"]) == (row["data"]["id"], "domainEvent")
-        assert row["created_at"].isoformat()[:19] == row["data"]["createdAt"][:19]
+        assert row["created_at"].astimezone(UTC).isoformat()[:19] == row["data"]["createdAt"][:19]
 
 
 async def test_of_two_changes_of_one_version_one_is_refused(api: httpx.AsyncClient, database: str) -> None:

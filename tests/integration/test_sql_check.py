@@ -193,17 +193,15 @@ async def test_each_thing_that_is_wrong_is_named(
     assert level == "ok" or not found.endswith("-> None")
 
 
-async def test_an_isolation_level_under_which_reads_are_refused_is_named(
+async def test_a_database_whose_transactions_are_read_only_is_named(
     environment: dict[str, str], sql: SqlDeployment
 ) -> None:
     sql.create()
-    sql.connection.execute(
-        f"alter database {sql.connection.info.dbname} set default_transaction_isolation = 'repeatable read'"
-    )
+    sql.connection.execute(f"alter database {sql.connection.info.dbname} set default_transaction_read_only = on")
 
-    (found,) = [each for each in await findings(environment, "error") if "isolation level" in each]
+    (found,) = [each for each in await findings(environment, "error") if "read-only" in each]
 
-    assert "repeatable read" in found
+    assert "default_transaction_read_only" in found
 
 
 async def test_a_shard_that_nobody_reads_and_one_whose_reader_is_silent_are_named(

@@ -32,7 +32,7 @@ _WITHIN_S = 30.0
 _ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(10)
 
 # Each is what Python does not have, what psycopg reads in its own way, or at the bounds of its type.
-_VALUES = r"""
+VALUES = r"""
 time '24:00'
 time '00:00'
 timetz '24:00+01'
@@ -128,7 +128,7 @@ array[row(1, '24:00', 'infinity')::types.pair]
 time '24:00'::types.moment
 """.strip().splitlines()
 
-_TYPES = """
+TYPES = """
 create schema types;
 create type types.pair as (a int, t time, d date);
 create type types.mood as enum ('a');
@@ -145,7 +145,7 @@ _STYLES = [
 @pytest.fixture
 async def session(postgres_database: str) -> AsyncIterator[AsyncSession]:
     opened = await connect_async(postgres_database)
-    await opened.execute(Statement(_TYPES))
+    await opened.execute(Statement(TYPES))
     yield opened
     await opened.close()
 
@@ -170,7 +170,7 @@ async def test_a_value_of_any_type_in_any_column_is_an_event_or_a_rejection(
 ) -> None:
     await session.execute(Statement(f"set datestyle = '{dates}'"))
     await session.execute(Statement(f"set intervalstyle = '{intervals}'"))
-    for value in _VALUES:
+    for value in VALUES:
         (row,) = (await session.execute(Statement(f"select {value}"))).rows
         for column in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, "other"):
             judge(

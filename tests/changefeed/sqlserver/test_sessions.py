@@ -65,6 +65,12 @@ def test_a_statement_says_how_many_rows_it_changed(events: Events, database: Tsq
     assert events.session.execute(Statement(f"update {events.table} set data = null where id > 2")).changed == 0
 
 
+def test_a_session_has_settings_of_its_own(database: TsqlDatabase) -> None:
+    shown = connect(database.url).execute(Statement("select @@language, @@datefirst, @@lock_timeout, @@textsize"))
+
+    assert [tuple(row) for row in shown.rows] == [("us_english", 7, -1, 2147483647)]
+
+
 def test_a_closed_session_is_lost(database: TsqlDatabase) -> None:
     session = connect(database.url)
     session.close()

@@ -41,7 +41,7 @@ class Database:
     def __init__(self, catalog: Catalog) -> None:
         self.dialect: Dialect = PostgresDialect() if catalog is POSTGRESQL else SqlServerDialect()
         self.catalog = catalog
-        self.server: list[Any] = ["read committed", None, True, int(NOW.timestamp() * 1000)]
+        self.server: list[Any] = [False, None, True, int(NOW.timestamp() * 1000)]
         self.rights: dict[str, set[str] | None] = {purpose: set(RIGHTS) for purpose in purposes_of(TABLE)}
         self.version = NEWEST
         self.columns = {"id": "text", "partition_key": "character varying", "data": "jsonb"}
@@ -222,7 +222,7 @@ def having(**changes: object) -> Callable[[Database], None]:
 @pytest.mark.parametrize(
     ("change", "level", "says"),
     [
-        (server(0, "serializable"), Level.ERROR, "begin with the isolation level serializable"),
+        (server(0, True), Level.ERROR, "transactions of this login are read-only"),
         (server(2, False), Level.WARNING, "autovacuum is off for this server"),
         (having(version=NEWEST - 1), Level.ERROR, f"this relay works with version {NEWEST}"),
         (having(version=NEWEST + 1), Level.ERROR, f"this relay knows version {NEWEST} at most"),
