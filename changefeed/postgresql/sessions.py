@@ -207,7 +207,7 @@ _POOLER = (
 
 
 def _check_settings(fixed: Result) -> None:
-    """Raise SetupError if the session has not got the settings of `_OPTIONS`."""
+    """Raise SetupError if the session was not given its own settings."""
     if fixed.rows[0][0] is None:
         raise SetupError(f"the session's parameters were dropped on the way to the server. {_POOLER}")
 
@@ -253,42 +253,40 @@ def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
     parameters = {**defaults, **parsed, **options}
     # The last setting of a name counts.
     given = parameters.get("options") or ""
-    parameters["options"] = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s {given} {_OPTIONS}"
+    parameters["options"] = f"-c statement_timeout={_STATEMENT_TIMEOUT_S}s {given} -c row_security=off"
     return parameters
 
 
-# Settings that a session would inherit from its role, its database or the server, and that change what it reads:
-# times, intervals and names in other forms, floating-point numbers of fewer digits, rows hidden by row-level
-# security instead of an error. Others end or refuse statements: they are back at PostgreSQL's defaults. A session
+# Settings that a session would inherit from its role, its database, the server or the environment (PGTZ), and that
+# change what it reads: times, intervals and names in other forms, floating-point numbers of fewer digits. Others
+# end or refuse statements: they are back at PostgreSQL's defaults; earlier versions lack the last two. A session
 # that is read-only by default stays so, since operators use that to keep a database as it is. So does lc_monetary,
 # which says the currency of the type money.
 # https://www.postgresql.org/docs/current/runtime-config-client.html
 _SETTINGS = {
-    "timezone": "UTC",
-    "datestyle": "ISO,MDY",
-    "intervalstyle": "postgres",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
-    "row_security": "off",
-    "search_path": "pg_catalog,public,pg_temp",
-    "default_transaction_isolation": "read\\ committed",
+    "search_path": "pg_catalog, public, pg_temp",
+    "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
 }
-_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 
-# The environment's PGTZ and PGDATESTYLE come after `options`, and two settings are unknown to PostgreSQL 13. NULL
-# if the options did not reach the server.
-# https://www.postgresql.org/docs/current/libpq-envars.html
-_FIX_SETTINGS = Statement("""
-select case when pg_catalog.current_setting('row_security') = 'off' then (
+# With row_security off, rows that a policy would hide are an error: a row that is not seen counts as deleted. NULL
+# if this option did not reach the server: then a pooler may give the next statement to another session.
+_FIX_SETTINGS = Statement(f"""
+select case when pg_catalog.current_setting('row_security') operator(pg_catalog.=) 'off' then (
     select pg_catalog.count(pg_catalog.set_config(s.name, fixed.value, false))
-    from (values ('TimeZone', 'UTC'), ('DateStyle', 'ISO, MDY'), ('idle_session_timeout', '0'),
-                 ('transaction_timeout', '0')) as fixed (name, value)
-    join pg_catalog.pg_settings s on s.name = fixed.name
+    from (values {", ".join(f"('{name}', '{value}')" for name, value in _SETTINGS.items())}) as fixed (name, value)
+    join pg_catalog.pg_settings s on s.name operator(pg_catalog.=) fixed.name
 ) end
 """)
 

@@ -118,7 +118,7 @@ _OWN = {
     "timezone": ("Asia/Tokyo", "UTC"),
     "datestyle": ("SQL, DMY", "ISO, MDY"),
     "row_security": ("on", "off"),
-    "search_path": ("app", "pg_catalog,public,pg_temp"),
+    "search_path": ("app", "pg_catalog, public, pg_temp"),
     "default_transaction_isolation": ("serializable", "read committed"),
     "lock_timeout": ("1h", "0"),
     "idle_in_transaction_session_timeout": ("1h", "0"),
