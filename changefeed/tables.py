@@ -6,7 +6,7 @@ Other packages ask here, and write no name of a feed's table themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -126,6 +126,12 @@ class Tables:
             (partition_key, *ids),
         )
         return [Entry(START, dict(zip(result.columns, row, strict=True)), {}) for row in result.rows]
+
+    def row(self, key: Mapping[str, Any]) -> Operation[Mapping[str, Any] | None]:
+        """The event with these values of the columns of its primary key; None if there is none."""
+        columns = " and ".join(f"e.{self.dialect.quoted(name)} = ?" for name in key)
+        result = yield Statement(f"select e.* from {self.events} e where {columns}", tuple(key.values()))
+        return dict(zip(result.columns, result.rows[0], strict=True)) if result.rows else None
 
     def positions(self, identifier: str) -> Operation[list[tuple[int, bytes]]]:
         """The shards and positions of an event; the feed has no index on ids."""

@@ -238,6 +238,13 @@ class Outbox(Protocol):
     def event_of(self, document: Document, /) -> Event | Rejected:
         """The event of a document that `in_range` gave or the quarantine has, or why it cannot be published."""
 
+    async def restored(self, document: Document, /) -> Document | None:
+        """The document of an event of which quarantine has the key alone, as it is now; None if there is none.
+
+        Its row did not exist when the relay came to it, and may be there again: of a partition that was attached
+        again, or of a backup.
+        """
+
     def delivered(self, stored: Document, /) -> Document:
         """A document, or a row by the names of its columns, in the shape of relay/events.py."""
 

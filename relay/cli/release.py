@@ -155,6 +155,8 @@ class Release:
         document: Document | None = await self._records.document(summary)
         if document is None:
             return None
+        if ORIGINAL not in document and "partitionKey" not in document:
+            document = await self._outbox.restored(document) or document
         event = None
         if ORIGINAL in document or "type" in document:
             # As relay.toml maps it now.

@@ -148,6 +148,10 @@ class CosmosOutbox:
         selection = self._settings.selection
         return selection.judged(mapped_event_of(mapped_again(document, selection)))
 
+    async def restored(self, document: Document, /) -> Document | None:
+        """None: the change feed has whole documents."""
+        return None
+
     def delivered(self, stored: Document, /) -> Document:
         return self._settings.selection.fields.document(stored)
 

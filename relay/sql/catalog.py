@@ -34,6 +34,7 @@ class Catalog:
         narrow: The types of text that turn letters which a collation lacks into question marks.
         name_parameters: The parameters for a schema and a name.
         maintenance_parameters: Those of the question about the maintenance of a table.
+        finds_detached: Whether the tables that were partitions can be asked for.
     """
 
     engine: str
@@ -42,6 +43,7 @@ class Catalog:
     narrow: Collection[str]
     name_parameters: Callable[[str, str], tuple[str, ...]]
     maintenance_parameters: Callable[[str], tuple[str, ...]]
+    finds_detached: bool
 
     def server(self) -> Statement:
         return Statement(self._text("server"))
@@ -57,6 +59,16 @@ class Catalog:
 
     def primary_key(self, table: str) -> Statement:
         return Statement(self._text("primary_key"), self.name_parameters(*_split(table)))
+
+    def hidden(self, *tables: str) -> Statement:
+        """The tables, of two, of which policies may hide rows from this login."""
+        return Statement(
+            self._text("hidden"), [each for one in tables for each in self.name_parameters(*_split(one))]
+        )
+
+    def detached(self, table: str) -> Statement | None:
+        """The tables that may have rows of partitions that were detached; None if that cannot be asked."""
+        return Statement(self._text("detached"), _split(table)) if self.finds_detached else None
 
     def maintenance(self, table: str) -> Statement:
         return Statement(self._text("maintenance"), self.maintenance_parameters(table))
@@ -102,6 +114,7 @@ POSTGRESQL = Catalog(
     narrow=(),
     name_parameters=lambda schema, name: (schema, name),
     maintenance_parameters=_postgresql_maintenance,
+    finds_detached=True,
 )
 
 SQLSERVER = Catalog(
@@ -111,6 +124,7 @@ SQLSERVER = Catalog(
     narrow=("varchar", "char", "text"),
     name_parameters=lambda schema, name: (".".join(map(SqlServerDialect().quoted, (schema, name))),),
     maintenance_parameters=lambda table: (table,),
+    finds_detached=False,
 )
 
 

@@ -16,6 +16,7 @@ from relay.settings import SqlFeed
 from relay.sql.backlog import Backlog
 from relay.sql.catalog import RIGHTS, Catalog, catalog_of
 from relay.sql.database import FAILURES, connect
+from relay.sql.missing import VISIBLE
 
 # Maximum seconds of all that is asked, apart from the wait for signs of life.
 _TIMEOUT_S = 30.0
@@ -108,6 +109,7 @@ class DatabaseCheck:
         found.append(Finding.ok(f"{self._subject} is set up"))
         found += [finding async for finding in self._events()]
         found += [self._reading(), self._quarantine()]
+        found += [each async for each in self._hidden()]
         found += [finding async for finding in self._maintenance(autovacuum)]
         readable = [purpose for purpose, rights in self._rights.items() if rights and "select" in rights]
         return found + await Backlog(self._session, self._feed, now_ms, readable).findings()
@@ -209,6 +211,15 @@ class DatabaseCheck:
                 f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table}, and on PostgreSQL USAGE ON SCHEMA relay.",
             )
         return Finding.ok(f"this login may read and write the quarantine, {table}")
+
+    async def _hidden(self) -> AsyncIterator[Finding]:
+        """About policies that may hide rows."""
+        for (table,) in await self._rows(self._catalog.hidden(self._feed.feed, self._feed.quarantine_table)):
+            yield Finding.error(
+                f"row-level security may hide rows of {table} from this login: a row that it does not see is not "
+                "known to be deleted, so the relay waits",
+                f"{VISIBLE}.",
+            )
 
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
         """About the factors of reading speed, if this login may see them."""

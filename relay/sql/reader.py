@@ -58,6 +58,9 @@ _IDS = 100
 # Rows of a page of a range.
 _PAGE_ROWS = 500
 
+# The members of a document that was made of a key alone, besides the columns of the key.
+_PLACE_AND_TYPE = ("_ulid", "_shard", "type")
+
 ResultT = TypeVar("ResultT")
 
 
@@ -172,6 +175,14 @@ class SqlOutbox:
         ulid = document.get("_ulid")
         at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
         return self._selection.judged(read(mapped_again(document, self._selection), 0, at))
+
+    async def restored(self, document: Document, /) -> Document | None:
+        ulid, shard_id = document.get("_ulid"), document.get("_shard")
+        key = {name: value for name, value in document.items() if name not in _PLACE_AND_TYPE}
+        if not isinstance(ulid, str) or type(shard_id) is not int or "id" not in key or "data" in key:
+            return None
+        row = await self._ask(self._tables.row(key))
+        return None if row is None else document_of(Entry(from_text(ulid), row, {}), shard_id, self._selection)
 
     def delivered(self, stored: Document, /) -> Document:
         return document_of(Entry(START, dict(stored), {}), 0, self._selection)

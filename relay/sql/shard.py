@@ -33,6 +33,7 @@ from relay.routes.selection import Selection
 from relay.settings import SqlFeed
 from relay.sql.database import FAILURES, BoundedSession
 from relay.sql.memory import Memory, PageSize, size_of
+from relay.sql.missing import vouch_for
 from relay.sql.rows import document_of
 from relay.sql.source import Ownership, SqlBatch, now
 from relay.telemetry.stream import logger_of
@@ -140,7 +141,7 @@ class Shard:
                 if self._published is not None:
                     await self._store(consumer, self._published)
                 if news:
-                    news = await self._read_page(feed, consumer)
+                    news = await self._read_page(session, feed, consumer)
                 else:
                     # Nothing to read: a wait that ends without news is only repeated.
                     news = await waiting.wait(self.claim.shard_id, self._cursor, self._poll_delay_s)
@@ -155,7 +156,7 @@ class Shard:
         finally:
             await session.close()
 
-    async def _read_page(self, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
+    async def _read_page(self, session: AsyncSession, feed: AsyncFeed, consumer: AsyncConsumer) -> bool:
         """Read a page and attempt it once; returns whether to read at once, without a look before."""
         async with self._memory.room(self._goes_on) as room:
             if room is None:
@@ -169,6 +170,7 @@ class Shard:
                 raise
             size = size_of(page.entries)
             room.keep(size)
+            await vouch_for(session, self._settings, page.entries)
             self._page_size.read(len(page.entries), size, self._memory.share)
             self._oldest_at = milliseconds(page.entries[0].ulid) / 1000 if page.entries else time.time()
             if not page.entries:

@@ -151,6 +151,9 @@ class InMemoryOutbox:
     def event_of(self, document: Document, /) -> Event | Rejected:
         return event_of(document)
 
+    async def restored(self, document: Document, /) -> Document | None:
+        return None
+
     def delivered(self, stored: Document, /) -> Document:
         return stored
 

@@ -57,6 +57,7 @@ class Database:
         self.last: dict[int, bytes] = {}
         self.owners: dict[int, str | None] = {0: "worker", 1: "worker"}
         self.silent: set[int] = set()
+        self.hidden: list[str] = []
         self.closed = False
         self._looks = 0
         if catalog is SQLSERVER:
@@ -79,6 +80,7 @@ class Database:
             self.catalog.columns(TABLE).sql: lambda: list(self.columns.items()),
             self.catalog.primary_key(TABLE).sql: lambda: [(name,) for name in self.key],
             self.catalog.maintenance(TABLE).sql: lambda: [self.maintenance],
+            self.catalog.hidden(TABLE, TABLE).sql: lambda: [(name,) for name in self.hidden],
             sql(tables.waiting()): lambda: [
                 (shard_id, rows, NOW - timedelta(seconds=age_s), NOW)
                 for shard_id, (rows, age_s) in self.waiting.items()
@@ -226,6 +228,7 @@ def having(**changes: object) -> Callable[[Database], None]:
         (server(2, False), Level.WARNING, "autovacuum is off for this server"),
         (having(version=NEWEST - 1), Level.ERROR, f"this relay works with version {NEWEST}"),
         (having(version=NEWEST + 1), Level.ERROR, f"this relay knows version {NEWEST} at most"),
+        (having(hidden=[TABLE]), Level.ERROR, f"row-level security may hide rows of {TABLE}"),
         (without("migration", "select"), Level.UNKNOWN, "version of the schema changefeed cannot be read"),
         (having(key=[]), Level.ERROR, "has the primary key (), not (id)"),
         (having(key=["id", "at"]), Level.ERROR, "has the primary key (id, at), not (id)"),
