@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
-    command("install", commands.install, "bring the schema changefeed up to date")
+    command("install", commands.install, "bring the schema changefeed up to date, and repair feeds")
     setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
     setup.add_argument("table", metavar="TABLE", help="schema.Table")
     setup.add_argument(

@@ -33,9 +33,12 @@ Command = Callable[[changefeed.Session, Namespace], Outcome]
 
 
 def install(session: changefeed.Session, _arguments: Namespace) -> Outcome:
-    """Bring the schema up to date."""
+    """Bring the schema up to date, and repair feeds."""
     applied = changefeed.install(session)
-    return Outcome({"applied": applied}, [f"applied {name}" for name in applied] or ["the schema is up to date"])
+    repaired = changefeed.repair(session)
+    lines = [f"applied {name}" for name in applied] or ["the schema is up to date"]
+    lines += [f"made what the feed of {table} lacked again" for table in repaired]
+    return Outcome({"applied": applied, "repaired": repaired}, lines)
 
 
 def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:

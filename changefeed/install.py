@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from importlib import resources
 
-from changefeed.statements import AsyncSession, Migration, Session, run, run_async
+from changefeed.statements import (
+    AsyncSession,
+    Dialect,
+    Migration,
+    Operation,
+    Session,
+    Statement,
+    run,
+    run_async,
+)
+from changefeed.tables import Tables
 
 
 def migrations(dialect: str) -> list[Migration]:
@@ -57,6 +67,34 @@ async def setup_feed_async(
 ) -> None:
     """As `setup_feed`."""
     await run_async(session, session.dialect.setup_feed(table, notify, roles, keep))
+
+
+def repair(session: Session) -> list[str]:
+    """Make functions and rights of feeds again that went with their event tables; harmless if none are missing.
+
+    Returns:
+        The tables whose feeds were repaired. What waits on them stays.
+
+    Raises:
+        SetupError: A table was created again with another primary key.
+        DatabaseError: The session lacks a right, or the database cannot be reached.
+    """
+    return run(session, _repair(session.dialect))
+
+
+async def repair_async(session: AsyncSession) -> list[str]:
+    """As `repair`."""
+    return await run_async(session, _repair(session.dialect))
+
+
+def _repair(dialect: Dialect) -> Operation[list[str]]:
+    feeds = yield Statement("select table_name from changefeed.outbox_feed order by table_name")
+    repaired = []
+    for (table,) in feeds.rows:
+        if (yield from Tables(dialect, table).exist()) and (yield from dialect.damage(table)):
+            yield from dialect.repair(table)
+            repaired.append(table)
+    return repaired
 
 
 def set_keep(session: Session, table: str, keep: str) -> None:

@@ -136,6 +136,15 @@ class Dialect(Protocol):
     def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed."""
 
+    def damage(self, table: str, /) -> Operation[list[str]]:
+        """The functions and rights that the feed of an existing table lacks, by name; empty if it is whole.
+
+        A migration tool that drops or renames the event table, and creates it again, takes them with it.
+        """
+
+    def repair(self, table: str, /) -> Operation[None]:
+        """Make what `damage` names again; what waits stays. Raises SetupError if the primary key has changed."""
+
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
         """Set how long positions are kept. Raises ArgumentError."""
 

@@ -23,6 +23,48 @@ create table if not exists changefeed.migration (
 _OWN_NAMES = "set local search_path = pg_catalog, pg_temp;\n"
 
 
+# The names of what a feed lacks; the parameters are the table, its schema and its name. Every role may ask.
+_DAMAGE = """
+with named as (select ?::text as feed, ?::text as schema, ?::text as name),
+events as (
+    select c.oid, c.reltype, n.oid as schema from named join pg_namespace n on n.nspname = named.schema
+    join pg_class c on c.relnamespace = n.oid and c.relname = named.name
+), readers as (
+    select r.oid from named join pg_roles r on r.rolname = 'changefeed.readers:' || feed
+    join pg_namespace n on n.nspname = 'changefeed'
+    join pg_class c on c.relnamespace = n.oid and c.relname = 'feed:' || feed
+    where has_table_privilege(r.oid, c.oid, 'select')
+)
+select distinct w.kind || ':' || feed
+from named, (values ('read_feed', 3), ('read_events', 3), ('read_events', 4), ('has_news', 2), ('retain', 0))
+    as w (kind, arguments)
+where not exists (
+    select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = 'changefeed' and p.proname = w.kind || ':' || feed and p.pronargs = w.arguments
+    and (w.kind <> 'read_events' or exists (select from events where events.reltype = any (p.proallargtypes)))
+)
+union all
+select 'select on ' || feed from named, events, readers
+where not has_table_privilege(readers.oid, events.oid, 'select')
+union all
+select 'usage on ' || named.schema from named, events, readers
+where not has_schema_privilege(readers.oid, events.schema, 'usage')
+order by 1
+"""
+
+# The columns of the primary key of the event table, and those that its feed has for it.
+_KEYS = """
+select (select string_agg(k.name || ' ' || k.written_type, ', ' order by k.name)
+        from changefeed.key_column(to_regclass(?)) k),
+       (select string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attname)
+        from pg_attribute a where a.attrelid = to_regclass(?) and a.attnum > 0 and not a.attisdropped
+        and a.attname not in ('shard_id', 'ulid'))
+"""
+
+# Roles belong to the whole server: that of another database's feed has no rights on this one.
+_GRANTED = "select from pg_roles r where r.rolname = ? and has_table_privilege(r.oid, to_regclass(?), 'select')"
+
+
 class PostgresDialect:
     """See `statements.Dialect`."""
 
@@ -80,6 +122,40 @@ class PostgresDialect:
             "select changefeed.setup_feed(?, outbox => true, notify => ?, roles => ?, keep => ?)",
             (table, notify, roles, keep),
         )
+
+    def damage(self, table: str, /) -> Operation[list[str]]:
+        schema, _, name = table.partition(".")
+        result = yield Statement(_DAMAGE, (table, schema, name))
+        return [each for (each,) in result.rows]
+
+    def repair(self, table: str, /) -> Operation[None]:
+        schema, _, name = table.partition(".")
+        events, feed = f"{self.quoted(schema)}.{self.quoted(name)}", self.quoted(f"feed:{table}")
+        ((has, had),) = (yield Statement(_KEYS, (events, f"changefeed.{feed}"))).rows
+        if has != had:
+            raise SetupError(
+                f"the primary key of {table} is ({has}), and its feed has ({had}). Give the table the key that "
+                "the feed has. Or remove the feed with what waits on it (python -m changefeed drop-feed), and set "
+                "it up again"
+            )
+        functions, readers = self.quoted(f"read_events:{table}"), self.quoted(f"changefeed.readers:{table}")
+        granted = yield Statement(_GRANTED, (f"changefeed.readers:{table}", f"changefeed.{feed}"))
+        literal = "'" + table.replace("'", "''") + "'"
+        steps = [
+            f"select pg_advisory_xact_lock({_INSTALLING})",
+            # The type that they return is that of the table which is gone.
+            f"drop function if exists changefeed.{functions}(int, uuid, int), "
+            f"changefeed.{functions}(int, uuid, int, bigint)",
+            f"select changefeed.create_functions({literal})",
+        ]
+        if granted.rows:
+            steps += [
+                f"select changefeed.grant_functions({literal})",
+                f"grant select on {events} to {readers}",
+                f"grant usage on schema {self.quoted(schema)} to {readers}",
+            ]
+        # Several statements without parameters are one transaction.
+        yield Statement(";\n".join(steps))
 
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
         yield Statement("select changefeed.set_keep(?, ?)", (table, keep))

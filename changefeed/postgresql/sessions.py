@@ -50,7 +50,8 @@ _ERRORS: dict[str, type[ChangefeedError]] = {
 }
 _NOT_SET_UP = ("42P01", "42883", "3F000")
 _SET_UP = (
-    "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table --keep 30d."
+    "Run python -m changefeed install, which also makes again what a feed lacks. If the table has no feed: "
+    "python -m changefeed setup-feed schema.Table --keep 30d."
 )
 
 
@@ -188,6 +189,9 @@ def explained() -> Iterator[None]:
         if error.sqlstate == "55P03":
             said, hint = "another reader holds the lock of this shard", "Try again."
         kind = _ERRORS.get(error.sqlstate or "")
+        if error.sqlstate == "42804" and "read_events:" in (diagnostic.context or ""):
+            # It returns rows of a table that was renamed.
+            kind, hint = SetupError, _SET_UP
         if "unsupported startup parameter" in str(error):
             raise SetupError(f"{said}. {_POOLER}") from error
         if kind is SetupError and error.sqlstate in _NOT_SET_UP:

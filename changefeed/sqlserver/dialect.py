@@ -83,6 +83,30 @@ class SqlServerDialect:
         sql = "exec changefeed.setup_feed @table = ?, @outbox = 1, @roles = ?, @keep = ?"
         yield from self._administer(sql, table, roles, keep)
 
+    def damage(self, table: str, /) -> Operation[list[str]]:
+        procedures = [self._procedure(kind, table) for kind in ("read_feed", "read_events", "has_news", "retain")]
+        result = yield Statement(
+            f"select name from (values {', '.join(['(?)'] * len(procedures))}) as w (name) "
+            "where object_id(name) is null",
+            procedures,
+        )
+        granted = yield Statement(
+            "select case when exists (select 1 from sys.database_permissions as p inner join "
+            "sys.database_principals as r on r.principal_id = p.grantee_principal_id "
+            "where r.name = ? and p.major_id = object_id(?) and p.type = 'SL') "
+            "or not exists (select 1 from sys.database_principals where name = ?) then 1 else 0 end",
+            (f"changefeed.readers:{table}", self._events(table), f"changefeed.readers:{table}"),
+        )
+        return [*(name for (name,) in result.rows), *([] if granted.rows[0][0] else [f"select on {table}"])]
+
+    def repair(self, table: str, /) -> Operation[None]:
+        # It drops those that exist, and grants the readers' role what it creates.
+        yield from self._administer("exec changefeed.create_procedures @table = ?", table)
+        readers = f"changefeed.readers:{table}"
+        found = yield Statement("select 1 from sys.database_principals where name = ? and type = 'R'", (readers,))
+        if found.rows:
+            yield Statement(f"grant select on {self._events(table)} to {self.quoted(readers)}")
+
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
         yield Statement("exec changefeed.set_keep ?, ?", (table, keep))
 
@@ -127,6 +151,10 @@ class SqlServerDialect:
 
     def quoted(self, name: str, /) -> str:
         return "[" + name.replace("]", "]]") + "]"
+
+    def _events(self, table: str) -> str:
+        schema, _, name = table.partition(".")
+        return f"{self.quoted(schema)}.{self.quoted(name)}"
 
     def _procedure(self, kind: str, table: str) -> str:
         return f"changefeed.{self.quoted(f'{kind}:{table}')}"

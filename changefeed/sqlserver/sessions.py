@@ -56,7 +56,8 @@ EXCEPTIONS: dict[str, type[ChangefeedError]] = {
     "77112": ConsumerRoleError,
 }
 _SET_UP = (
-    "Set up the feed: python -m changefeed install, then python -m changefeed setup-feed schema.Table --keep 30d."
+    "Run python -m changefeed install, which also makes again what a feed lacks. If the table has no feed: "
+    "python -m changefeed setup-feed schema.Table --keep 30d."
 )
 _NUMBERED = re.compile(r"changefeed (771\d\d): (.*)", re.DOTALL)
 

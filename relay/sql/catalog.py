@@ -34,7 +34,7 @@ class Catalog:
         narrow: The types of text that turn letters which a collation lacks into question marks.
         name_parameters: The parameters for a schema and a name.
         maintenance_parameters: Those of the question about the maintenance of a table.
-        finds_detached: Whether the tables that were partitions can be asked for.
+        shows_all: Whether every login sees every object, whatever its rights.
     """
 
     engine: str
@@ -43,7 +43,7 @@ class Catalog:
     narrow: Collection[str]
     name_parameters: Callable[[str, str], tuple[str, ...]]
     maintenance_parameters: Callable[[str], tuple[str, ...]]
-    finds_detached: bool
+    shows_all: bool
 
     def server(self) -> Statement:
         return Statement(self._text("server"))
@@ -68,7 +68,7 @@ class Catalog:
 
     def detached(self, table: str) -> Statement | None:
         """The tables that may have rows of partitions that were detached; None if that cannot be asked."""
-        return Statement(self._text("detached"), _split(table)) if self.finds_detached else None
+        return Statement(self._text("detached"), _split(table)) if self.shows_all else None
 
     def maintenance(self, table: str) -> Statement:
         return Statement(self._text("maintenance"), self.maintenance_parameters(table))
@@ -114,7 +114,7 @@ POSTGRESQL = Catalog(
     narrow=(),
     name_parameters=lambda schema, name: (schema, name),
     maintenance_parameters=_postgresql_maintenance,
-    finds_detached=True,
+    shows_all=True,
 )
 
 SQLSERVER = Catalog(
@@ -124,7 +124,7 @@ SQLSERVER = Catalog(
     narrow=("varchar", "char", "text"),
     name_parameters=lambda schema, name: (".".join(map(SqlServerDialect().quoted, (schema, name))),),
     maintenance_parameters=lambda table: (table,),
-    finds_detached=False,
+    shows_all=False,
 )
 
 

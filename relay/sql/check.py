@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from azure.core.exceptions import ClientAuthenticationError
 
 from changefeed.install import migrations
-from changefeed.statements import AsyncSession, Row, Statement
+from changefeed.statements import AsyncSession, Row, Statement, run_async
 from relay.commands import INSTALL
 from relay.errors import first_line
 from relay.findings import Finding
@@ -108,6 +108,7 @@ class DatabaseCheck:
             return [*found, missing]
         found.append(Finding.ok(f"{self._subject} is set up"))
         found += [finding async for finding in self._events()]
+        found += [each async for each in self._damage()]
         found += [self._reading(), self._quarantine()]
         found += [each async for each in self._hidden()]
         found += [finding async for finding in self._maintenance(autovacuum)]
@@ -144,7 +145,8 @@ class DatabaseCheck:
         """About the columns of the event table."""
         if not self._exists("events"):
             said = f"{self._subject} has a feed, but there is no such table, or this login may not see it"
-            yield Finding.error(said, "Create the table again, or grant the right to select from it.")
+            remedy = f"Create the table again, then {INSTALL}; or grant the right to select from it."
+            yield Finding.error(said, remedy)
             return
         table = self._feed.feed
         columns = {name: kind for name, kind, *_ in await self._rows(self._catalog.columns(table))}
@@ -181,18 +183,30 @@ class DatabaseCheck:
             said = f"{self._subject} has the columns {', '.join(required)} and the primary key id"
             yield Finding.ok(said)
 
+    async def _damage(self) -> AsyncIterator[Finding]:
+        """About functions and rights that went with the event table when it was replaced."""
+        if not self._exists("events") or not self._catalog.shows_all:
+            return
+        if lacking := await run_async(self._session, self._session.dialect.damage(self._feed.feed)):
+            yield Finding.error(
+                f"{self._subject} lacks {', '.join(lacking)}: its event table was replaced, or they were dropped",
+                f"Make them again: {INSTALL}. What waits on the feed stays.",
+            )
+
     def _reading(self) -> Finding:
         """About the rights to read the feed and to store cursors."""
         table = self._feed.feed
         lacking = [
             f"{right} on {table if purpose == 'events' else f'{purpose}:{table}'}"
             for purpose, needed in self._catalog.needed.items()
+            # Where every login sees all objects, one that is not there is no matter of rights.
+            if self._exists(purpose) or not self._catalog.shows_all
             for right in self._lacking(purpose, needed)
         ]
         if lacking:
             return Finding.error(
                 f"this login lacks what reading {self._subject} needs: {', '.join(lacking)}",
-                f'Grant it the role "changefeed.readers:{table}".',
+                f'Grant it the role "changefeed.readers:{table}". If it has that role: {INSTALL}.',
             )
         return Finding.ok(f"this login may read {self._subject} and store how far it has come")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from changefeed import SetupError, install_async, set_keep_async, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
+from changefeed.tables import Tables
 from relay.errors import ServiceError, UsageError, first_line
 from relay.settings import QUARANTINE_TABLE, SqlFeed
 from relay.sql.database import FAILURES, connect
@@ -57,18 +58,25 @@ def migrations(dialect: str) -> list[Path]:
 
 
 async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: bool, notify: bool) -> list[str]:
-    try:
-        await run_async(session, session.dialect.channel(table))
-    except SetupError:
-        await setup_feed_async(session, table, notify=notify, roles=roles, keep=keep)
-        return [f"set up the feed of {table}"]
     found = await session.execute(
         Statement("select keep from changefeed.outbox_feed where table_name = ?", (table,))
     )
-    if found.rows[0][0] == keep:
-        return []
-    await set_keep_async(session, table, keep)
-    return [f"positions of {table} are kept: {keep}"]
+    if not found.rows:
+        await setup_feed_async(session, table, notify=notify, roles=roles, keep=keep)
+        return [f"set up the feed of {table}"]
+    if not await run_async(session, Tables(session.dialect, table).exist()):
+        raise SetupError(
+            f"{table} has a feed, but there is no such table. Create it again, with its primary key: what waits "
+            "on the feed stays. Or correct SQL_FEED"
+        )
+    done = []
+    if lacking := await run_async(session, session.dialect.damage(table)):
+        await run_async(session, session.dialect.repair(table))
+        done.append(f"made what the feed of {table} lacked again: {', '.join(lacking)}")
+    if found.rows[0][0] != keep:
+        await set_keep_async(session, table, keep)
+        done.append(f"positions of {table} are kept: {keep}")
+    return done
 
 
 async def _create_table(session: AsyncSession, table: str) -> bool:

@@ -67,7 +67,7 @@ def test_a_process_takes_the_url_from_its_environment_and_ends_with_the_code(sho
 
     assert (known.returncode, errors, json.loads(output)["exitCode"]) == (0, "", 0)
     assert (unknown.returncode, refused.count("\n")) == (2, 1)
-    assert "Set up the feed" in refused
+    assert "setup-feed" in refused
 
 
 def test_from_an_empty_database_to_a_page(shop: Shop) -> None:
@@ -184,7 +184,7 @@ def test_prune_says_what_holds_it(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["read", "app.other"], "Set up the feed"),
+        (["read", "app.other"], "setup-feed"),
         (["read", TABLE, "--cursor", "nonsense"], "no ULID"),
         (["read", "37", "--cursor", "nonsense"], "change_sequence_number"),
         (["read", "37", "--cursor", "9" * 18], "ahead of the last number"),

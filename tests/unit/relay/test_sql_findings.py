@@ -58,6 +58,7 @@ class Database:
         self.owners: dict[int, str | None] = {0: "worker", 1: "worker"}
         self.silent: set[int] = set()
         self.hidden: list[str] = []
+        self.damage: list[str] = []
         self.closed = False
         self._looks = 0
         if catalog is SQLSERVER:
@@ -92,6 +93,7 @@ class Database:
             sql(tables.last_position(0)): lambda: [
                 (ulid,) for shard_id, ulid in self.feed.items() if shard_id == statement.parameters[0]
             ],
+            sql(self.dialect.damage(TABLE)): lambda: [(name,) for name in self.damage],
             sql(self.dialect.size(TABLE)): lambda: [(1000, 2**20)],
         }
         return answers[asked]()
@@ -366,7 +368,7 @@ async def test_an_event_table_that_is_gone_hides_its_columns(postgresql: Databas
 
     findings = await trouble(postgresql)
 
-    assert ["there is no such table" in finding.what for finding in findings] == [True, False]
+    assert ["there is no such table" in finding.what for finding in findings] == [True]
 
 
 @pytest.mark.parametrize(("age_s", "growth"), [(3599, ""), (3600, ", which is 24.0 MiB a day")])
