@@ -1,6 +1,7 @@
-"""What the code under simulation would learn from the real machine, from the world instead: time and randomness.
+"""Give the code under simulation the world's time, randomness and identity in place of the machine's.
 
-Installed once for many universes, as modules that have imported a name have to be found.
+Installed once for many universes, as modules that have imported a name have to be found. Only the thread that runs
+a universe asks its world: another thread of the interpreter would change it by each question, at a real moment.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import datetime as datetime_module
 import os
 import random
+import socket
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from inbox.watchdog import Watchdog
@@ -22,14 +25,46 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 _RealDatetime = datetime_module.datetime
-_real = {name: getattr(time, name) for name in ("time", "monotonic", "time_ns", "monotonic_ns", "perf_counter")}
+_real = {
+    name: getattr(time, name)
+    for name in (
+        "time",
+        "monotonic",
+        "perf_counter",
+        "process_time",
+        "thread_time",
+        "time_ns",
+        "monotonic_ns",
+        "perf_counter_ns",
+        "process_time_ns",
+        "thread_time_ns",
+        "clock_gettime",
+        "sleep",
+    )
+}
 _real_urandom = os.urandom
-_real_gettime = time.clock_gettime
+_real_getpid = os.getpid
+_real_gethostname = socket.gethostname
 _real_uuid1 = uuid.uuid1
 _RealRandom = random.Random
+_real_start = threading.Thread.start
 
-# The world that runs, in this thread.
-_world: World | None = None
+# The generator that the functions of `random` share has these methods.
+_SHARED = [name for name in random.__all__ if isinstance(getattr(random, name), BuiltinFunctionType | MethodType)]
+
+
+class _Here(threading.local):
+    """The world that runs in this thread, and what the functions of `random` share in it."""
+
+    world: World | None = None
+    shared: random.Random
+
+
+_here = _Here()
+
+
+class SimulationError(Exception):
+    """The code under simulation has asked for something that only the real machine has."""
 
 
 class _IsDatetime(type):
@@ -64,41 +99,93 @@ class _Random(_RealRandom):
     """The class `Random`, which without a seed is seeded by the world."""
 
     def __init__(self, x: Any = None) -> None:
-        super().__init__(_world.entropy.random() if x is None and _world is not None else x)
+        world = _here.world
+        super().__init__(world.entropy.random() if x is None and world is not None else x)
 
 
 def _uuid1(node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
-    return _real_uuid1(node, clock_seq) if _world is None else uuid.UUID(bytes=_urandom(16), version=1)
+    return _real_uuid1(node, clock_seq) if _here.world is None else uuid.UUID(bytes=_urandom(16), version=1)
 
 
-def _monotonic() -> float:
-    return _real["monotonic"]() if _world is None else _world.running.monotonic()
+def _seconds_by(name: str) -> Callable[[], float]:
+    """Return the function that reads a clock that does not step."""
+    real = _real[name]
+
+    def read() -> float:
+        world = _here.world
+        return float(real()) if world is None else world.running.monotonic()
+
+    return read
 
 
 def _time() -> float:
-    return _real["time"]() if _world is None else _world.running.wall()
+    world = _here.world
+    return float(_real["time"]()) if world is None else world.running.wall()
+
+
+def _nanoseconds_by(name: str, seconds: Callable[[], float]) -> Callable[[], int]:
+    """Return the function that reads a clock in nanoseconds."""
+    real = _real[name]
+    return lambda: int(real()) if _here.world is None else int(seconds() * 1_000_000_000)
 
 
 def _gettime(clock: int) -> float:
-    if _world is None:
-        return _real_gettime(clock)
-    process = _world.running
+    world = _here.world
+    if world is None:
+        return float(_real["clock_gettime"](clock))
+    process = world.running
     clocks = {time.CLOCK_REALTIME: process.wall, getattr(time, "CLOCK_BOOTTIME", None): process.boottime}
     return clocks.get(clock, process.monotonic)()
 
 
 def _urandom(size: int) -> bytes:
-    return _real_urandom(size) if _world is None else _world.entropy.randbytes(size)
+    world = _here.world
+    return _real_urandom(size) if world is None else world.entropy.randbytes(size)
 
+
+def _shared(name: str) -> Callable[..., Any]:
+    """Return a function of `random`, which in a universe uses the generator of its world."""
+    real = getattr(random, name)
+    return lambda *args, **more: (real if _here.world is None else getattr(_here.shared, name))(*args, **more)
+
+
+def _getpid() -> int:
+    world = _here.world
+    return _real_getpid() if world is None else world.running.number
+
+
+def _gethostname() -> str:
+    return _real_gethostname() if _here.world is None else "simulated"
+
+
+def _sleep(seconds: float) -> None:
+    if _here.world is not None:
+        raise SimulationError("a simulated process must not block its thread: time.sleep")
+    _real["sleep"](seconds)
+
+
+def _start(thread: threading.Thread) -> None:
+    if _here.world is not None:
+        raise SimulationError(f"a simulated process must not start a thread: {thread.name}")
+    _real_start(thread)
+
+
+_monotonic = _seconds_by("monotonic")
 
 _REPLACED: dict[Any, Callable[..., Any] | type] = {
     _real["time"]: _time,
-    _real["monotonic"]: _monotonic,
-    _real["perf_counter"]: _monotonic,
-    _real["time_ns"]: lambda: int(_time() * 1_000_000_000),
-    _real["monotonic_ns"]: lambda: int(_monotonic() * 1_000_000_000),
+    _real["time_ns"]: _nanoseconds_by("time_ns", _time),
+    _real["clock_gettime"]: _gettime,
+    _real["sleep"]: _sleep,
+    **{_real[name]: _seconds_by(name) for name in ("monotonic", "perf_counter", "process_time", "thread_time")},
+    **{
+        _real[name]: _nanoseconds_by(name, _monotonic)
+        for name in ("monotonic_ns", "perf_counter_ns", "process_time_ns", "thread_time_ns")
+    },
+    **{getattr(random, name): _shared(name) for name in _SHARED},
     _real_urandom: _urandom,
-    _real_gettime: _gettime,
+    _real_getpid: _getpid,
+    _real_gethostname: _gethostname,
     _real_uuid1: _uuid1,
     _RealDatetime: _Datetime,
     _RealRandom: _Random,
@@ -132,7 +219,8 @@ def replaced() -> Iterator[None]:
                 for function in _functions(value):
                     for kind, defaults in _new_defaults(function):
                         replace(function, kind, defaults)
-    # A thread would run in real time.
+    replace(threading.Thread, "start", _start)
+    # Its thread would run in real time.
     replace(Watchdog, "start", lambda _: None)
     replace(Watchdog, "stop", lambda _: None)
     try:
@@ -164,7 +252,12 @@ def _restore_in_new_modules() -> None:
 
 def _new(value: Any) -> Any:
     # Of other kinds, some cannot be hashed.
-    return _REPLACED.get(value) if isinstance(value, BuiltinFunctionType | FunctionType | type) else None
+    if not isinstance(value, BuiltinFunctionType | FunctionType | MethodType | type):
+        return None
+    try:
+        return _REPLACED.get(value)
+    except TypeError:  # a method of what cannot be hashed
+        return None
 
 
 def _functions(value: Any) -> list[FunctionType]:
@@ -184,18 +277,15 @@ def _new_defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def of(world: World) -> Iterator[None]:
-    """Let this world be the one that is asked, until the block ends."""
-    global _world
-    state = random.getstate()
-    random.seed(world.entropy.random())
-    _world = world
+    """Let this thread ask this world, until the block ends."""
+    _here.shared = _RealRandom(world.entropy.random())
+    _here.world = world
     try:
         yield
     finally:
-        _world = None
-        random.setstate(state)
+        _here.world = None
 
 
 def seconds() -> float:
-    """The real clock, for those who measure a simulation."""
+    """Return the real clock's seconds, for those who measure a simulation."""
     return float(_real["perf_counter"]())

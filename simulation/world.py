@@ -7,7 +7,7 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from simulation.loop import ProcessLoop, restart_numbers
 
@@ -15,8 +15,17 @@ from simulation.loop import ProcessLoop, restart_numbers
 EPOCH = 1_767_225_600.0
 
 
+# The longest universes of the tests take 91 100 rounds. More than this are an endless loop: a bound that does not
+# depend on the machine, as a time limit of the test would.
+_MOST_ROUNDS = 2_000_000
+
+
 class StuckError(Exception):
     """Every process waits, and nothing is due that could wake one."""
+
+
+class EndlessError(Exception):
+    """The processes go on and on."""
 
 
 class Process:
@@ -24,6 +33,7 @@ class Process:
 
     Attributes:
         name: Stands in the journal.
+        number: Identifies it within the world, as `os.getpid` does on a machine.
         is_alive: Not killed. What it has had in memory is gone when it is: its callbacks never run again.
         is_frozen: Nothing of it runs, and its clocks go on, as after SIGSTOP.
         skew_s: How far its wall clock is ahead of the world's, in seconds.
@@ -34,6 +44,7 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
+        self.number = world.next_number()
         self.loop = world.loop_of(self)
         self.is_alive = True
         self.is_frozen = False
@@ -161,6 +172,7 @@ class World:
         # When a process may run, a random number and a count that break ties, and the process: a heap.
         self._list: list[tuple[float, float, int, Process]] = []
         self._listed = 0
+        self._numbered = 0
         # The services, which are not killed: what has reached them is carried out.
         self.outside = self.process("outside")
         self.running = self.outside
@@ -175,6 +187,11 @@ class World:
         self.processes.append(made)
         return made
 
+    def next_number(self) -> int:
+        """Return the number of the process that begins, from 1 on."""
+        self._numbered += 1
+        return self._numbered
+
     def bury(self) -> None:
         """Forget about the killed processes, whose objects stay in memory until the world ends."""
         self._dead += [each for each in self.processes if not each.is_alive]
@@ -183,7 +200,7 @@ class World:
     def run(self, until: Callable[[], bool], at_most_s: float) -> bool:
         """Let time pass until a condition holds; returns whether it does, after `at_most_s` seconds at the latest.
 
-        Raises StuckError if nothing is due any more.
+        Raises StuckError if nothing is due any more, and EndlessError after too many rounds.
         """
         end = self.now + at_most_s
         while not until():
@@ -200,8 +217,15 @@ class World:
             self._run(chosen)
             self.enlist(chosen)
             if self.failures:
-                raise RuntimeError("a simulated process has failed") from self.failures[0]
+                self._fail(self.failures[0])
         return True
+
+    def _fail(self, error: BaseException | None) -> NoReturn:
+        """End the universe with the error of a process."""
+        if error is not None and not isinstance(error, Exception):
+            # Of a signal's handler, which a time limit has: no process is at fault.
+            raise error
+        raise RuntimeError(f"a simulated process has failed: {error!r}") from error
 
     def run_task(self, process: Process, work: Coroutine[Any, Any, Any], at_most_s: float) -> Any:
         """Run `work` in a process, and everything else meanwhile; returns its result, or raises its error."""
@@ -238,6 +262,8 @@ class World:
 
     def _run(self, process: Process) -> None:
         self.rounds += 1
+        if self.rounds > _MOST_ROUNDS:
+            raise EndlessError(f"{process.name} goes on after {_MOST_ROUNDS} rounds, at {self.now:.3f} s")
         before = self.running
         self.running = process
         asyncio._set_running_loop(process.loop)

@@ -15,7 +15,6 @@ KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_co
 """The controls of each kind of universe."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])
 def test_what_is_taken_out_is_missed(kind: str, name: str) -> None:
     control = KINDS[kind][name]

@@ -37,7 +37,6 @@ def kinds(result: Result) -> Counter[str]:
     return Counter(entry.kind for entry in result.journal)
 
 
-@pytest.mark.timeout(240)
 def test_the_app_publishes_everything() -> None:
     result = run(Plan(1, 60, (), OnPoison.SKIP))
 
@@ -48,7 +47,6 @@ def test_the_app_publishes_everything() -> None:
     assert found["checkpointed"] > 0
 
 
-@pytest.mark.timeout(240)
 def test_every_kind_of_fault_is_survived() -> None:
     faults = [Fault(20.0 + 10 * number, kind, number, "topic", 15.0, 0.4) for number, kind in enumerate(KINDS)]
     # The relay connects to the account, too.
@@ -64,7 +62,6 @@ def test_every_kind_of_fault_is_survived() -> None:
     assert found["frozen"] >= 2
 
 
-@pytest.mark.timeout(240)
 def test_partitions_are_split_and_merged() -> None:
     faults = [Fault(30.0, "split", 0, "account", 0.0, 0.0), Fault(90.0, "merge", 0, "account", 0.0, 0.0)]
 
@@ -76,7 +73,6 @@ def test_partitions_are_split_and_merged() -> None:
     assert any("-" in lease for lease in leases)
 
 
-@pytest.mark.timeout(240)
 def test_a_seed_gives_the_same_bytes_at_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
     digests: list[str] = []
 
@@ -104,7 +100,6 @@ def violated(kind: str) -> Iterator[str]:
         yield from run(Plan(seed, 60, faults, OnPoison.SKIP)).violations
 
 
-@pytest.mark.timeout(240)
 def test_a_topic_without_duplicate_detection_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     entities = copy.deepcopy(services.ENTITIES)
     topic = entities["UserConfig"]["Namespaces"][0]["Topics"][0]
@@ -114,7 +109,6 @@ def test_a_topic_without_duplicate_detection_is_found(monkeypatch: pytest.Monkey
     assert any(each.startswith("duplicated:") for each in violated("lose-answers"))
 
 
-@pytest.mark.timeout(240)
 def test_an_app_that_checkpoints_what_it_has_not_published_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Relay.handle
 

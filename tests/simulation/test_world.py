@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import socket
+import threading
 import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 
 from simulation import reality
 from simulation.line import Line, LineError
-from simulation.world import EPOCH, Process, StuckError, World
+from simulation.world import EPOCH, EndlessError, Process, StuckError, World
 
 
 @pytest.fixture
@@ -126,6 +131,85 @@ def test_time_and_randomness_are_the_worlds() -> None:
     assert one[2] == datetime.fromtimestamp(EPOCH + 10, UTC)
     assert one[3:] != other[3:]
     assert abs(time.time() - EPOCH) > 10
+
+
+def test_another_thread_asks_the_machine_and_changes_nothing() -> None:
+    found: list[float] = []
+
+    def use() -> None:
+        found.extend((time.time(), random.random(), *os.urandom(1)))
+        uuid.uuid4()
+
+    async def work() -> tuple[object, ...]:
+        before = random.random(), uuid.uuid4()
+        # There are no threads in a universe; this one began before it.
+        other.submit(use).result()
+        return *before, random.random(), uuid.uuid4()
+
+    def draw(*, disturbed: bool) -> tuple[object, ...]:
+        world = World("1")
+        with reality.of(world):
+            drawn: tuple[object, ...] = world.run_task(world.process("p"), work() if disturbed else calm(), 10)
+        return drawn
+
+    async def calm() -> tuple[object, ...]:
+        return random.random(), uuid.uuid4(), random.random(), uuid.uuid4()
+
+    with reality.replaced(), ThreadPoolExecutor(1) as other:
+        other.submit(use).result()
+        disturbed, calmly = draw(disturbed=True), draw(disturbed=False)
+
+    assert disturbed == calmly
+    assert abs(found[3] - EPOCH) > 10
+
+
+@pytest.mark.parametrize(
+    "act", [lambda: time.sleep(1), lambda: threading.Thread(target=print).start()], ids=["sleep", "thread"]
+)
+def test_what_needs_real_time_is_refused(world: World, act: Callable[[], None]) -> None:
+    async def work() -> None:
+        act()
+
+    with reality.replaced(), reality.of(world), pytest.raises(reality.SimulationError, match="must not"):
+        world.run_task(world.process("p"), work(), 10)
+
+
+def test_the_number_and_the_machine_of_a_process_are_the_worlds(world: World) -> None:
+    async def look() -> tuple[int, str]:
+        return os.getpid(), socket.gethostname()
+
+    with reality.replaced(), reality.of(world):
+        one, other = (world.run_task(world.process(name), look(), 10) for name in ("p", "q"))
+
+    assert (one, other) == ((2, "simulated"), (3, "simulated"))
+
+
+class Interruption(BaseException):
+    """Raised by the handler of a signal."""
+
+
+@pytest.mark.parametrize(("error", "raised"), [(Interruption(), Interruption), (ValueError("no"), RuntimeError)])
+def test_only_an_error_of_a_process_is_called_its_failure(
+    world: World, error: BaseException, raised: type[BaseException]
+) -> None:
+    async def work() -> None:
+        raise error
+
+    world.process("p").start(work())
+    with pytest.raises(raised):
+        world.run(lambda: False, at_most_s=10)
+
+
+def test_an_endless_loop_ends_the_universe(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.world._MOST_ROUNDS", 100)
+
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    world.process("p").start(spin())
+    with pytest.raises(EndlessError, match="p goes on after 100 rounds"):
+        world.run(lambda: False, at_most_s=10)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
