@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from outbox_emulators.functions.cron import CronError, CronExpression
 from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.schedules import ConstantSchedule, CronSchedule, parse_schedule
+from outbox_emulators.functions.host import Host
+from outbox_emulators.functions.schedules import ConstantSchedule, CronSchedule, parse_schedule, time_zone
 
-SetZone = Callable[[str], None]
-
-
-@pytest.fixture
-def zone() -> Iterator[SetZone]:
-    """Sets the time zone of this process."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def set_zone(name: str) -> None:
-            patch.setenv("TZ", name)
-            time.tzset()
-
-        yield set_zone
-    time.tzset()
+LOS_ANGELES = ZoneInfo("America/Los_Angeles")
 
 
 def after(expression: str, start: str, count: int) -> list[str]:
@@ -113,7 +103,7 @@ def test_an_expression_that_is_not_ncrontab_is_refused_with_the_field(expression
 
 def test_a_day_that_never_comes_has_no_occurrence() -> None:
     assert CronExpression.parse("0 0 0 30 2 *").after(datetime(2026, 1, 1)) is None
-    assert CronSchedule(CronExpression.parse("0 0 0 30 2 *")).after(datetime(2026, 1, 1).astimezone()) is None
+    assert CronSchedule(CronExpression.parse("0 0 0 30 2 *")).after(datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 
 def test_an_expression_is_written_as_by_ncrontab() -> None:
@@ -181,10 +171,9 @@ def test_a_schedule_is_an_interval_or_a_point_in_time(expression: str, is_interv
     ],
 )
 def test_clocks_that_change_move_intervals_and_points_in_time(
-    zone: SetZone, expression: str, start: str, occurrences: list[str]
+    expression: str, start: str, occurrences: list[str]
 ) -> None:
-    zone("America/Los_Angeles")
-    schedule, moment, found = parse_schedule(expression), datetime.fromisoformat(start), []
+    schedule, moment, found = parse_schedule(expression, LOS_ANGELES), datetime.fromisoformat(start), []
     for _ in occurrences:
         following = schedule.after(moment)
         assert following is not None
@@ -209,8 +198,7 @@ def test_clocks_that_change_move_intervals_and_points_in_time(
         ("2", timedelta(days=2)),
     ],
 )
-def test_a_timespan_is_a_constant_interval(zone: SetZone, text: str, interval: timedelta) -> None:
-    zone("UTC")
+def test_a_timespan_is_a_constant_interval(text: str, interval: timedelta) -> None:
     schedule = parse_schedule(text)
     moment = datetime.fromisoformat("2026-11-23T12:30:07+00:00")
 
@@ -218,10 +206,8 @@ def test_a_timespan_is_a_constant_interval(zone: SetZone, text: str, interval: t
     assert schedule.after(moment) == moment + interval
 
 
-def test_an_interval_is_as_long_when_clocks_change(zone: SetZone) -> None:
-    zone("America/Los_Angeles")
-
-    following = parse_schedule("02:00:00").after(datetime.fromisoformat("2018-11-04T00:30:00-07:00"))
+def test_an_interval_is_as_long_when_clocks_change() -> None:
+    following = parse_schedule("02:00:00", LOS_ANGELES).after(datetime.fromisoformat("2018-11-04T00:30:00-07:00"))
 
     assert str(following) == "2018-11-04 01:30:00-08:00"
 
@@ -245,3 +231,56 @@ def test_a_schedule_that_is_neither_is_refused(text: str) -> None:
 )
 def test_a_schedule_of_less_than_a_minute_is_frequent(text: str, is_frequent: bool) -> None:
     assert parse_schedule(text).is_frequent is is_frequent
+
+
+def test_a_schedule_is_in_utc_unless_a_zone_is_named() -> None:
+    moment = datetime.fromisoformat("2026-11-23T12:00:00+14:00")
+
+    found = [parse_schedule("0 30 9 * * *", time_zone(name)).after(moment) for name in (None, "Asia/Tokyo")]
+
+    assert [str(each) for each in found] == ["2026-11-23 09:30:00+00:00", "2026-11-23 09:30:00+09:00"]
+
+
+@pytest.mark.parametrize("name", ["W. Europe Standard Time", "../etc/passwd", "Nowhere/Land"])
+def test_a_zone_that_linux_does_not_know_is_refused(name: str) -> None:
+    with pytest.raises(HostError, match="set WEBSITE_TIME_ZONE"):
+        time_zone(name)
+
+
+_APP = """\
+import azure.functions as func
+
+app = func.FunctionApp()
+
+
+@app.timer_trigger(schedule="0 30 9 * * *", arg_name="timer", use_monitor=False)
+def tick(timer: func.TimerRequest) -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "offset"),
+    [
+        ({}, "+0000"),
+        ({"WEBSITE_TIME_ZONE": "Asia/Tokyo"}, "+0900"),
+        ({"TZ": "Asia/Kolkata"}, "+0530"),
+        ({"WEBSITE_TIME_ZONE": "Asia/Tokyo", "TZ": "Asia/Kolkata"}, "+0900"),
+    ],
+)
+async def test_a_host_is_in_the_zone_of_the_apps_settings_and_not_in_that_of_its_machine(
+    settings: dict[str, str],
+    offset: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    (tmp_path / "function_app.py").write_text(_APP)
+    (tmp_path / "host.json").write_text('{"version": "2.0"}')
+    host = Host(tmp_path, settings)
+
+    with caplog.at_level(logging.INFO):
+        await host.start()
+        await host.stop()
+
+    assert re.findall(r" 09:30:00([+-]\d{4})$", caplog.text, re.MULTILINE) == [offset] * 5

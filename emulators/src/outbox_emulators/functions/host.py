@@ -24,6 +24,7 @@ from outbox_emulators.functions.host_json import HostConfiguration
 from outbox_emulators.functions.leases import Lease, LeaseStore
 from outbox_emulators.functions.listener import Listener, Source
 from outbox_emulators.functions.partition import PartitionProcessor
+from outbox_emulators.functions.schedules import time_zone
 from outbox_emulators.functions.settings import Settings
 from outbox_emulators.functions.singleton import LockTimings, Singleton
 from outbox_emulators.functions.status import FunctionStatus
@@ -171,8 +172,11 @@ class Host:
             if settings.disables(function.name):
                 logger.info("Function 'Functions.%s' is disabled", function.name)
         functions = [function for function in functions if not settings.disables(function.name)]
+        # TZ is an app setting in Azure; that of this machine says nothing.
+        named = Settings({**defaults, **self._settings}).get("TZ")
+        zone = time_zone(settings.get("WEBSITE_TIME_ZONE") or named)
         triggers = [
-            TimerTrigger.from_binding(function.name, function.trigger, settings)
+            TimerTrigger.from_binding(function.name, function.trigger, settings, zone)
             if function.trigger["type"] == TIMER_TRIGGER
             else CosmosTrigger.from_binding(function.name, function.trigger, settings, self._overrides)
             for function in functions

@@ -1,11 +1,12 @@
-"""When a timer is due: by an NCRONTAB expression in local time, or after a constant interval."""
+"""When a timer is due: by an NCRONTAB expression in the app's time zone, or after a constant interval."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from outbox_emulators.functions.cron import CronError, CronExpression
 from outbox_emulators.functions.errors import HostError
@@ -17,13 +18,42 @@ _TIMESPAN = re.compile(
 )
 
 
+def time_zone(name: str | None) -> tzinfo:
+    """Return a time zone by its name in the tz database, which the setting has on Linux; UTC without one.
+
+    "NCRONTAB time zones" in https://learn.microsoft.com/azure/azure-functions/functions-bindings-timer.
+
+    Raises:
+        HostError: There is no such zone.
+    """
+    if not name or name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise HostError(
+            f"the time zone '{name}' is not in the tz database of this machine: set WEBSITE_TIME_ZONE to "
+            "a name as 'Europe/Berlin', which Linux expects, or install the package tzdata"
+        ) from error
+
+
+def localized(moment: datetime, zone: tzinfo) -> datetime:
+    """Return the same moment with the offset that the zone has then."""
+    local = moment.astimezone(zone)
+    return local.replace(tzinfo=timezone(_offset(local)))
+
+
 class Schedule(Protocol):
-    """The occurrences of a timer, as moments with a zone.
+    """The occurrences of a timer, as moments with an offset from UTC.
 
     Attributes:
+        zone: The app's time zone.
         adjusts_for_dst: The value in the function's argument.
         is_frequent: Whether the timer is due more than once a minute; then no status is stored.
     """
+
+    @property
+    def zone(self) -> tzinfo: ...
 
     @property
     def adjusts_for_dst(self) -> bool: ...
@@ -37,13 +67,14 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """Occurrences by an expression, in the time zone of this process (TZ).
+    """Occurrences by an expression, in a time zone.
 
     When clocks go back, an interval continues through both hours, and a point in time occurs in the first of them
     only (CronSchedule of Azure/azure-webjobs-sdk-extensions).
     """
 
     expression: CronExpression
+    zone: tzinfo = UTC
 
     adjusts_for_dst = True
 
@@ -63,23 +94,23 @@ class CronSchedule:
         return every_minute and len(cron.seconds) > 1
 
     def after(self, moment: datetime) -> datetime | None:
-        now = moment.astimezone()
+        zone, now = self.zone, localized(moment, self.zone)
         following = self.expression.after(now.replace(tzinfo=None))
         if following is None:
             return None
-        found = _located(following)
+        found = _located(following, zone)
         moved = _offset(found) - _offset(now)
         if self.expression.is_interval:
-            crosses = moved and (_is_ambiguous(now) or _is_ambiguous(found))
-            return (found.astimezone(UTC) + moved).astimezone() if crosses else found
-        if not _is_ambiguous(found):
+            crosses = moved and (_is_ambiguous(now, zone) or _is_ambiguous(found, zone))
+            return localized(found + moved, zone) if crosses else found
+        if not _is_ambiguous(found, zone):
             return found
         if moved:
-            return (found.astimezone(UTC) + moved).astimezone()
+            return localized(found + moved, zone)
         # It has occurred in the hour before, which had the same name.
-        while following is not None and _is_ambiguous(_located(following)):
+        while following is not None and _is_ambiguous(_located(following, zone), zone):
             following = self.expression.after(following)
-        return None if following is None else _located(following)
+        return None if following is None else _located(following, zone)
 
     def __str__(self) -> str:
         return f"Cron: '{self.expression}'"
@@ -90,6 +121,7 @@ class ConstantSchedule:
     """An occurrence each time that the interval has passed."""
 
     interval: timedelta
+    zone: tzinfo = UTC
 
     adjusts_for_dst = False
 
@@ -98,16 +130,16 @@ class ConstantSchedule:
         return self.interval < _MINUTE
 
     def after(self, moment: datetime) -> datetime:
-        return (moment.astimezone(UTC) + self.interval).astimezone()
+        return localized(moment.astimezone(UTC) + self.interval, self.zone)
 
     def __str__(self) -> str:
         return f"Constant: {self.interval}"
 
 
-def parse_schedule(text: str) -> Schedule:
+def parse_schedule(text: str, zone: tzinfo = UTC) -> Schedule:
     """An NCRONTAB expression of six or five fields, or else a .NET TimeSpan. Raises HostError."""
     try:
-        return CronSchedule(CronExpression.parse(text))
+        return CronSchedule(CronExpression.parse(text), zone)
     except CronError as error:
         interval = _timespan(text)
         if interval is None:
@@ -115,7 +147,7 @@ def parse_schedule(text: str) -> Schedule:
                 f"The schedule expression '{text}' was not recognized as a valid cron expression or timespan "
                 f"string: {error}"
             ) from None
-        return ConstantSchedule(interval)
+        return ConstantSchedule(interval, zone)
 
 
 def _timespan(text: str) -> timedelta | None:
@@ -140,24 +172,24 @@ def _timespan(text: str) -> timedelta | None:
     return -length if match["sign"] else length
 
 
-def _located(local: datetime) -> datetime:
-    """A local time with its zone: the later of two, and after a gap as many minutes as it is within the gap."""
-    return _read(local, fold=1 if _is_repeated(local) else 0)
+def _located(local: datetime, zone: tzinfo) -> datetime:
+    """A local time with its offset: the later of two, and after a gap as many minutes as it is within the gap."""
+    return _read(local, zone, fold=1 if _is_repeated(local, zone) else 0)
 
 
-def _is_ambiguous(moment: datetime) -> bool:
-    return _is_repeated(moment.replace(tzinfo=None))
+def _is_ambiguous(moment: datetime, zone: tzinfo) -> bool:
+    return _is_repeated(moment.replace(tzinfo=None), zone)
 
 
-def _is_repeated(local: datetime) -> bool:
-    first, second = _read(local, fold=0), _read(local, fold=1)
+def _is_repeated(local: datetime, zone: tzinfo) -> bool:
+    first, second = _read(local, zone, fold=0), _read(local, zone, fold=1)
     # Both readings of a time within a gap move out of it.
     return first != second and first.replace(tzinfo=None) == second.replace(tzinfo=None)
 
 
-def _read(local: datetime, *, fold: int) -> datetime:
-    # `astimezone` alone moves a time within a gap in the wrong direction.
-    return datetime.fromtimestamp(local.replace(fold=fold).timestamp(), UTC).astimezone()
+def _read(local: datetime, zone: tzinfo, *, fold: int) -> datetime:
+    # By way of UTC: a time within a gap moves out of it.
+    return localized(local.replace(tzinfo=zone, fold=fold).astimezone(UTC), zone)
 
 
 def _offset(moment: datetime) -> timedelta:

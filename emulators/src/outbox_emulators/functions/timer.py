@@ -7,14 +7,14 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from outbox_emulators.functions.crashing import Crash, CrashPoint
 from outbox_emulators.functions.errors import HostError, UnableToStart
 from outbox_emulators.functions.executor import Executor
 from outbox_emulators.functions.pause import pause
-from outbox_emulators.functions.schedules import Schedule, parse_schedule
+from outbox_emulators.functions.schedules import Schedule, localized, parse_schedule
 from outbox_emulators.functions.settings import Settings
 from outbox_emulators.functions.status import FunctionStatus
 from outbox_emulators.functions.storage import ScheduleStatus, Storage
@@ -32,7 +32,7 @@ class SystemClock:
     """The time of this machine, and waits by it."""
 
     def now(self) -> datetime:
-        return datetime.now(UTC).astimezone()
+        return datetime.now(UTC)
 
     async def pause(self, seconds: float, *, until: asyncio.Event) -> bool:
         """Wait that long, or until the event is set; returns whether it was set."""
@@ -48,10 +48,16 @@ class TimerTrigger:
     uses_monitor: bool
 
     @classmethod
-    def from_binding(cls, function: str, binding: Mapping[str, Any], settings: Settings) -> TimerTrigger:
-        """Defaults as in TimerTriggerAttribute of Azure/azure-webjobs-sdk-extensions. Raises HostError."""
+    def from_binding(
+        cls, function: str, binding: Mapping[str, Any], settings: Settings, zone: tzinfo = UTC
+    ) -> TimerTrigger:
+        """Read a binding, with the defaults of TimerTriggerAttribute of Azure/azure-webjobs-sdk-extensions.
+
+        Raises:
+            HostError: The schedule is wrong, or names a setting that is missing.
+        """
         try:
-            schedule = parse_schedule(settings.resolve(str(binding.get("schedule") or "")))
+            schedule = parse_schedule(settings.resolve(str(binding.get("schedule") or "")), zone)
         except HostError as error:
             raise HostError(f"function {function}: {error}") from error
         return cls(
@@ -95,7 +101,7 @@ class TimerListener:
 
         Raises UnableToStart if the status cannot be stored.
         """
-        schedule, moment = self._trigger.schedule, self._clock.now()
+        schedule, moment = self._trigger.schedule, self._now()
         stored = self._checked(moment) if self._trigger.uses_monitor else None
         missed = stored.next if stored is not None and stored.next and moment > stored.next else None
         state = stored or ScheduleStatus(None, schedule.after(moment), None)
@@ -118,6 +124,9 @@ class TimerListener:
         if not done:
             logger.warning("%s did not end within %.1f s and is abandoned", self._running.get_name(), within_s)
         return bool(done)
+
+    def _now(self) -> datetime:
+        return localized(self._clock.now(), self._trigger.schedule.zone)
 
     def _checked(self, moment: datetime) -> ScheduleStatus:
         """The stored status, initialized, and computed anew after a change of the schedule."""
@@ -163,7 +172,7 @@ class TimerListener:
         self, state: ScheduleStatus, reason: str | None = None, *, original: datetime | None = None
     ) -> ScheduleStatus:
         self._crash.reached(CrashPoint.BEFORE_INVOCATION)
-        moment = self._clock.now()
+        moment = self._now()
         self._status.invoking = [KEY]
         try:
             await self._executor.execute(
