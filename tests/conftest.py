@@ -6,6 +6,7 @@ Of what was skipped, each reason is shown once.
 from __future__ import annotations
 
 import gc
+import os
 import random
 from collections import Counter
 from collections.abc import Generator
@@ -29,9 +30,11 @@ __all__ = [
 ]
 
 
-# On a busy machine an example takes as long as it takes.
-settings.register_profile("without deadline", settings(deadline=None))
-settings.load_profile("without deadline")
+# On a busy machine an example takes as long as it takes. A test has the same examples in each run, by its source;
+# only `make fuzz`, which sets a number of them, draws fresh ones.
+settings.register_profile("tests", settings(deadline=None, derandomize=True))
+settings.register_profile("fuzz", settings(deadline=None, derandomize=False))
+settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,9 +13,9 @@ from azure.core.pipeline.transport import AioHttpTransport
 with suppress(ImportError):
     from hypothesis import settings
 
-    # On a busy machine an example takes as long as it takes.
-    settings.register_profile("without deadline", settings(deadline=None))
-    settings.load_profile("without deadline")
+    # On a busy machine an example takes as long as it takes. Each run of a test has the same ones, by its source.
+    settings.register_profile("tests", settings(deadline=None, derandomize=True))
+    settings.load_profile("tests")
 
 
 @pytest.fixture(autouse=True, scope="session")

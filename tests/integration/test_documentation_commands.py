@@ -7,7 +7,6 @@ folder that looks like a fresh clone after `make setup`. The virtual environment
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -35,6 +34,7 @@ from tests.support.pages import (
     Block,
     blocks,
 )
+from tests.support.ports import reserved_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documentation"), pytest.mark.timeout(120)]
 
@@ -48,8 +48,6 @@ STACK_PORTS = {
     10000: "--blobs-port",
 }
 OTHER_PORTS = (8000, 7072)
-# Below the ports that Linux (32768), macOS and Windows (49152) give to connections.
-_NOT_EPHEMERAL = range(20_000, 32_000)
 _READY = 7070
 _WITHIN_S = 50.0
 
@@ -58,20 +56,6 @@ _CURLRC = 'write-out = "%{stderr}\\nstatus %{http_code}\\n"\n'
 _PORT = re.compile(r"\b\d{4}\b")
 _UP = re.compile(r"-m local up\b")
 _SETTINGS = ("COSMOS", "SQL", "SERVICEBUS", "RELAY_", "LOCAL_", "VIRTUAL_ENV", "FUNCTIONS_")
-
-
-def free_ports() -> dict[int, int]:
-    """A free port for each that the pages name, of those that no system gives to others before it is used here."""
-    free = (port for port in random.sample(_NOT_EPHEMERAL, 1_000) if _is_free(port))
-    return dict(zip((*STACK_PORTS, *OTHER_PORTS), free, strict=False))
-
-
-def _is_free(port: int) -> bool:
-    try:
-        with socket.create_server(("127.0.0.1", port)):
-            return True
-    except OSError:
-        return False
 
 
 def with_ports(text: str, ports: dict[int, int]) -> str:
@@ -111,7 +95,7 @@ class Clone:
     """A folder that looks like a fresh clone after `make setup`, and what was started in it."""
 
     folder: Path
-    ports: dict[int, int] = field(default_factory=free_ports)
+    ports: dict[int, int]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -199,14 +183,16 @@ def end_processes_of(folder: Path) -> None:
 @contextmanager
 def cloned(folder: Path, stack: Clone | None = None) -> Iterator[Clone]:
     """A clone, and the end of what was started in it; with the settings and ports of a stack."""
-    clone = Clone(folder.resolve())
-    if stack is not None:
-        clone.ports |= {port: stack.ports[port] for port in STACK_PORTS}
-        (clone.folder / ".local").symlink_to(stack.folder / ".local")
-    try:
-        yield clone
-    finally:
-        clone.end()
+    named = (*STACK_PORTS, *OTHER_PORTS)
+    with reserved_ports(len(named)) as ports:
+        clone = Clone(folder.resolve(), dict(zip(named, ports, strict=True)))
+        if stack is not None:
+            clone.ports |= {port: stack.ports[port] for port in STACK_PORTS}
+            (clone.folder / ".local").symlink_to(stack.folder / ".local")
+        try:
+            yield clone
+        finally:
+            clone.end()
 
 
 def runnable(page: Path) -> list[Block]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -345,7 +344,7 @@ def test_peeking_goes_on_from_a_number_and_touches_nothing(queue: MessageQueue) 
 def test_an_unknown_lock_is_lost(queue: MessageQueue) -> None:
     for settle in (queue.complete, queue.abandon, queue.defer, queue.dead_letter, queue.release, queue.renew_lock):
         with pytest.raises(MessageLockLost):
-            settle(os.urandom(16))
+            settle(bytes(16))
 
 
 def test_expiries_of_messages_long_gone_do_not_pile_up(make_queue: QueueMaker) -> None:
