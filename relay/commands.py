@@ -1,9 +1,20 @@
-"""The commands of `python -m relay` that the relay suggests, as they are pasted into a POSIX shell."""
+"""The commands of `python -m relay` that the relay suggests, as they are pasted into a shell."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote as urlquote
+from urllib.parse import unquote
+
+ENCODED = "percent:"
+"""The beginning of an argument whose rest is percent-encoded UTF-8 (RFC 3986), lone surrogates included."""
+
+# No letter or digit of any script is syntax of a shell. zsh expands a word that begins with `=`, PowerShell one
+# that begins with `@`; it makes two words of one with a comma. A text that begins as an encoded one is encoded.
+_BARE = re.compile(rf"(?!{ENCODED})[^\W_][\w.:/+=@-]*")
+_QUOTABLE = re.compile(rf"(?!{ENCODED}|-)[\w.:/+=@,#~*?;()\[\]{{}} -]+")
 
 _COMMAND = re.compile(r"python -m relay ((?:(?:quarantine|deadletters) )?[a-z]+)\b")
 
@@ -18,25 +29,37 @@ INSTALL = "python -m relay install --keep 30d (or however long positions are to 
 """The command that makes what is missing in an SQL database; the duration is the operator's decision."""
 
 
-def line(*words: str) -> str:
-    """A command with these words."""
-    return " ".join(["python -m relay", *map(shell_word, words)])
+def line(command: str, *texts: str, options: Sequence[str] = (), chosen: Mapping[str, str] | None = None) -> str:
+    """Return a command line.
+
+    Args:
+        command: The command's own words.
+        texts: Its positional arguments: the texts of others, each of which stays one argument.
+        options: Words of our own, such as `--source`, `sql`.
+        chosen: Options whose values are texts of others, by their names.
+    """
+    values = [_option(name, text) for name, text in (chosen or {}).items()]
+    return " ".join(["python -m relay", command, *options, *values, *map(shell_word, texts)])
+
+
+def _option(name: str, text: str) -> str:
+    word = shell_word(text)
+    return f"'{name}={text}'" if word.startswith("'") else f"{name}={word}"
 
 
 def set_aside(partition_key: str, identifier: str, *options: str) -> str:
-    """The command that orders an event to be set aside; `options` are further ones, such as `--source`, `sql`."""
-    return line("quarantine", "add", *options, *positional(partition_key, identifier))
+    """Return the command that orders an event to be set aside; `options` are such as `--source`, `sql`."""
+    return line("quarantine add", partition_key, identifier, options=options)
 
 
-def discard(record_id: str, *options: str) -> str:
-    """The command that discards a record; likewise."""
-    return line("quarantine", "discard", *options, *positional(record_id))
+def discard(record_id: str) -> str:
+    """Return the command that discards a record of the quarantine, or withdraws an order."""
+    return line("quarantine discard", record_id)
 
 
 def release_key(partition_key: str, *options: str) -> str:
-    """The command that releases every record of a key in order, which unparks it; likewise."""
-    # With "=", as a key may begin with a dash.
-    return line("quarantine", "release", *options, "--all", f"--partition-key={partition_key}")
+    """Return the command that releases every record of a key in order, which unparks it."""
+    return line("quarantine release", options=(*options, "--all"), chosen={"--partition-key": partition_key})
 
 
 def with_option(text: str, name: str, value: str) -> str:
@@ -45,7 +68,7 @@ def with_option(text: str, name: str, value: str) -> str:
     def complete(found: re.Match[str]) -> str:
         if found[1].split()[0] in _WITHOUT[name] or _has(name, found.string[found.end() :]):
             return found[0]
-        return f"{found[0]} {name} {shell_word(value)}"
+        return f"{found[0]} {name} {shlex.quote(value)}"
 
     return _COMMAND.sub(complete, text)
 
@@ -56,26 +79,33 @@ def _has(name: str, rest: str) -> bool:
     return name != "--env-file" and options is not None and f" {name} " in options[0]
 
 
-def positional(*words: str) -> list[str]:
-    """The words as they are given where one that begins with a dash must not be an option."""
-    return ["--", *words] if any(word.startswith("-") for word in words) else list(words)
-
-
 def shell_word(text: str) -> str:
-    """A word for a POSIX shell that means this text, made of printable characters alone.
+    """Return a word that every shell reads alike, and that `parsed_word` reads as `text`.
 
-    What cannot be printed would be taken by the terminal into which the command is pasted.
+    The alphabet of a bare word and of a quoted one has no character with a meaning in a POSIX shell, fish,
+    PowerShell or cmd.exe. Any other text is percent-encoded, so it can hold no command, no option, and no command
+    that `with_option` would complete.
     """
-    if text.isprintable():
-        return shlex.quote(text)
-    quoted = "".join(
-        f"\\{each}" if each in "\\'" else each if each.isprintable() else escaped(each) for each in text
-    )
-    return f"$'{quoted}'"
+    if _BARE.fullmatch(text):
+        return text
+    if _QUOTABLE.fullmatch(text) and "python -m" not in text:
+        return f"'{text}'"
+    return ENCODED + urlquote(text, safe="", errors="surrogatepass")
+
+
+def parsed_word(word: str) -> str:
+    """Return the text that an argument stands for.
+
+    Raises:
+        ValueError: It begins with `ENCODED`, and what follows is no percent-encoded UTF-8.
+    """
+    if not word.startswith(ENCODED):
+        return word
+    return unquote(word.removeprefix(ENCODED), errors="surrogatepass")
 
 
 def escaped(character: str) -> str:
-    """The code of a character, as Python and the shell write it."""
+    """The code of a character, as Python writes it."""
     number = ord(character)
     if number < 0x80:
         return f"\\x{number:02x}"

@@ -20,6 +20,7 @@ from journal.checker import Policy
 from local.chaos.history import Aside, History
 from relay.cli.main import parser, run
 from relay.cli.terminal import Terminal
+from relay.commands import parsed_word
 
 EventName = tuple[str, str]
 """A partition key, and the id of an event."""
@@ -47,7 +48,7 @@ def named_in(text: str, stream: str | None = None) -> Iterator[EventName]:
         if match["stream"] not in (None, stream):
             continue
         with suppress(ValueError):
-            key, identifier, *_ = shlex.split(match["arguments"])
+            key, identifier, *_ = map(parsed_word, shlex.split(match["arguments"]))
             if (key, identifier.rstrip(",.;")) != ("KEY", "ID"):
                 yield key, identifier.rstrip(",.;")
     for match in _BLOCKED.finditer(text):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.clients import administration_address
+from relay.commands import ENCODED, parsed_word
 from relay.errors import UsageError
 from relay.settings import Settings
 from relay.streams import read_streams, stream_of
@@ -34,9 +35,28 @@ class Parser(shell.Parser):
         super().__init__(*args, **options)
         self.register("type", int, whole_number)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, and read each text as `relay.commands.line` writes it.
+
+        A text is read once it is known which argument it is, so that none becomes an option.
+        """
+        parsed = super().parse_args(args, namespace)
+        for name, value in vars(parsed).items():
+            try:
+                setattr(parsed, name, _read(value))
+            except ValueError:
+                self.error(f"{name}: what follows {ENCODED} is no percent-encoded UTF-8")
+        return parsed
+
     def add_duration(self, name: str, default: timedelta, text: str) -> None:
         text = f"{text} (default: {format_duration(default)})"
         self.add_argument(name, type=reported(parse_duration), default=default, metavar="DURATION", help=text)
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read(each) for each in value]
+    return parsed_word(value) if isinstance(value, str) else value
 
 
 class Commands:

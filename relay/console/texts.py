@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from relay.commands import escaped, line, positional, release_key, set_aside
+from relay.commands import escaped, line, parsed_word, release_key, set_aside
 from relay.console.bounds import REASON, both_ends, was_cut
 from relay.outbox import cut_text
 from relay.reasons import State
@@ -136,7 +136,7 @@ def set_aside_commands(error: str | None) -> list[str]:
 def _words(text: str) -> list[str]:
     """The key and the id of a command, as a shell reads them; nothing if it does not."""
     try:
-        return [word for word in shlex.split(text) if word != "--"] if "$'" not in text else []
+        return [parsed_word(word) for word in shlex.split(text)]
     except ValueError:
         return []
 
@@ -172,10 +172,10 @@ class Commands:
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""
-        return line("quarantine", command, *self._words, "--reason", reason)
+        return line(f"quarantine {command}", options=self._words, chosen={"--reason": reason})
 
     def release_record(self, identifier: str) -> str:
-        return line("quarantine", "release", *self._words, *positional(identifier))
+        return line("quarantine release", identifier, options=self._words)
 
     def release_key(self, partition_key: str) -> str:
         """Release every record of a key in order, which unparks it."""
@@ -183,15 +183,17 @@ class Commands:
 
     def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, str]]:
         """What can be done with the dead letters of a subscription with a reason, and the command that does it."""
-        chosen = (*self.of_topic.split(), *(() if self.is_queue else (f"--subscription={subscription}",)))
+        options = self.of_topic.split()
+        chosen = {} if self.is_queue else {"--subscription": subscription}
         if was_cut(reason, REASON):
             # No dead letter has the reason that is shown.
-            yield "list the dead letters of the subscription", line("deadletters", "list", *chosen)
+            command = line("deadletters list", options=options, chosen=chosen)
+            yield "list the dead letters of the subscription", command
             return
         for command in ("list", "resubmit", "discard"):
             yield (
                 f"{command} the dead letters with this reason",
-                line("deadletters", command, *chosen, f"--reason={reason}"),
+                line(f"deadletters {command}", options=options, chosen={**chosen, "--reason": reason}),
             )
 
     def check(self) -> str:
@@ -199,7 +201,7 @@ class Commands:
 
     def scan(self) -> str:
         """Find what a host cannot hand over to the relay."""
-        return line("check", "--scan")
+        return line("check", options=["--scan"])
 
     def of_state(self, state: State) -> Sequence[str]:
         """The commands that show what a state is about."""
@@ -209,9 +211,9 @@ class Commands:
             case State.UNDELIVERED:
                 return [self.scan()]
             case State.QUARANTINE | State.PARKED:
-                return [line("quarantine", "list", *self._words)]
+                return [line("quarantine list", options=self._words)]
             case State.DEAD_LETTERS:
-                return [line("deadletters", "list", *self.of_topic.split())]
+                return [line("deadletters list", options=self.of_topic.split())]
             case _:
                 return []
 

@@ -201,7 +201,7 @@ async def test_a_parked_key_has_the_command_that_releases_it(console: ConsolePag
 
     await expect(page.locator("#timeline .notice")).to_contain_text("Parked since 2026-02-09 11:00:00")
     await expect(page.locator("#timeline .command code")).to_have_text(
-        """python -m relay quarantine release --all '--partition-key=--it'"'"'s parked'"""
+        "python -m relay quarantine release --all --partition-key=percent:--it%27s%20parked"
     )
 
 

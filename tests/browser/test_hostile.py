@@ -167,9 +167,9 @@ async def test_commands_keep_what_others_wrote_in_one_word(console: ConsolePage)
 
     commands = await page.locator("#quarantine code").all_inner_texts()
     assert commands == [
-        """python -m relay quarantine release --reason 'x'"'"'; touch owned #'""",
-        """python -m relay quarantine discard --reason 'x'"'"'; touch owned #'""",
-        "python -m relay quarantine release $'\\x1b[201~rm -rf ~'",
+        "python -m relay quarantine release --reason=percent:x%27%3B%20touch%20owned%20%23",
+        "python -m relay quarantine discard --reason=percent:x%27%3B%20touch%20owned%20%23",
+        "python -m relay quarantine release percent:%1B%5B201~rm%20-rf%20~",
     ]
     copied = await page.locator("#quarantine button[data-copy]").evaluate_all(
         "all => all.map(e => e.dataset.copy)"

@@ -85,7 +85,7 @@ def test_times_are_written_in_utc() -> None:
 def test_commands_name_the_outbox_where_there_are_two() -> None:
     assert Commands().release_record("3f1c") == "python -m relay quarantine release 3f1c"
     assert Commands("--source sql").release_record("-3f1c") == (
-        "python -m relay quarantine release --source sql -- -3f1c"
+        "python -m relay quarantine release --source sql percent:-3f1c"
     )
     assert Commands("--source sql").release_key("a b") == (
         "python -m relay quarantine release --source sql --all '--partition-key=a b'"

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import changefeed.cli
 from relay import commands
@@ -18,33 +20,77 @@ from relay.cli.main import parser
 from relay.cli.suggestions import completed
 from tests.support.texts import INSERTED, texts
 
+HOSTILE = [
+    "\n'; touch pwned #",
+    "v\x00x",
+    "percent:a",
+    "--all",
+    "-",
+    "=ls",
+    "~root",
+    "*",
+    "",
+    "python -m relay check; touch pwned",
+    "k python -m relay quarantine add",
+    "\u2019; touch pwned; \u2018",
+    "$(id) `id` !x %PATH% a&b|c",
+    "\x1b[201~x'\\",
+    "\u202e\u00e9",
+    "\ud800",
+]
+TEXTS = st.one_of(st.text(st.characters(), max_size=20), st.sampled_from(HOSTILE))
+SHELLS = [each for each in ("dash", "bash", "zsh") if shutil.which(each)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@settings(max_examples=10, deadline=None)
+@given(chosen=st.lists(st.tuples(TEXTS, TEXTS), min_size=20, max_size=20))
+@example(chosen=list(zip(HOSTILE, reversed(HOSTILE), strict=True)))
+def test_a_command_has_the_texts_of_others_as_arguments_alone(
+    shell: str, chosen: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def made(key: str, identifier: str) -> list[str]:
+        return [
+            commands.set_aside(key, identifier),
+            commands.release_key(key),
+            commands.line("deadletters discard", chosen={"--reason": key, "--id": identifier}),
+        ]
+
+    given_options = Namespace(env_file=[Path("it's an.env")], source="sql")
+    lines = [completed(each, given_options) for pair in chosen for each in made(*pair)]
+    # As a terminal takes it: a character that it obeys would be another command.
+    assert all(line.isprintable() for line in lines)
+
+    folder = tmp_path_factory.mktemp("shell")
+    # One process of the shell for all; a line that was cut or divided moves every count behind it.
+    script = "".join(f"set -- {line}\nprintf '%s\\0' $# \"$@\"\n" for line in lines)
+    done = subprocess.run([shell], input=script.encode(), capture_output=True, cwd=folder, timeout=60, check=True)
+    assert not list(folder.iterdir())
+    words = iter(done.stdout.decode().split("\0"))
+    read = [[next(words) for _ in range(int(next(words)))] for _ in lines]
+
+    for (key, identifier), index in zip(chosen, range(0, len(lines), 3), strict=True):
+        add, release, discard = (PROGRAMS["relay"].parse_args(each[3:]) for each in read[index : index + 3])
+        assert (add.command, add.key, add.id) == ("quarantine add", key, identifier)
+        assert (release.command, release.partition_key, release.all) == ("quarantine release", key, True)
+        assert (discard.command, discard.reason, discard.id) == ("deadletters discard", key, [identifier])
+        assert (discard.yes, discard.all) == (False, False)
+        assert {tuple(each.env_file) for each in (add, release, discard)} == {(Path("it's an.env"),)}
+
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "plain",
-        "it's",
-        "--all",
-        "$(id) `id` !x",
-        "a\nb\t",
-        "\x1b[201~x'\\",
-        "\u202e\u00e9",
-        "\U000e0001",
-        "",
-        "\N{PILE OF POO}",
-    ],
+    "text", ["contact-5", "a@b.example/1:2", "MaxDeliveryCountExceeded", "\N{CJK UNIFIED IDEOGRAPH-9375}"]
 )
-def test_a_word_of_a_command_means_the_text_to_a_shell(text: str) -> None:
-    word = commands.shell_word(text)
+def test_a_usual_text_is_shown_as_it_is(text: str) -> None:
+    assert commands.shell_word(text) == text
+    assert commands.shell_word(f"{text} (2)") == f"'{text} (2)'"
 
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("there is no bash")
-    echoed = subprocess.run(
-        [bash, "-c", f"printf %s {word}"], capture_output=True, timeout=10, check=True, env={"LC_ALL": "C.UTF-8"}
-    )
-    assert echoed.stdout.decode() == text
-    assert word.isprintable()
+
+def test_a_word_that_is_no_percent_encoded_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["quarantine", "add", "percent:%ff", "x"])
+
+    assert "no percent-encoded UTF-8" in capsys.readouterr().err
 
 
 # A sentence ends behind some of them, or a remark in parentheses begins.
