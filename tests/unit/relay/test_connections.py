@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,13 +32,18 @@ NAMESPACE = Connection(f"Endpoint=sb://n.servicebus.windows.net/;{KEY}")
 
 
 class Closing:
-    """A server that ends every connection at once, and counts them."""
+    """A server that resets every connection at once, and counts them.
+
+    The SDK (7.15.0) would forget its socket of a connection that is closed in order while it is opened.
+    """
 
     def __init__(self) -> None:
         self.connections = 0
 
     def _end(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        at_once = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
         writer.close()
 
     async def __aenter__(self) -> Connection:

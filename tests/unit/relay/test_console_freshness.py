@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -191,12 +191,14 @@ def test_what_is_shown_as_current_was_true_at_most_so_long_ago(steps: list[tuple
 
 
 @pytest.fixture
-async def world() -> World:
+async def world() -> AsyncIterator[World]:
     made = World()
     commit(made, "0", 3)
     made.outbox.pass_all()
     await made.observer.look()
-    return made
+    yield made
+    if made.looking is not None:
+        made.looking.cancel()
 
 
 async def test_with_the_source_down_nothing_is_said_to_be_current(world: World) -> None:

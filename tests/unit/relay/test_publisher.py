@@ -327,17 +327,22 @@ async def test_the_limits_are_read_once_a_link_and_again_after_a_failure() -> No
     assert len(topic.links) == 2
 
 
-async def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
-    topic = FakeTopic()
-    pool = SenderPool(topic.client(), "t", 1)
-    sender = PooledSender(pool)
-    link = pool.new_link()
-    topic.links[0].hangs = True
-    pool.new_link = lambda: link  # type: ignore[method-assign]
+def test_a_link_that_does_not_open_in_time_is_given_up() -> None:
+    async def attempt() -> None:
+        topic = FakeTopic()
+        pool = SenderPool(topic.client(), "t", 1)
+        sender = PooledSender(pool)
+        link = pool.new_link()
+        topic.links[0].hangs = True
+        pool.new_link = lambda: link  # type: ignore[method-assign]
 
-    with pytest.raises(RetryableError, match="RELAY_SEND_TIMEOUT_S"):
-        async with asyncio.timeout(10):
-            await sender.limits(0.05)
+        with pytest.raises(RetryableError, match="RELAY_SEND_TIMEOUT_S"):
+            await sender.limits(5)
+
+        assert asyncio.get_running_loop().time() == 5
+        await pool.close()
+
+    virtual_time.run(attempt())
 
 
 @pytest.mark.parametrize("error", [CUT, ConnectionResetError()], ids=["by the SDK", "by the system"])
