@@ -5,9 +5,6 @@ Of what was skipped, each reason is shown once.
 
 from __future__ import annotations
 
-import gc
-import os
-import random
 from collections import Counter
 from collections.abc import Generator
 
@@ -15,6 +12,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
+from tests.support import leaks
 from tests.support.azurite import azurite, blobs
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 from tests.support.skips import pytest_terminal_summary
@@ -42,18 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--order", metavar="SEED|reversed", help="run the tests in a random order, or reversed")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests without collecting garbage, of which there is none: all modules and tests stay.
-
-    Every process of pytest-xdist collects all tests, and a quarter of its time went into looking at them again.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the hooks for leaks as a plugin: those of a conftest.py do not see fixtures of the session."""
+    leaks.register(config.pluginmanager)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -18,6 +18,14 @@ with suppress(ImportError):
     settings.load_profile("tests")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Fail tests that leave something behind; those of the package also run without the project around them."""
+    with suppress(ImportError):
+        from tests.support import leaks
+
+        leaks.register(config.pluginmanager)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_proxies() -> Iterator[None]:
     """Have clients look for no proxy, as all servers are on this machine.

@@ -1,0 +1,254 @@
+"""Hooks that fail the test which leaves something behind, in place of whichever test comes next.
+
+Leaks are, after a test and the teardown of its fixtures: tasks on its event loop, threads, child processes, open
+sockets, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that was never awaited. Fixtures of
+a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where an object was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.threadexception import collect_thread_exception
+from _pytest.unraisableexception import collect_unraisable
+
+ENDS_WITHIN_S = 10.0
+"""Time for a thread or a process to end that was told to, in seconds. Only a test that leaks takes so long."""
+
+_POLL_EVERY_S = 0.01
+_SPINS = 10
+"""Iterations of the event loop for tasks and transports that have been closed to end."""
+_RUNNER = "_function_scoped_runner"
+"""The fixture of pytest-asyncio (1.5) that closes a test's event loop, and first cancels each task on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Threads, child processes and sockets of this process, by identity, each with its description."""
+
+    threads: dict[int, threading.Thread]
+    children: set[int]
+    sockets: set[str]
+
+    @classmethod
+    def now(cls) -> Held:
+        threads = {id(thread): thread for thread in threading.enumerate()}
+        return cls(threads, _children(), _sockets())
+
+    def add(self, before: Held, after: Held) -> None:
+        """Add what `after` has and `before` has not."""
+        self.threads.update({key: after.threads[key] for key in after.threads.keys() - before.threads.keys()})
+        self.children.update(after.children - before.children)
+        self.sockets.update(after.sockets - before.sockets)
+
+
+_OF_LIBRARIES = frozenset({"tqdm_monitor"})
+"""Names of threads that a library starts once for the whole process, here sqlfluff's progress bar."""
+
+_ALLOWED = pytest.StashKey[Held]()
+_TASKS = pytest.StashKey[list[str]]()
+
+
+def register(plugins: pytest.PytestPluginManager) -> None:
+    """Register these hooks, unless another conftest.py has done so."""
+    plugin = sys.modules[__name__]
+    if not plugins.is_registered(plugin):
+        plugins.register(plugin)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without collecting garbage, of which there is none: all modules and tests stay.
+
+    Every process of pytest-xdist collects all tests, and a quarter of its time went into looking at them again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Remember what there is before the test's own setup."""
+    item.stash[_ALLOWED] = Held.now()
+    item.stash[_TASKS] = []
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Allow what fixtures of a wider scope hold, and look at a test's tasks before its event loop is closed."""
+    if fixturedef.scope == "function":
+        value = yield
+        if fixturedef.argname == _RUNNER and isinstance(value, asyncio.Runner):
+            fixturedef.addfinalizer(partial(_note_tasks, value, request.node))
+        return value
+    before = Held.now()
+    try:
+        return (yield)
+    finally:
+        request._pyfuncitem.stash[_ALLOWED].add(before, Held.now())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Fail the test if anything is left of it."""
+    try:
+        return (yield)
+    finally:
+        # The frames of a failed test keep what its variables refer to.
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        left = _left_behind(item)
+        if nextitem is None or nextitem.path != item.path:
+            # What stays now stays for long: the next collections need not look at it.
+            gc.freeze()
+        if left:
+            pytest.fail("\n".join(("The test leaves behind:", *left)), pytrace=False)
+
+
+def _left_behind(item: pytest.Item) -> list[str]:
+    allowed = item.stash[_ALLOWED]
+    left = item.stash[_TASKS]
+    left += _logged_by_asyncio(gc.collect)
+    left += _raised(collect_unraisable, item.config)
+    left += _raised(collect_thread_exception, item.config)
+    left += [f"- child process {child}: {_command(child)}" for child in _not_ended(allowed)]
+    if not _goes_on(item):
+        left += [f"- {_thread(thread)}" for thread in _still_running(allowed)]
+        left += [f"- {socket} ({_addresses(socket)})" for socket in sorted(_sockets() - allowed.sockets)]
+    return left
+
+
+def _goes_on(item: pytest.Item) -> bool:
+    """Return True if the test's event loop stays, with its threads and with the connections of servers on it."""
+    marker = item.get_closest_marker("asyncio")
+    return marker is not None and marker.kwargs.get("loop_scope", "function") != "function"
+
+
+def _note_tasks(runner: asyncio.Runner, item: pytest.Item) -> None:
+    item.stash[_TASKS] += [f"- {task!r}" for task in runner.run(_pending_tasks())]
+
+
+async def _pending_tasks() -> set[asyncio.Task[Any]]:
+    for _ in range(_SPINS):
+        await asyncio.sleep(0)
+    current = asyncio.current_task()
+    return {task for task in asyncio.all_tasks() if task is not current}
+
+
+class _Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(f"- {record.getMessage()}")
+
+
+def _logged_by_asyncio(work: Callable[[], object]) -> list[str]:
+    """Return what asyncio has to say on objects that it finds dropped, such as pending tasks and open sessions."""
+    records = _Records()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(records)
+    try:
+        work()
+    finally:
+        logger.removeHandler(records)
+    return records.texts
+
+
+def _raised(collect: Callable[[pytest.Config], None], config: pytest.Config) -> list[str]:
+    try:
+        collect(config)
+    except Exception as error:  # noqa: BLE001 - reported with everything else that the test has left
+        return [f"- {''.join(traceback.format_exception(error))}"]
+    return []
+
+
+def _still_running(allowed: Held) -> Iterable[threading.Thread]:
+    until = time.monotonic() + ENDS_WITHIN_S
+    for thread in threading.enumerate():
+        if id(thread) not in allowed.threads and thread.name not in _OF_LIBRARIES:
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                yield thread
+
+
+def _thread(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    where = "".join(traceback.format_stack(frame)) if frame is not None else ""
+    return f"{thread!r} at\n{where}"
+
+
+def _not_ended(allowed: Held) -> set[int]:
+    until = time.monotonic() + ENDS_WITHIN_S
+    while (left := _children() - allowed.children) and time.monotonic() < until:
+        time.sleep(_POLL_EVERY_S)
+    return left
+
+
+def _children() -> set[int]:
+    """Return the ids of the child processes of this process, without Linux's /proc none."""
+    children: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        try:
+            children.update(map(int, task.read_text().split()))
+        except OSError:
+            continue  # The thread has ended.
+    return children
+
+
+def _command(child: int) -> str:
+    try:
+        return Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ").strip() or "ended, and not waited for"
+    except OSError:
+        return "ended"
+
+
+def _sockets() -> set[str]:
+    """Return the sockets of this process, as `socket:[INODE]`, without Linux's /proc none."""
+    try:
+        descriptors = os.listdir("/proc/self/fd")
+    except OSError:
+        return set()
+    return {target for each in descriptors if (target := _target(each)).startswith("socket:")}
+
+
+def _target(descriptor: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""  # It has been closed.
+
+
+def _addresses(socket: str) -> str:
+    """Return what the system's tables say of a socket: its addresses, or the path of one of the Unix domain."""
+    inode = socket.removeprefix("socket:[").removesuffix("]")
+    for table in ("tcp", "tcp6", "udp", "unix"):
+        try:
+            lines = Path(f"/proc/self/net/{table}").read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if inode in (columns := line.split()):
+                return f"{table} {' '.join(columns[1:4])}"
+    return "closed by the other side, or never bound"
