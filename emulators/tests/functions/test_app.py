@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +186,24 @@ def test_given_settings_win_over_the_environment_and_defaults_fill_in(monkeypatc
             "default",
         ]
         assert os.environ["GIVEN"] == "given"
+    assert (os.environ["GIVEN"], os.environ.get("ABSENT")) == ("environment", None)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first first", "last first"])
+def test_settings_of_two_hosts_may_end_in_any_order(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[int, int]
+) -> None:
+    monkeypatch.setenv("GIVEN", "environment")
+    monkeypatch.delenv("ABSENT", raising=False)
+    stacks = [ExitStack(), ExitStack()]
+    for number, stack in enumerate(stacks):
+        both = {"GIVEN": f"host {number}", "ABSENT": f"host {number}"}
+        assert stack.enter_context(applied(both, defaults={})).items() >= both.items()
+
+    stacks[order[0]].close()
+    assert (os.environ["GIVEN"], os.environ["ABSENT"]) == (f"host {order[1]}", f"host {order[1]}")
+
+    stacks[order[1]].close()
     assert (os.environ["GIVEN"], os.environ.get("ABSENT")) == ("environment", None)
 
 

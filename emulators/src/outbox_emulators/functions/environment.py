@@ -15,6 +15,11 @@ from outbox_emulators.functions.errors import HostError
 
 LOCAL_SETTINGS = "local.settings.json"
 
+_layers: list[dict[str, str]] = []
+"""The settings that are applied to the process environment now, the last ones last."""
+_outside: dict[str, str | None] = {}
+"""The value of each of their names without them; None if the name is not set."""
+
 
 def read_env_file(path: Path) -> dict[str, str]:
     """The settings of an env file: lines `KEY=value`, `KEY='value'`, `export KEY=value`, comments.
@@ -57,20 +62,30 @@ def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iter
     """Put the settings into the process environment while the block lasts; yields the whole environment.
 
     `settings` override the environment, which overrides `defaults` (local.settings.json), as with `func`.
-    The time zone follows TZ.
+    The time zone follows TZ. Blocks of several hosts may end in any order.
     """
-    before = dict(os.environ)
-    os.environ.update({**defaults, **before, **settings})
+    layer = {**{name: value for name, value in defaults.items() if name not in os.environ}, **settings}
+    for name in layer:
+        _outside.setdefault(name, os.environ.get(name))
+    _layers.append(layer)
+    os.environ.update(layer)
     _follow_time_zone()
     try:
         yield dict(os.environ)
     finally:
-        for name in {*defaults, *settings}:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                os.environ.pop(name, None)
+        _remove(layer)
         _follow_time_zone()
+
+
+def _remove(layer: dict[str, str]) -> None:
+    _layers[:] = [each for each in _layers if each is not layer]
+    for name in layer:
+        values = [each[name] for each in _layers if name in each]
+        value = values[-1] if values else _outside.pop(name)
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _follow_time_zone() -> None:
