@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def recording(path: Path) -> Recording:
-    return Recording(path, lambda: NOW)
+def recording(path: Path) -> Iterator[Recording]:
+    made = Recording(path, lambda: NOW)
+    yield made
+    made.close()
 
 
 async def test_the_broker_records_what_it_accepts_and_drops(path: Path, recording: Recording) -> None:

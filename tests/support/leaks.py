@@ -1,8 +1,9 @@
 """Hooks that fail the test which leaves something behind, in place of whichever test comes next.
 
 Leaks are, after a test and the teardown of its fixtures: tasks on its event loop, threads, child processes, open
-sockets, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that was never awaited. Fixtures of
-a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where an object was made.
+sockets, changed environment variables, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that
+was never awaited. Fixtures of a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where
+an object was made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,22 +38,26 @@ _RUNNER = "_function_scoped_runner"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Threads, child processes and sockets of this process, by identity, each with its description."""
+    """Threads, child processes and sockets of this process by identity, and its environment variables."""
 
     threads: dict[int, threading.Thread]
     children: set[int]
     sockets: set[str]
+    environment: dict[str, str]
 
     @classmethod
     def now(cls) -> Held:
         threads = {id(thread): thread for thread in threading.enumerate()}
-        return cls(threads, _children(), _sockets())
+        return cls(threads, _children(), _sockets(), _environment())
 
     def add(self, before: Held, after: Held) -> None:
         """Add what `after` has and `before` has not."""
         self.threads.update({key: after.threads[key] for key in after.threads.keys() - before.threads.keys()})
         self.children.update(after.children - before.children)
         self.sockets.update(after.sockets - before.sockets)
+        if after.environment != before.environment:
+            self.environment.clear()
+            self.environment.update(after.environment)
 
 
 _OF_LIBRARIES = frozenset({"tqdm_monitor"})
@@ -60,13 +65,6 @@ _OF_LIBRARIES = frozenset({"tqdm_monitor"})
 
 _ALLOWED = pytest.StashKey[Held]()
 _TASKS = pytest.StashKey[list[str]]()
-
-
-def register(plugins: pytest.PytestPluginManager) -> None:
-    """Register these hooks, unless another conftest.py has done so."""
-    plugin = sys.modules[__name__]
-    if not plugins.is_registered(plugin):
-        plugins.register(plugin)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,7 +112,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
-        # The frames of a failed test keep what its variables refer to.
+        # The frames of a failed test keep what its variables refer to, and the test the values of its fixtures.
+        vars(item).get("funcargs", {}).clear()
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):
             vars(sys).pop(name, None)
         left = _left_behind(item)
@@ -127,14 +126,21 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def _left_behind(item: pytest.Item) -> list[str]:
     allowed = item.stash[_ALLOWED]
+    goes_on = _goes_on(item)
     left = item.stash[_TASKS]
     left += _logged_by_asyncio(gc.collect)
+    threads = [] if goes_on else _new_threads(allowed)
+    if threads or _children() - allowed.children:
+        until = time.monotonic() + ENDS_WITHIN_S
+        left += [f"- child process {child}: {_command(child)}" for child in _children_left(allowed, until)]
+        left += [f"- {_thread(thread)}" for thread in threads if _stays(thread, until)]
+        # Their ends drop objects, such as the pipes of a process.
+        left += _logged_by_asyncio(gc.collect)
     left += _raised(collect_unraisable, item.config)
     left += _raised(collect_thread_exception, item.config)
-    left += [f"- child process {child}: {_command(child)}" for child in _not_ended(allowed)]
-    if not _goes_on(item):
-        left += [f"- {_thread(thread)}" for thread in _still_running(allowed)]
+    if not goes_on:
         left += [f"- {socket} ({_addresses(socket)})" for socket in sorted(_sockets() - allowed.sockets)]
+    left += [f"- the environment variable {name}" for name in _restore(allowed.environment)]
     return left
 
 
@@ -184,13 +190,17 @@ def _raised(collect: Callable[[pytest.Config], None], config: pytest.Config) -> 
     return []
 
 
-def _still_running(allowed: Held) -> Iterable[threading.Thread]:
-    until = time.monotonic() + ENDS_WITHIN_S
-    for thread in threading.enumerate():
-        if id(thread) not in allowed.threads and thread.name not in _OF_LIBRARIES:
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
-                yield thread
+def _new_threads(allowed: Held) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if id(thread) not in allowed.threads and thread.name not in _OF_LIBRARIES
+    ]
+
+
+def _stays(thread: threading.Thread, until: float) -> bool:
+    thread.join(max(0.0, until - time.monotonic()))
+    return thread.is_alive()
 
 
 def _thread(thread: threading.Thread) -> str:
@@ -199,8 +209,24 @@ def _thread(thread: threading.Thread) -> str:
     return f"{thread!r} at\n{where}"
 
 
-def _not_ended(allowed: Held) -> set[int]:
-    until = time.monotonic() + ENDS_WITHIN_S
+def _environment() -> dict[str, str]:
+    """Return the environment without what pytest sets for each phase of a test."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def _restore(environment: dict[str, str]) -> list[str]:
+    """Restore the environment; returns the names of what has changed."""
+    now = _environment()
+    changed = sorted(name for name in now.keys() | environment.keys() if now.get(name) != environment.get(name))
+    for name in changed:
+        if name in environment:
+            os.environ[name] = environment[name]
+        else:
+            del os.environ[name]
+    return changed
+
+
+def _children_left(allowed: Held, until: float) -> set[int]:
     while (left := _children() - allowed.children) and time.monotonic() < until:
         time.sleep(_POLL_EVERY_S)
     return left

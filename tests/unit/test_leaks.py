@@ -13,6 +13,7 @@ from tests.support.pages import ROOT
 
 PROJECT = """
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -67,8 +68,21 @@ def test_leaks_a_child_process():
     kept.append(subprocess.Popen(["sleep", "1000"]))
 
 
+def test_leaks_an_environment_variable():
+    os.environ["LEAKED"] = "x"
+
+
 def test_leaks_a_thread():
     threading.Thread(target=threading.Event().wait, name="kept thread", daemon=True).start()
+
+
+@pytest.fixture
+def opened():
+    return open(__file__)
+
+
+def test_leaks_a_file_of_a_fixture(opened):
+    pass
 
 
 def test_leaks_an_exception_in_a_finalizer():
@@ -94,7 +108,7 @@ def test_fails_and_leaks_a_socket():
 
 
 def test_is_clean():
-    pass
+    assert "LEAKED" not in os.environ
 
 
 async def test_is_clean_and_closes_at_the_end():
@@ -142,7 +156,9 @@ EXPECTED = {
     "test_leaks_a_socket_that_it_keeps": "- socket:[",
     "test_leaks_a_socket_that_it_drops": "unclosed <socket.socket",
     "test_leaks_a_child_process": ": sleep 1000",
+    "test_leaks_an_environment_variable": "- the environment variable LEAKED",
     "test_leaks_a_thread": "<Thread(kept thread, started daemon",
+    "test_leaks_a_file_of_a_fixture": "unclosed file <_io.TextIOWrapper",
     "test_leaks_an_exception_in_a_finalizer": "broken finalizer",
     "test_leaks_an_exception_in_a_thread": "ZeroDivisionError",
     "test_fails_and_leaks_a_socket": "unclosed <socket.socket",

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp.aio._transport_async import AsyncTransport, WebSocketTransportAsync
 from azure.servicebus.aio import (
     ServiceBusClient,
     ServiceBusSender,
@@ -77,6 +78,30 @@ ENTITIES: dict[str, Any] = {
         ],
     }
 }
+
+
+@pytest.fixture(autouse=True)
+async def sdk_connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Close the sockets that the SDK (7.15.0) forgets: of connections that end while it opens or uses them."""
+    made: list[Any] = []
+
+    def note(kind: type[AsyncTransport | WebSocketTransportAsync]) -> None:
+        connect = kind.connect
+
+        async def connect_and_note(transport: Any) -> None:
+            made.append(transport)
+            await connect(transport)
+
+        monkeypatch.setattr(kind, "connect", connect_and_note)
+
+    note(AsyncTransport)
+    note(WebSocketTransportAsync)
+    yield
+    for transport in made:
+        if isinstance(transport, WebSocketTransportAsync):
+            await transport.session.close()
+        elif transport.writer is not None:
+            transport.writer.transport.abort()
 
 
 @pytest.fixture(autouse=True)
