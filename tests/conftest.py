@@ -12,7 +12,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
-from tests.support import leaks
+from tests.support import leaks, watchdog
 from tests.support.azurite import azurite, blobs
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 from tests.support.skips import pytest_terminal_summary
@@ -41,8 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the hooks for leaks as a plugin: those of a conftest.py do not see fixtures of the session."""
-    leaks.register(config.pluginmanager)
+    """Register hooks as plugins: those of a conftest.py are not called for fixtures of the session."""
+    for plugin in (leaks, watchdog):
+        if not config.pluginmanager.is_registered(plugin):
+            config.pluginmanager.register(plugin)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

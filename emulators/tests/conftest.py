@@ -19,11 +19,13 @@ with suppress(ImportError):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fail tests that leave something behind; those of the package also run without the project around them."""
+    """Fail tests that leave something behind, or hang, unless those of the package run without the project."""
     with suppress(ImportError):
-        from tests.support import leaks
+        from tests.support import leaks, watchdog
 
-        leaks.register(config.pluginmanager)
+        for plugin in (leaks, watchdog):
+            if not config.pluginmanager.is_registered(plugin):
+                config.pluginmanager.register(plugin)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -26,10 +26,8 @@ from outbox_emulators.patterns import InvalidPatternError, Pattern, PatternTooLa
 from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
 from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from outbox_emulators.testing import Answer, RawClient
+from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
-
-WITHIN_S = 60
 DOCS = "/dbs/shop/colls/orders/docs"
 MANY_ANYTHINGS = "%a" * 30 + "%b"
 # Of an exponential search, each further character doubles the time.
@@ -43,7 +41,7 @@ async def within_bounds(code: str) -> str:
         sys.executable, "-c", limited, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             output, _ = await process.communicate()
     finally:
         if process.returncode is None:

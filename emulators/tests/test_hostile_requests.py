@@ -21,6 +21,7 @@ from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
 from outbox_emulators.testing import RawClient
+from tests.support.watchdog import WATCHDOG_S
 
 DOCS = "/dbs/shop/colls/orders/docs"
 DEEP = "[" * 100_000
@@ -134,7 +135,7 @@ MANAGEMENT = [
 
 async def sent(http: aiohttp.ClientSession, request: Sent) -> int:
     method, path, headers, body = request
-    async with asyncio.timeout(20), http.request(method, path, headers=headers, data=body) as answer:
+    async with asyncio.timeout(WATCHDOG_S), http.request(method, path, headers=headers, data=body) as answer:
         return answer.status
 
 

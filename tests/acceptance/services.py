@@ -22,9 +22,9 @@ from relay.cli.session import open_session
 from relay.clients import cosmos_client, servicebus_client
 from relay.settings import Settings
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
+from tests.support.watchdog import WATCHDOG_S
 
 # Long enough for a target in another region.
-WAIT_S = 30.0
 
 # Concurrent sessions, each on its own connection. The official Service Bus emulator allows ten connections.
 RECEIVERS = 4
@@ -80,7 +80,7 @@ class Services:
 
     async def quarantined(self, key: str) -> list[dict[str, Any]]:
         """Wait for quarantine records of a partition key and return them. Raises TimeoutError."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             # The relay wrote them in its own Cosmos DB session, so this client may see them a little later.
             while not (
                 found := await _query(self._quarantine, key, "SELECT * FROM c WHERE c.type != 'setAsideOrder'")
@@ -115,14 +115,14 @@ class Services:
 
     async def _receive_until(self, key: str, marker: str) -> list[ServiceBusReceivedMessage]:
         messages: list[ServiceBusReceivedMessage] = []
-        deadline = time.monotonic() + WAIT_S
-        async with open_session(self.settings, self._subscription, key, WAIT_S) as session:
+        deadline = time.monotonic() + WATCHDOG_S
+        async with open_session(self.settings, self._subscription, key, WATCHDOG_S) as session:
             while (message := await session.receive(deadline - time.monotonic())) is not None:
                 if message.message_id == marker:
                     return messages
                 messages.append(message)
         raise AssertionError(
-            f"the marker did not come to '{self._subscription}' within {WAIT_S:g} s, behind {len(messages)} "
+            f"the marker did not come to '{self._subscription}' within {WATCHDOG_S:g} s, behind {len(messages)} "
             "message(s): has the subscription a rule that passes it over, or another receiver?"
         )
 

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("browser"),
-    pytest.mark.timeout(150),
 ]
 
 # What is wider than the screen, and has no parent that scrolls.

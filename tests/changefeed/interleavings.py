@@ -10,11 +10,10 @@ from typing import Any
 from changefeed import Session
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal, Observer
+from tests.support.watchdog import WATCHDOG_S
 
 NewObserver = Callable[[Session, str], Observer]
 Interleaving = Callable[[Backend, Journal, NewObserver], None]
-
-TIMEOUT_S = 20
 
 
 def two_readers_at_the_head(backend: Backend, journal: Journal, observer: NewObserver) -> None:
@@ -34,7 +33,7 @@ def two_readers_at_the_head(backend: Backend, journal: Journal, observer: NewObs
                 reads.append(pool.submit(reader.read))
                 until_blocked(backend, session_id, reads[-1])
         for read in reads:
-            read.result(TIMEOUT_S)
+            read.result(WATCHDOG_S)
     _finish(backend, journal, observer, *readers)
 
 
@@ -67,7 +66,7 @@ def three_readers(backend: Backend, journal: Journal, observer: NewObserver) -> 
                 reads.append(pool.submit(reader.read, page_size=1))
                 until_blocked(backend, session_id, reads[-1])
         for read in reads:
-            read.result(TIMEOUT_S)
+            read.result(WATCHDOG_S)
     _finish(backend, journal, observer, *readers)
 
 
@@ -86,7 +85,7 @@ def commit_during_a_read(backend: Backend, journal: Journal, observer: NewObserv
             read = pool.submit(reader.read)
             until_blocked(backend, session_id, read)
             unit.commit()
-        read.result(TIMEOUT_S)
+        read.result(WATCHDOG_S)
     _finish(backend, journal, observer, reader)
 
 
@@ -101,7 +100,7 @@ def taking_turns(backend: Backend, journal: Journal, observer: NewObserver) -> N
 
 def until_blocked(backend: Backend, session_id: int, read: Future[Any]) -> None:
     """Wait until a read waits for a lock, or has ended."""
-    ends = time.monotonic() + TIMEOUT_S
+    ends = time.monotonic() + WATCHDOG_S
     while not read.done() and not backend.blocked(session_id):
         assert time.monotonic() < ends, "the reader neither ends nor waits for a lock"
         time.sleep(0.005)

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 import changefeed
+from tests.support.watchdog import WATCHDOG_S
 
 FEED = 37
 START = 2_000_000_000_000_000
-WAIT_S = 20
 
 _SERVICE = """
 create schema app;
@@ -43,7 +43,7 @@ class Service:
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A further connection; it is closed at the end."""
-        connection = psycopg.connect(self.url, options=f"-c statement_timeout={WAIT_S}s", **options)
+        connection = psycopg.connect(self.url, options=f"-c statement_timeout={WATCHDOG_S}s", **options)
         self._opened.callback(connection.close)
         return connection
 
@@ -74,7 +74,7 @@ class Service:
 
     def kill(self, pid: int) -> None:
         """End a session on the server, and wait until it has gone."""
-        assert self.rows("select pg_terminate_backend(%s, %s)", pid, WAIT_S * 1000) == [(True,)]
+        assert self.rows("select pg_terminate_backend(%s, %s)", pid, WATCHDOG_S * 1000) == [(True,)]
 
     def blocked(self, pid: int) -> bool:
         """Whether a session waits for a lock."""
@@ -112,9 +112,9 @@ def append(connection: psycopg.Connection[Any], aggregate: str = "a", shard: int
 
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait for something that another session or process does."""
-    ends = time.monotonic() + WAIT_S
+    ends = time.monotonic() + WATCHDOG_S
     while not condition():
-        assert time.monotonic() < ends, f"waited {WAIT_S} s for: {what}"
+        assert time.monotonic() < ends, f"waited {WATCHDOG_S} s for: {what}"
         time.sleep(0.005)
 
 

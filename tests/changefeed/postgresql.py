@@ -16,8 +16,8 @@ from changefeed import AsyncSession, DatabaseError, Session
 from changefeed.statements import Statement
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
+from tests.support.watchdog import WATCHDOG_S
 
-_WAIT_S = 20
 _SERVICE = """
 create schema app;
 create table app.aggregate (id text primary key, version int not null default 0);
@@ -32,7 +32,7 @@ class PostgresWriter:
     """See `backends.Writer`."""
 
     def __init__(self, url: str) -> None:
-        self._connection = psycopg.connect(url, autocommit=True, options=f"-c statement_timeout={_WAIT_S}s")
+        self._connection = psycopg.connect(url, autocommit=True, options=f"-c statement_timeout={WATCHDOG_S}s")
         self.id = self._connection.info.backend_pid
 
     def begin(self) -> None:
@@ -179,7 +179,7 @@ class PostgresBackend:
 
     def _until(self, condition: str, *values: Any) -> None:
         """Wait until a condition of the server holds: nothing tells when it does, so ask again."""
-        ends = time.monotonic() + _WAIT_S
+        ends = time.monotonic() + WATCHDOG_S
         while not self.rows(condition, *values)[0][0]:
-            assert time.monotonic() < ends, f"{condition} {values} did not become true in {_WAIT_S} s"
+            assert time.monotonic() < ends, f"{condition} {values} did not become true in {WATCHDOG_S} s"
             time.sleep(0.005)

@@ -30,8 +30,7 @@ from tests.changefeed.history import Seen
 from tests.changefeed.journal import Journal, Observer, Read
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import as_read
-
-_ENDS_S = 40
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ async def test_writers_in_threads_and_readers_in_tasks(backend: Backend, journal
             await feed.wait(0, cursor, 0.2)
         await own.close()
 
-    async with asyncio.timeout(_ENDS_S), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         for number in range(3):
             tasks.create_task(read(number))
         await asyncio.gather(*(asyncio.to_thread(write, number) for number in range(4)))

@@ -24,8 +24,8 @@ from changefeed import (
 )
 from changefeed.statements import Result, Statement
 from tests.changefeed.backends import TABLE, Backend
-from tests.changefeed.interleavings import TIMEOUT_S
 from tests.changefeed.postgresql import PostgresBackend
+from tests.support.watchdog import WATCHDOG_S
 
 CLAIM = 'changefeed."claim:app.event"'
 ONE, TWO, THREE = (bytes(15) + bytes([number]) for number in (1, 2, 3))
@@ -71,11 +71,11 @@ def test_claims_are_made_by_several_processes_at_once(backend: Backend) -> None:
     barrier = Barrier(4)
 
     def claims(one: Consumer) -> list[Claim]:
-        barrier.wait(TIMEOUT_S)
+        barrier.wait(WATCHDOG_S)
         return one.claims(range(20))
 
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(claims, consumers, timeout=TIMEOUT_S))
+        found = list(pool.map(claims, consumers, timeout=WATCHDOG_S))
 
     assert found == [[Claim(shard, START, None, 0, 0, None) for shard in range(20)]] * 4
 
@@ -106,14 +106,14 @@ def test_one_of_many_takers_at_once_wins(backend: Backend) -> None:
     barrier = Barrier(6)
 
     def take(number: int) -> str | None:
-        barrier.wait(TIMEOUT_S)
+        barrier.wait(WATCHDOG_S)
         try:
             return consumers[number].take(seen, f"owner {number}").owner
         except ClaimLostError:
             return None
 
     with ThreadPoolExecutor(6) as pool:
-        winners = [owner for owner in pool.map(take, range(6), timeout=TIMEOUT_S) if owner]
+        winners = [owner for owner in pool.map(take, range(6), timeout=WATCHDOG_S) if owner]
 
     assert len(winners) == 1
     assert consumers[0].claims([0]) == [Claim(0, START, winners[0], 1, 1, None)]

@@ -22,10 +22,9 @@ from changefeed.shell import python
 from changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import START, until
+from tests.support.watchdog import WATCHDOG_S
 
 __all__ = ["shop"]
-
-_TIMEOUT_S = 50
 
 
 def start(url: str, *arguments: str) -> subprocess.Popen[str]:
@@ -62,8 +61,8 @@ def answer(url: str, *arguments: str) -> dict[str, Any]:
 
 def test_a_process_takes_the_url_from_its_environment_and_ends_with_the_code(shop: Shop) -> None:
     with start(shop.url, "status", "--json") as known, start(shop.url, "read", "app.other") as unknown:
-        output, errors = known.communicate(timeout=_TIMEOUT_S)
-        _, refused = unknown.communicate(timeout=_TIMEOUT_S)
+        output, errors = known.communicate(timeout=WATCHDOG_S)
+        _, refused = unknown.communicate(timeout=WATCHDOG_S)
 
     assert (known.returncode, errors, json.loads(output)["exitCode"]) == (0, "", 0)
     assert (unknown.returncode, refused.count("\n")) == (2, 1)
@@ -120,7 +119,7 @@ def test_a_sweeper_runs_until_it_is_interrupted(shop: Shop) -> None:
         assert process.stdout is not None
         assert "changes numbered" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(_TIMEOUT_S) == 130
+        assert process.wait(WATCHDOG_S) == 130
     until(lambda: shop.sweeper() is None, "the sweeper to have gone")
 
 

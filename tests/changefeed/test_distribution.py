@@ -15,6 +15,7 @@ import pytest
 
 import changefeed
 from tests.support.pages import blocks
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ _README = _PACKAGE / "README.md"
 
 def test_the_wheel_has_every_module_and_migration(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=_PACKAGE, check=True, capture_output=True, timeout=50)
+    subprocess.run(build, cwd=_PACKAGE, check=True, capture_output=True, timeout=WATCHDOG_S)
     (wheel,) = tmp_path.glob("sql_changefeed-*.whl")
     with zipfile.ZipFile(wheel) as content:
         shipped = {name for name in content.namelist() if name.startswith("changefeed/")}
@@ -41,7 +42,7 @@ def test_the_wheel_has_every_module_and_migration(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
     )
     assert int(alone.stdout) == len(list((_PACKAGE / "postgresql" / "migrations").glob("*.sql")))
 

@@ -13,10 +13,10 @@ from changefeed import START, ArgumentError, Consumer, CursorPrunedError, Databa
 from changefeed.install import migrations
 from changefeed.statements import Statement, run
 from tests.changefeed.backends import TABLE, Backend
-from tests.changefeed.interleavings import TIMEOUT_S
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import observer
+from tests.support.watchdog import WATCHDOG_S
 
 ALL = [migration.name for migration in migrations("postgresql")]
 OBJECTS = """
@@ -47,7 +47,7 @@ def test_it_is_installed_once(empty: Session) -> None:
 def test_several_processes_install_at_once(postgres_database: str) -> None:
     sessions = [changefeed.connect(postgres_database) for _ in range(6)]
     with ThreadPoolExecutor(len(sessions)) as pool:
-        applied = list(pool.map(changefeed.install, sessions, timeout=TIMEOUT_S))
+        applied = list(pool.map(changefeed.install, sessions, timeout=WATCHDOG_S))
 
     assert sorted(len(names) for names in applied) == [0] * 5 + [len(ALL)]
     for session in sessions:
@@ -61,7 +61,7 @@ def test_an_installer_waits_for_another_one(empty: Session, postgres_database: s
         with pytest.raises(TimeoutError):
             installing.result(0.2)
         other.commit()
-        assert installing.result(TIMEOUT_S) == ALL
+        assert installing.result(WATCHDOG_S) == ALL
 
 
 def test_the_schema_of_a_later_version_is_refused(empty: Session) -> None:
@@ -112,7 +112,7 @@ def test_a_feed_is_set_up_by_one_of_two_sessions(postgresql: PostgresBackend) ->
         return "done"
 
     with ThreadPoolExecutor(2) as pool:
-        said = sorted(pool.map(set_up, sessions, timeout=TIMEOUT_S))
+        said = sorted(pool.map(set_up, sessions, timeout=WATCHDOG_S))
 
     assert "app.aggregate has a feed already" in said[0]
     assert said[1] == "done"

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from changefeed import DatabaseError
 from tests.changefeed.backends import Backend
 from tests.changefeed.interleavings import (
-    TIMEOUT_S,
     commit_during_a_read,
     long_transaction,
     taking_turns,
@@ -18,6 +17,7 @@ from tests.changefeed.interleavings import (
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import observer
+from tests.support.watchdog import WATCHDOG_S
 
 
 def test_two_readers_at_the_head_number_an_event_once(backend: Backend, journal: Journal) -> None:
@@ -64,7 +64,7 @@ def test_what_a_killed_reader_has_taken_is_read_by_the_next(backend: Backend, jo
         reading = pool.submit(killed.read)
         until_blocked(backend, killed_id, reading)
         backend.kill(killed_id)
-        error = reading.exception(TIMEOUT_S)
+        error = reading.exception(WATCHDOG_S)
 
     assert isinstance(error, DatabaseError)
     assert error.lost
@@ -162,4 +162,4 @@ def test_a_page_is_not_empty_when_another_reader_numbers_between_two_looks(
             other.execute(
                 'select changefeed."read_feed:app.event"(0, %s)', ("00000000-0000-0000-0000-000000000000",)
             )
-        assert len(read.result(TIMEOUT_S)) == 1
+        assert len(read.result(WATCHDOG_S)) == 1

@@ -13,10 +13,11 @@ from changefeed import START, CursorError, DatabaseError, Feed, FeedBusyError
 from changefeed.statements import Statement
 from changefeed.ulid import from_text, milliseconds, time_of, to_text
 from tests.changefeed.backends import TABLE, Backend
-from tests.changefeed.interleavings import TIMEOUT_S, until_blocked
+from tests.changefeed.interleavings import until_blocked
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import observer
+from tests.support.watchdog import WATCHDOG_S
 
 PAST = datetime(2020, 2, 29, 12, 30, 15, 123000, tzinfo=UTC)
 
@@ -277,8 +278,8 @@ def test_a_deadlock_ends_the_statement_and_not_the_session(postgresql: PostgresB
         until_blocked(postgresql, session_id, read)
         # The reader looks for a deadlock once, a second after it began to wait: it has to begin after this one.
         locking = pool.submit(other.execute, 'select from changefeed."state:app.event" for update')
-        error = read.exception(TIMEOUT_S)
-        locking.result(TIMEOUT_S)
+        error = read.exception(WATCHDOG_S)
+        locking.result(WATCHDOG_S)
 
     assert isinstance(error, DatabaseError)
     assert not error.lost
@@ -296,7 +297,7 @@ def test_a_cancelled_read_takes_nothing(postgresql: PostgresBackend, journal: Jo
         read = pool.submit(reader.read)
         until_blocked(postgresql, session_id, read)
         postgresql.execute("select pg_cancel_backend(?)", session_id)
-        error = read.exception(TIMEOUT_S)
+        error = read.exception(WATCHDOG_S)
 
     assert isinstance(error, DatabaseError)
     assert not error.lost

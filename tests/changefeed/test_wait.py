@@ -17,9 +17,9 @@ from changefeed.statements import Dialect, Result, Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.fed import TABLE as FED
 from tests.changefeed.fed import Shop
-from tests.changefeed.interleavings import TIMEOUT_S
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
+from tests.support.watchdog import WATCHDOG_S
 
 # A reader that is not woken looks again after 5 s at the latest.
 _WOKEN_S = 2.5
@@ -100,13 +100,13 @@ def wake_times(backend: Backend, session: Session, journal: Journal) -> list[flo
             time.sleep(0.05)
             committed = time.monotonic()
             unit.commit()
-            times.append(waiting.result(TIMEOUT_S) - committed)
+            times.append(waiting.result(WATCHDOG_S) - committed)
             cursor = feed.read(0, cursor).cursor
     return times
 
 
 def waited(feed: Feed, cursor: bytes) -> float:
-    assert feed.wait(0, cursor, TIMEOUT_S)
+    assert feed.wait(0, cursor, WATCHDOG_S)
     return time.monotonic()
 
 
@@ -200,7 +200,7 @@ def void(_: Any) -> None:
 
 def ends_at_once(session: Session) -> bool:
     began = time.monotonic()
-    assert Feed(session, TABLE).wait(0, START, TIMEOUT_S)
+    assert Feed(session, TABLE).wait(0, START, WATCHDOG_S)
     return time.monotonic() - began < _WOKEN_S
 
 
@@ -210,7 +210,7 @@ def test_one_session_waits_for_several_shards_in_turn(backend: Backend, journal:
     for shard in range(times):
         assert not feed.wait(shard, START, 0.01)
         journal.write(writer, shard, "a")
-        assert feed.wait(shard, START, TIMEOUT_S)
+        assert feed.wait(shard, START, WATCHDOG_S)
 
 
 def test_a_commit_to_another_shard_does_not_wake_a_reader(postgresql: PostgresBackend, journal: Journal) -> None:
@@ -232,7 +232,7 @@ def test_a_reader_without_notifications_looks_often_while_events_come(
     session = Interrupted(postgresql.session())
     feed, cursor = Feed(session, TABLE), START
     journal.write(postgresql.writer(), 0, "a")
-    assert feed.wait(0, cursor, TIMEOUT_S)
+    assert feed.wait(0, cursor, WATCHDOG_S)
     cursor = feed.read(0, cursor).cursor
 
     session.waits.clear()

@@ -12,8 +12,7 @@ from changefeed import DatabaseError, Session
 from tests.changefeed.backends import Backend
 from tests.changefeed.interleavings import NewObserver
 from tests.changefeed.journal import Journal, Observer
-
-_ENDS_S = 40
+from tests.support.watchdog import WATCHDOG_S
 
 # After how many events a reader's view is recorded on the way.
 _RECORD_EVERY = 40
@@ -139,8 +138,8 @@ class _Course:
 
 
 def _finished(futures: Sequence[Future[None]]) -> None:
-    done, left = wait(futures, timeout=_ENDS_S, return_when=FIRST_EXCEPTION)
+    done, left = wait(futures, timeout=WATCHDOG_S, return_when=FIRST_EXCEPTION)
     for future in done:
         future.result()
     if left:
-        raise TimeoutError(f"{len(left)} of {len(futures)} have not ended in {_ENDS_S} s")
+        raise TimeoutError(f"{len(left)} of {len(futures)} have not ended in {WATCHDOG_S} s")

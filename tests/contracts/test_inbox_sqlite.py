@@ -14,6 +14,7 @@ import pytest
 
 import inbox
 from tests.support.inbox_stores import InSqlite, gap, handle, message
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def test_sqlite_keeps_the_effect_and_the_id_together(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open
             raise OSError("the block fails")
 
     failing = asyncio.create_task(roll_back())
-    await asyncio.wait_for(inside.wait(), 5)
+    await asyncio.wait_for(inside.wait(), WATCHDOG_S)
     refused: list[Callable[[], object]] = [
         lambda: database.execute("INSERT INTO effects (id) VALUES ('outside')"),
         lambda: database.executemany("INSERT INTO effects (id) VALUES (?)", [("outside",)]),
@@ -107,7 +108,7 @@ async def test_nothing_that_another_handler_ends_commits_half_a_block(tmp_path: 
 
     async def start_block() -> asyncio.Task[None]:
         task = asyncio.create_task(block())
-        await asyncio.wait_for(inside.wait(), 5)
+        await asyncio.wait_for(inside.wait(), WATCHDOG_S)
         return task
 
     if end == "isolation_level":
@@ -274,7 +275,7 @@ async def test_processes_that_open_a_store_at_once_migrate_it_once(tmp_path: Pat
         )
         for _ in range(3)
     ]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WATCHDOG_S):
         for each in opening:
             assert each.stdout is not None
             await each.stdout.readline()

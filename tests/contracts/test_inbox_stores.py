@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import inbox
 from tests.support import inbox_stores
 from tests.support.inbox_stores import Harness, InMemory, InSqlite, gap, handle, message
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture(params=inbox_stores.STORES)
@@ -63,7 +64,7 @@ async def test_of_two_deliveries_at_once_one_is_the_first(harness: Harness) -> N
             return arrival.first
 
     first = asyncio.create_task(slow())
-    await asyncio.wait_for(inside.wait(), 5)
+    await asyncio.wait_for(inside.wait(), WATCHDOG_S)
     second = asyncio.create_task(handle(harness, "a"))
     if harness.locks:
         await asyncio.sleep(0.01)
@@ -138,9 +139,9 @@ async def test_a_task_inside_a_block_does_not_wait_for_itself(harness: Harness) 
             pass
 
     with pytest.raises(RuntimeError, match="already inside a block"):
-        await asyncio.wait_for(nested(), 5)
+        await asyncio.wait_for(nested(), WATCHDOG_S)
     async with harness.store.once(message("a", 1)):
-        assert await asyncio.wait_for(harness.store.gaps(), 5) == []
+        assert await asyncio.wait_for(harness.store.gaps(), WATCHDOG_S) == []
 
 
 async def test_a_task_that_outlives_its_block_may_enter_the_next(harness: Harness) -> None:
@@ -154,7 +155,7 @@ async def test_a_task_that_outlives_its_block_may_enter_the_next(harness: Harnes
         task = asyncio.create_task(later())
     left.set()
 
-    assert await asyncio.wait_for(task, 5)
+    assert await asyncio.wait_for(task, WATCHDOG_S)
 
 
 @pytest.mark.parametrize("sequence", [2**63, 2**64 - 1, -(2**63)])

@@ -25,6 +25,7 @@ from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 from tests.fuzz.service import FAULTS, Client, NeverCheckpointed, Shelf, Topic
+from tests.support.watchdog import WATCHDOG_S
 
 # As after five attempts: each event is sent alone.
 LASTING = 5
@@ -51,7 +52,7 @@ def topics(draw: st.DrawFn) -> Topic:
     return Topic(limit, faults, frozenset(refused))
 
 
-@pytest.mark.timeout(60 + DOCUMENTS // 50)
+@pytest.mark.timeout(WATCHDOG_S + DOCUMENTS // 10)
 # A batch has 28 documents on average at the least, as was measured: so this many batches have DOCUMENTS.
 @trying(DOCUMENTS // 28)
 @given(text=batches(), topic=topics(), senders=st.integers(1, 4), formatted=st.booleans())

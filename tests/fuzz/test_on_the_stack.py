@@ -38,6 +38,7 @@ from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches
 from tests.fuzz.judging import judge
 from tests.fuzz.service import NeverCheckpointed
+from tests.support.watchdog import WATCHDOG_S
 
 # As after five attempts: what is refused needs no further evidence.
 LASTING = 5
@@ -121,7 +122,7 @@ def services(runner: asyncio.Runner) -> Iterator[Services]:
     runner.run(running.stop())
 
 
-@pytest.mark.timeout(60 + DOCUMENTS // 100)
+@pytest.mark.timeout(WATCHDOG_S + DOCUMENTS // 10)
 @trying(DOCUMENTS // 200)
 @given(text=batches())
 def test_each_document_is_found_at_the_broker_or_in_quarantine_or_was_ignored(

@@ -16,6 +16,7 @@ import pytest
 from relay.cli.terminal import ExitCode
 from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
+from tests.support.watchdog import WATCHDOG_S
 
 LOCK = "requirements.lock"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -74,7 +75,7 @@ def versioned() -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=True,
     ).stdout
     return [path for path in listed.splitlines() if (ROOT / path).is_file()]
@@ -101,7 +102,7 @@ def python(folder: Path, *arguments: str, **settings: str) -> subprocess.Complet
         env=kept | settings,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

@@ -21,6 +21,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus import command as servicebus
 from tests.infra.project import ROOT
 from tests.infra.test_container import ignored, versioned
+from tests.support.watchdog import WATCHDOG_S
 
 FOLDER = ROOT / "emulators"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
@@ -169,7 +170,7 @@ async def test_the_health_check_passes_while_an_emulator_serves_and_fails_afterw
             env={"HEALTH_URL": HEALTH["cosmos"].replace("8081", str(port)), "http_proxy": "http://192.0.2.1:9"},
             stderr=subprocess.DEVNULL,
         )
-        return await asyncio.wait_for(process.wait(), 30)
+        return await asyncio.wait_for(process.wait(), WATCHDOG_S)
 
     assert health_check()[0] == "python"
     assert urlsplit(HEALTH["cosmos"]).path == "/health"

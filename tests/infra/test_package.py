@@ -19,6 +19,7 @@ import yaml  # type: ignore[import-untyped]
 from infra import package
 from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
+from tests.support.watchdog import WATCHDOG_S
 
 DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "changefeed"}
 UNVERSIONED = (
@@ -56,7 +57,7 @@ def built(folder: Path) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 
@@ -94,7 +95,7 @@ def ignored() -> list[str]:
 def versioned() -> set[str]:
     """The first part of each path in the repository."""
     listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=WATCHDOG_S, check=True
     ).stdout
     return {path.partition("/")[0] for path in listed.splitlines()}
 
@@ -130,7 +131,7 @@ def uploaded(tmp_path: Path) -> Path:
 
 def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(
-        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=WATCHDOG_S, check=True
     ).stdout
 
 
@@ -157,7 +158,7 @@ def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
         env=kept | settings,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 
@@ -184,7 +185,7 @@ def test_the_zip_has_what_is_uploaded_and_the_locked_requirements(uploaded: Path
 def packed(archive: Path) -> dict[str, bytes]:
     """Runs the command that packs the app."""
     command = [sys.executable, "infra/package.py", str(archive)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WATCHDOG_S, check=True)
     return contents(archive)
 
 
@@ -205,7 +206,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_zip_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "infra/package.py", str(tmp_path / "missing" / "relay.zip")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WATCHDOG_S, check=False)
 
     assert ended.returncode == 1
     assert re.fullmatch(r"\S+relay\.zip was not written: .*\n", ended.stderr)

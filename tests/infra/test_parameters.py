@@ -14,6 +14,7 @@ import pytest
 from tests.infra.bicep.expressions import Scope
 from tests.infra.bicep.parser import parse
 from tests.infra.project import ROOT, Project
+from tests.support.watchdog import WATCHDOG_S
 
 PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 SECTION = PAGE[PAGE.index("## With relay.toml") : PAGE.index("## Large events")]
@@ -44,7 +45,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

@@ -18,6 +18,7 @@ from docs.site.__main__ import FOLDER
 from relay.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.project import ROOT, Project
+from tests.support.watchdog import WATCHDOG_S
 
 # https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-quotas
 
@@ -141,7 +142,6 @@ def test_every_folder_of_tests_that_is_run_exists(workflow: Any) -> None:
             assert list((ROOT / folder).glob("test_*.py")), folder
 
 
-@pytest.mark.timeout(120)
 def test_every_command_of_the_project_exists_with_its_options(workflow: Any) -> None:
     called = re.findall(r"python -m (local|relay) (\w+)([^\n]*)", commands(workflow))
     for package, command, options in called:
@@ -150,7 +150,7 @@ def test_every_command_of_the_project_exists_with_its_options(workflow: Any) -> 
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=WATCHDOG_S,
             check=True,
         )
         for option in re.findall(r"--[a-z-]+", options):
@@ -218,7 +218,7 @@ def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, 
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {"PATH": path, "GITHUB_REF_NAME": name, "GITHUB_ENV": str(tmp_path / "env")}
         shell = ["bash", "-e", "-o", "pipefail", "-c", script]
-        return subprocess.run(shell, cwd=tmp_path, env=environment, timeout=60, check=False).returncode
+        return subprocess.run(shell, cwd=tmp_path, env=environment, timeout=WATCHDOG_S, check=False).returncode
 
     assert compared(tag.format(version)) == 0
     assert (tmp_path / "env").read_text(encoding="utf-8") == f"FOLDER={folder}\n"
@@ -251,7 +251,7 @@ def az_calls(scripts: list[str], folder: Path) -> list[tuple[str, str]]:
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
     for script in scripts:
         shell = ["bash", "-e", "-o", "pipefail", "-c", script]
-        subprocess.run(shell, cwd=folder, env=environment, timeout=60, check=True)
+        subprocess.run(shell, cwd=folder, env=environment, timeout=WATCHDOG_S, check=True)
     lines = (folder / "calls").read_text(encoding="utf-8").splitlines()
     called = []
     for line in lines:

@@ -14,6 +14,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from local.azurite.faults import FaultyBlobs
 from tests.support.azurite import Container
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
@@ -42,7 +43,7 @@ class Account:
         return (await self._admin_request("GET", ""))["applied"]
 
     async def until_withheld(self, identifier: int) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while not (withheld := (await self.show(identifier))["withheld"]):
                 await asyncio.sleep(0.01)  # another task's request can only be asked for again and again
         return dict(withheld)
@@ -116,7 +117,7 @@ async def test_a_client_that_leaves_before_its_answer_is_seen(account: Account) 
     writing.cancel()
     await asyncio.wait([writing])
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         while not (await account.show(identifier))["withheld"]["client_left"]:
             await asyncio.sleep(0.01)  # the proxy sees the end of a connection a little later
     await account.write("second")

@@ -20,6 +20,7 @@ from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
 from tests.support.subscriber import received
+from tests.support.watchdog import CAMPAIGN, CAMPAIGN_S
 
 pytestmark = pytest.mark.slow
 
@@ -43,12 +44,12 @@ async def campaign(folder: Path, *options: str) -> tuple[int | None, dict[str, A
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 220)
+    output, errors = await asyncio.wait_for(process.communicate(), CAMPAIGN_S)
     assert output, errors.decode()
     return process.returncode, json.loads(output.decode().splitlines()[-1]), errors.decode()
 
 
-@pytest.mark.timeout(240)
+@CAMPAIGN
 async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
     """Also when an operator releases parked keys, and discards events."""
     summary = await assert_ends_in_zeros(tmp_path, "park", schedule.KINDS, {"discard", "release"})
@@ -82,7 +83,7 @@ def weakened(*without: str) -> Callable[[Path], Path]:
     return lambda folder: copy_app(folder, *without)
 
 
-@pytest.mark.timeout(240)
+@CAMPAIGN
 @pytest.mark.parametrize(
     ("make_app", "options", "seen"),
     [
@@ -132,7 +133,7 @@ def test_a_seed_gives_the_same_schedule_again_and_every_kind_strikes() -> None:
 # Short fault campaigns with an SQL source: every error count is zero; without a safeguard, one is not
 
 
-@pytest.mark.timeout(240)
+@CAMPAIGN
 async def test_a_campaign_on_sql_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
     """Also with two destinations, large events, and an operator who sets aside what blocks a key."""
     kinds = set(schedule.SQL_KINDS)

@@ -19,6 +19,7 @@ from local.chaos import inject
 from local.chaos.admin import AdminPorts
 from local.chaos.streams import DESTINATIONS
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
 KIND, EDGE = "reject-then-detach", "rejection-then-detach"
 TOPIC = DESTINATIONS[0]
@@ -85,7 +86,7 @@ async def test_a_fault_is_injected_again_until_it_has_hit_something(
 
 
 async def test_a_fault_that_never_hits_anything_is_given_up(injector: inject.Injector) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WATCHDOG_S):
         await injector.cover(1, [KIND], nothing)
 
     assert (await injector.met())[EDGE] == 0

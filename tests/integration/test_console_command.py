@@ -19,6 +19,7 @@ from relay.cli.shell import python
 from relay.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ async def console(*options: str, **settings: str) -> AsyncIterator[asyncio.subpr
 
 async def address_of(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WATCHDOG_S):
         line = (await process.stdout.readline()).decode()
     found = re.fullmatch(r"The console is on (http://\S+/)\n", line)
     assert found is not None, line
@@ -65,7 +66,7 @@ async def address_of(process: asyncio.subprocess.Process) -> str:
 
 
 async def ended(process: asyncio.subprocess.Process) -> tuple[str, str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         out, error = await process.communicate()
     return out.decode(), error.decode()
 
@@ -99,7 +100,7 @@ async def test_it_serves_a_page_without_its_services_until_it_is_stopped() -> No
             assert page.status == 200
             assert "parcel-events" in await page.text()
         stream = await session.get(f"{address}stream")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             while "<li><strong>" not in (line := (await stream.content.readline()).decode()):
                 assert line, "the stream has ended"
 

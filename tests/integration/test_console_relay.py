@@ -24,6 +24,7 @@ from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.sql_deployment import working
 from tests.support.sql_outbox import SqlOutbox, provisioned
+from tests.support.watchdog import WATCHDOG_S
 
 _KEYS = 12
 _BAD_KEY = "key-5"
@@ -139,7 +140,7 @@ async def test_the_counts_of_an_sql_outbox_are_those_of_its_relay(
         assert [(each.name, each.owner, each.behind > 0) for each in snapshot.partitions] == [
             *(("0", None, True), ("1", None, True)),
         ]
-        async with working(settings), asyncio.timeout(20), asyncio.TaskGroup() as group:
+        async with working(settings), asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as group:
             group.create_task(_commit(writer, written[20:]))
             # It polls on its own, because somebody waits for its events.
             while (snapshot.flow.committed or 0) < 40 or snapshot.flow.waiting:

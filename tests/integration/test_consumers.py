@@ -25,6 +25,7 @@ from tests.integration.conftest import ROOT
 from tests.integration.test_receiving_documentation import event
 from tests.support.broker import admin
 from tests.support.dead_letters import Topic
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -49,16 +50,16 @@ async def test_the_application_of_the_page_receives_while_it_serves(tmp_path: Pa
             stderr=PIPE,
         )
         try:
-            address = await asyncio.wait_for(_address(process.stderr), 50)
+            address = await asyncio.wait_for(_address(process.stderr), WATCHDOG_S)
             async with aiohttp.ClientSession(address) as client:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(WATCHDOG_S):
                     while await _json(client, "/lent/Frankenstein") == 0:
                         await asyncio.sleep(0.02)
                 async with client.get("/health") as answer:
                     assert answer.status == 200
             process.send_signal(signal.SIGTERM)
             # uvicorn ends as by the signal, once the lifespan is over.
-            assert await asyncio.wait_for(process.wait(), 20) in (0, -signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), WATCHDOG_S) in (0, -signal.SIGTERM)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -92,11 +93,11 @@ async def test_the_program_of_the_cluster_keeps_its_state_in_postgresql(
             },
         )
         try:
-            async with asyncio.timeout(50):
+            async with asyncio.timeout(WATCHDOG_S):
                 while not (rows := await _lent(database)):
                     await asyncio.sleep(0.02)
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 20) == 0
+            assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
         finally:
             if process.returncode is None:
                 process.kill()

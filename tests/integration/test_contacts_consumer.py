@@ -30,6 +30,7 @@ from samples.contacts.settings import open_servicebus
 from tests.integration.conftest import ROOT
 from tests.support.broker import admin
 from tests.support.dead_letters import Topic
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +98,7 @@ async def receiving(client: ServiceBusClient, handler: Handle) -> AsyncIterator[
 
 async def until_empty(server: ServiceBusServer) -> None:
     """Poll the broker until every message of the subscription is settled."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             counts = (await admin(server.admin_port, "GET", "entities"))[f"{TOPIC}/Subscriptions/{SUBSCRIPTION}"]
             if counts["active"] == counts["locked"] == 0:
@@ -224,7 +225,7 @@ async def test_the_command_writes_a_file_and_stops_on_sigterm(
     try:
         await until_empty(servicebus)
         receiver.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(receiver.wait(), 20) == 0
+        assert await asyncio.wait_for(receiver.wait(), WATCHDOG_S) == 0
     finally:
         if receiver.returncode is None:
             receiver.kill()
@@ -233,7 +234,7 @@ async def test_the_command_writes_a_file_and_stops_on_sigterm(
         show = await asyncio.create_subprocess_exec(
             *command, what, "--directory", str(path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
         )
-        output, _ = await asyncio.wait_for(show.communicate(), 20)
+        output, _ = await asyncio.wait_for(show.communicate(), WATCHDOG_S)
         shown += [json.loads(line) for line in output.decode().splitlines()]
 
     contact, missing = shown
@@ -256,7 +257,7 @@ async def test_the_command_handles_dead_letters_and_says_what_is_left(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    output, _ = await asyncio.wait_for(command.communicate(), 30)
+    output, _ = await asyncio.wait_for(command.communicate(), WATCHDOG_S)
 
     report = json.loads(output)
     assert (command.returncode, report["handled"]) == (1, 2)

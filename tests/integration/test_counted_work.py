@@ -25,6 +25,7 @@ from relay.servicebus.transfers import alone
 from tests.integration.conftest import RelayMaker
 from tests.support.amqp_peer import Peer
 from tests.support.broker import topic_counts
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
 
 pytestmark = pytest.mark.slow
@@ -170,7 +171,7 @@ async def test_what_is_left_in_the_buffer_of_a_transfer_that_is_given_up_never_l
                     )
                 peer.go_on_reading()
         finally:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WATCHDOG_S):
                 await pool.close()
 
         assert (await topic_counts(peer.admin_port))["accepted"] == 0

@@ -34,9 +34,9 @@ from tests.support.pages import (
     Block,
     blocks,
 )
-from tests.support.ports import reserved_ports
+from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documentation"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.xdist_group("documentation")
 
 # The ports on the pages: those of `python -m local up`, with the option for each, and others.
 STACK_PORTS = {
@@ -49,7 +49,6 @@ STACK_PORTS = {
 }
 OTHER_PORTS = (8000, 7072)
 _READY = 7070
-_WITHIN_S = 50.0
 
 # Each response's status, apart from what the command prints.
 _CURLRC = 'write-out = "%{stderr}\\nstatus %{http_code}\\n"\n'
@@ -83,7 +82,7 @@ def until(reached: Callable[[], bool], what: str) -> None:
     Raises:
         TimeoutError: It did not happen.
     """
-    deadline = time.monotonic() + _WITHIN_S
+    deadline = time.monotonic() + WATCHDOG_S
     while not reached():
         if time.monotonic() > deadline:
             raise TimeoutError(what)
@@ -130,7 +129,7 @@ class Clone:
         log = self.folder / "block.log"
         with self._shell(block, log) as shell:
             try:
-                code: int | None = shell.wait(_WITHIN_S)
+                code: int | None = shell.wait(WATCHDOG_S)
             except subprocess.TimeoutExpired:
                 code = None
                 shell.kill()
@@ -174,7 +173,7 @@ def end_processes_of(folder: Path) -> None:
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, alive = psutil.wait_procs(left, timeout=20)
+    _, alive = psutil.wait_procs(left, timeout=WATCHDOG_S)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()

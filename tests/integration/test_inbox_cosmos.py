@@ -14,6 +14,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError
 import inbox
 from outbox_emulators.testing import FaultClient
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ async def test_whatever_becomes_of_a_batch_its_effect_is_once(
     await faults.add(kind, "batch", count=5, **plan)
     failures = 0
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:  # as the receiver does after an error
             try:
                 await handle(harness, "a", 3)

@@ -24,12 +24,12 @@ from local.stack.parts import ROOT
 from tests.support.inbox import broker
 from tests.support.inbox_stores import cosmos_container
 from tests.support.killed_consumer import ALL
+from tests.support.watchdog import CAMPAIGN, WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("INBOX_KILLS", "2"))
 KEYS = ("k0", "k1", "k2")
-_WAIT_S = 100
 
 Effects = Callable[[], Awaitable[Sequence[tuple[str, str]]]]
 
@@ -85,7 +85,7 @@ async def consumer(*arguments: object) -> AsyncIterator[asyncio.subprocess.Proce
             await process.wait()
 
 
-@pytest.mark.timeout(150 + 60 * KILLS)
+@CAMPAIGN
 @pytest.mark.parametrize("kind", PLACES)
 async def test_consumers_that_are_killed_have_every_effect_once_and_in_order(
     kind: str, request: pytest.FixtureRequest
@@ -100,14 +100,14 @@ async def test_consumers_that_are_killed_have_every_effect_once_and_in_order(
         again = 0
         for point in islice(cycle(("inside", "after")), KILLS):
             async with consumer(kind, place, servicebus.connection_string, point, rng.randint(1, 3)) as process:
-                said, _ = await asyncio.wait_for(process.communicate(), _WAIT_S)
+                said, _ = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
             assert process.returncode == -signal.SIGKILL
             again += said.count(b"again")
             await servicebus.expire_locks()
         async with consumer(kind, place, servicebus.connection_string, "never", 0) as process:
-            await servicebus.until_empty(_WAIT_S)
+            await servicebus.until_empty()
             process.terminate()
-            said, _ = await asyncio.wait_for(process.communicate(), _WAIT_S)
+            said, _ = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
         handled = defaultdict(list)
         for key, identifier in await effects():
             handled[key].append(identifier)

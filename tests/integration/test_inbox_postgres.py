@@ -30,8 +30,7 @@ from tests.support import inbox as consumers
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer
-
-_WAIT_S = 20
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ async def open_transactions(url: str) -> int:
 
 
 async def test_blocks_of_different_keys_run_at_the_same_time(harness: InPostgres) -> None:
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         meeting = asyncio.Barrier(3)
 
         async def block(key: str) -> None:
@@ -67,7 +66,7 @@ async def test_blocks_of_different_keys_run_at_the_same_time(harness: InPostgres
 
 async def waits_for_a_lock(url: str) -> None:
     """Until a connection of the database waits for a lock."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as owner, asyncio.timeout(_WAIT_S):
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as owner, asyncio.timeout(WATCHDOG_S):
         query = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
         while await (await owner.execute(query)).fetchone() is None:
             await asyncio.sleep(0.005)
@@ -103,7 +102,7 @@ async def test_at_each_isolation_level_a_message_has_one_effect(postgres_databas
                     continue
                 return
 
-        async with asyncio.timeout(_WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             await asyncio.gather(*(delivered(f"e{index % 4}", index % 4) for index in range(16)))
         assert sorted(await harness.effects()) == ["e0", "e1", "e2", "e3"]
 

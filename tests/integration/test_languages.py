@@ -22,12 +22,12 @@ from tests.integration.conftest import ROOT
 from tests.support.contract import WRITTEN, check_message
 from tests.support.stacks import RunningStack, running_stack
 from tests.support.subscriber import body, properties, received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
 
 PAGE = (ROOT / "docs" / "writing-from-any-language.md").read_text(encoding="utf-8")
 PACKAGES = ROOT / "emulators" / "tests" / "languages" / "node_modules"
-_WITHIN_S = 30.0
 
 Ended = tuple[int | None, str, str]
 """The exit code, the output and the errors of a program."""
@@ -158,7 +158,7 @@ async def test_the_consumer_in_node_has_each_effect_once(stack: RunningStack, tm
     )
     try:
         assert process.stdout is not None
-        lines = {(await asyncio.wait_for(process.stdout.readline(), _WITHIN_S)).decode().strip() for _ in events}
+        lines = {(await asyncio.wait_for(process.stdout.readline(), WATCHDOG_S)).decode().strip() for _ in events}
     finally:
         process.kill()
         await process.wait()
@@ -226,7 +226,7 @@ async def started(*command: str | Path, stack: RunningStack, folder: Path) -> En
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, errors = await asyncio.wait_for(process.communicate(), _WITHIN_S)
+        out, errors = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
     finally:
         if process.returncode is None:
             process.kill()

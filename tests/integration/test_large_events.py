@@ -29,6 +29,7 @@ from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.sql_deployment import SqlDeployment, working
 from tests.support.subscriber import body, properties, received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
@@ -187,7 +188,7 @@ async def test_a_consumer_in_node_gets_large_events_whole_and_in_order(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    printed, errors = await asyncio.wait_for(process.communicate(), 30)
+    printed, errors = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
 
     assert process.returncode == 0, errors.decode()
     sizes = [len(json.dumps(each["data"], ensure_ascii=False, separators=(",", ":"))) for each in documents()]

@@ -25,6 +25,7 @@ from relay.telemetry.gauges import LeaseAges
 from tests.integration.conftest import ROOT
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
+from tests.support.watchdog import WATCHDOG_S
 
 KEYS = [f"key-{number}" for number in range(20)]
 SLOW_S = 600
@@ -102,7 +103,7 @@ async def test_a_stuck_lease_ages_while_the_others_flow(
     await write(trigger, KEYS, "e")
     try:
         await host.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WATCHDOG_S):
             while waiting(ages_s := await watched.look()) != {token_of[KEYS[0]]}:
                 await asyncio.sleep(0.1)  # the emulated host passes the others meanwhile
     finally:

@@ -18,6 +18,7 @@ from dotenv import dotenv_values
 from local.stack.environment import DATABASE
 from tests.integration.test_stack import ANY_PORTS, ROOT, assert_nothing_remains_after
 from tests.support.outbox import event, events
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ async def stack_up(folder: Path, **streams: Any) -> asyncio.subprocess.Process:
         **streams,
     )
     assert process.stdout is not None
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(WATCHDOG_S):
         async for line in process.stdout:
             if b"Ctrl-C" in line:
                 break
@@ -61,7 +62,7 @@ async def test_without_a_terminal_rates_are_lines_until_nothing_happens(tmp_path
     try:
         await write(tmp_path)
         relayed, quarantined, now_idle, silent = 0.0, 0, False, False
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             # The last change may be a quarantine record or a checkpoint: more than one line can say 0.0.
             while not (relayed and quarantined and now_idle and silent):
                 try:
@@ -76,7 +77,7 @@ async def test_without_a_terminal_rates_are_lines_until_nothing_happens(tmp_path
                 quarantined = int(shown["quarantined"])
                 now_idle = shown["written"] == shown["relayed"] == "0.0"
         process.terminate()
-        code = await asyncio.wait_for(process.wait(), 20)
+        code = await asyncio.wait_for(process.wait(), WATCHDOG_S)
     finally:
         if process.returncode is None:
             process.kill()
@@ -95,7 +96,7 @@ async def test_on_a_terminal_the_numbers_are_shown_under_their_names(tmp_path: P
     loop.add_reader(ours, lambda: shown.extend(os.read(ours, 65536)))
     process = await stack_up(tmp_path, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             while b"documents/s" not in shown:
                 await asyncio.wait({asyncio.create_task(process.wait())}, timeout=0.1)
                 assert process.returncode is None

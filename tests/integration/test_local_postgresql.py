@@ -21,10 +21,7 @@ from local.stack.parts import Part, PartFailed
 from relay.sql.install import install
 from tests.support.outbox import events
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
-
-pytestmark = pytest.mark.slow
-
-_WITHIN_S = 30
+from tests.support.watchdog import WATCHDOG_S
 
 
 @asynccontextmanager
@@ -43,7 +40,7 @@ async def running(folder: Path) -> AsyncIterator[Part]:
 
 async def answer(part: Part, statement: str, *, not_from: object = None) -> Any:
     """The first value of a statement's answer, once the server gives another than `not_from`."""
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(

@@ -16,6 +16,7 @@ import pytest
 
 from local.make_venv import CannotSetUp, Progress, alone, check_compiler, check_existing, check_python, main
 from tests.support.pages import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("make") is None, reason="needs make")]
 
@@ -111,7 +112,7 @@ def make(folder: Path, *words: str, **environment: str) -> tuple[int, list[str]]
         env={**_own_environment(), **_OFFLINE, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
     lines = (ended.stdout + ended.stderr).splitlines()
@@ -198,7 +199,7 @@ def test_two_set_ups_work_one_after_the_other(tmp_path: Path) -> None:
         assert second.stderr is not None
         assert second.stderr.readline() == "Waiting for another set-up of .venv\n"
         assert second.poll() is None
-    assert second.communicate(timeout=20)[0] == "1\n"
+    assert second.communicate(timeout=WATCHDOG_S)[0] == "1\n"
 
 
 def test_an_unknown_set_is_named_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,11 +17,11 @@ from dotenv import dotenv_values
 
 from local.stack.environment import TOPIC
 from outbox_emulators.shell import OUTPUT_CLOSED, python
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-_WITHIN_S = 60
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Shell:
             stderr=PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        out, err = await asyncio.wait_for(process.communicate(typed.encode()), _WITHIN_S)
+        out, err = await asyncio.wait_for(process.communicate(typed.encode()), WATCHDOG_S)
         ran = Ran(process.returncode, (out or b"").decode(), err.decode())
         assert ran.code == code, f"{words}: {ran.out}{ran.err}"
         return ran
@@ -82,7 +82,6 @@ async def complete_one(connection_string: str, key: str) -> None:
         await receiver.complete_message(message)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("source", ["cosmos", "sql"])
 async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell, source: str) -> None:
     await shell.local("down")

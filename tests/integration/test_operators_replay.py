@@ -30,6 +30,7 @@ from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import Subscriber, properties
+from tests.support.watchdog import WATCHDOG_S
 
 START = 1_770_634_800  # 2026-02-09T11:00:00Z
 HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
@@ -242,7 +243,7 @@ async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     one_by_one = environment | {"RELAY_SENDERS": "1"}
     words = ("replay", *HOUR, "--as-new", "--state", str(state), "--json")
     slow = await slow_down(servicebus)
-    async with relay_process(one_by_one, *words) as process, asyncio.timeout(30):
+    async with relay_process(one_by_one, *words) as process, asyncio.timeout(WATCHDOG_S):
         await until_noted(state, 2)
         process.send_signal(signal.SIGKILL)
         assert await process.wait() == -signal.SIGKILL
@@ -442,7 +443,7 @@ async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     state = tmp_path / "replay.state"
     words = ("replay", *HOUR, "--state", str(state), "--json")
     slow = await slow_down(servicebus)
-    async with relay_process(environment | {"RELAY_SENDERS": "1"}, *words) as process, asyncio.timeout(30):
+    async with relay_process(environment | {"RELAY_SENDERS": "1"}, *words) as process, asyncio.timeout(WATCHDOG_S):
         await until_noted(state, 1)
         process.send_signal(signal.SIGINT)
         out, err = await process.communicate()

@@ -24,6 +24,7 @@ from relay.times import format_time
 from tests.support.broker import TurnableClock, inject
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command, relay_process
+from tests.support.watchdog import WATCHDOG_S
 
 WINDOW_MS = 300_000
 NAMED = "ContactNameUpdatedEvent"
@@ -102,10 +103,10 @@ async def test_the_counts_of_both_subscriptions_are_what_the_command_said(
     topic.dead_letter("all", "k")
     now(clock)
     async with consumers(topic, effects) as stores:
-        await asyncio.wait_for(until(lambda: (len(effects["all"]), len(effects["names"])) == (2, 3)), 20)
+        await asyncio.wait_for(until(lambda: (len(effects["all"]), len(effects["names"])) == (2, 3)), WATCHDOG_S)
 
         asked = await relay_command(environment, "deadletters", "resubmit", "all/1", typed="yes\n")
-        await asyncio.wait_for(until(lambda: topic.ids("all") == topic.ids("names") == []), 20)
+        await asyncio.wait_for(until(lambda: topic.ids("all") == topic.ids("names") == []), WATCHDOG_S)
 
         missing = await stores["all"].gaps()
 
@@ -323,7 +324,7 @@ async def test_killed_before_the_topic_has_answered_the_dead_letter_stays(
     now(clock)
     await inject(topic.servicebus.admin_port, kind="delay-ack", entity=TOPIC, count=1, ms=60_000)
     async with relay_process(environment, "deadletters", "resubmit", "--all", "--yes") as process:
-        await asyncio.wait_for(until(lambda: topic.ids("all")), 30)
+        await asyncio.wait_for(until(lambda: topic.ids("all")), WATCHDOG_S)
         process.send_signal(signal.SIGKILL)
         await process.wait()
     assert topic.dead("all") == ["k-1"]
@@ -353,7 +354,7 @@ async def test_killed_while_it_waits_for_a_session_nothing_was_sent(
         client.get_subscription_receiver(TOPIC, "all", session_id="k"),
         relay_process(environment, "deadletters", "resubmit", "--all", "--yes") as process,
     ):
-        await asyncio.wait_for(until(lambda: topic.counts("all").locked), 30)
+        await asyncio.wait_for(until(lambda: topic.counts("all").locked), WATCHDOG_S)
         process.send_signal(signal.SIGKILL)
         await process.wait()
 
@@ -427,7 +428,7 @@ async def test_locks_are_renewed_while_a_consumer_keeps_its_session(
         consumer = client.get_subscription_receiver(TOPIC, "all", session_id="k")
         await consumer.__aenter__()
         running = asyncio.create_task(resubmit(environment, "--all"))
-        await asyncio.wait_for(until(lambda: topic.counts("all").locked), 20)
+        await asyncio.wait_for(until(lambda: topic.counts("all").locked), WATCHDOG_S)
         # Longer than the lock, from whenever it began.
         await asyncio.sleep(6.5)
         await consumer.close()

@@ -26,6 +26,7 @@ from tests.support.operators import Run, relay_command
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
+from tests.support.watchdog import WATCHDOG_S
 
 APP = Path(__file__).resolve().parents[2]
 
@@ -149,7 +150,7 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
 ) -> None:
     async def refuse_the_canary() -> None:
         # The command runs in this process and does not report when it has written: each look lets it go on.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while not (found := await documents(container)):
                 pass
         await refuse(servicebus.admin_port, found[0]["id"], "amqp:not-allowed")

@@ -22,6 +22,7 @@ from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
 from tests.support.order_container import actions, events_of, given, pay_elsewhere, paying, reading, stored
 from tests.support.orders import Customer, Name, Order, OrderViewed
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def test_an_entity_and_its_events_are_stored_in_one_commit(container: ContainerProxy) -> None:
@@ -284,7 +285,7 @@ async def test_concurrent_overwrites_use_no_number_twice(
             work.repository(Order).update(order, if_match="*")
             await work.commit()
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         for quantity in range(5):
             tasks.create_task(resize(quantity))
 
@@ -470,7 +471,6 @@ async def test_a_unit_of_work_rejects_a_concurrent_commit(container: ContainerPr
     assert len(await stored(container)) == 2
 
 
-@pytest.mark.timeout(120)
 async def test_a_hundred_concurrent_tasks_lose_no_update(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1", quantity=0))
     rng = random.Random(5)
@@ -491,7 +491,7 @@ async def test_a_hundred_concurrent_tasks_lose_no_update(container: ContainerPro
                     # Wait a random time, as a service would, so that not all hundred collide again.
                     await asyncio.sleep(rng.uniform(0, 3))
 
-    async with asyncio.timeout(110), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         for _ in range(100):
             tasks.create_task(add_one())
 

@@ -16,6 +16,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ class Installed:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(WATCHDOG_S):
                 out, errors = await process.communicate()
         finally:
             if process.returncode is None:
@@ -95,7 +96,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     options = ("--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check")
     command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(ROOT / "outbox")]
-    subprocess.run(command, check=True, timeout=50)
+    subprocess.run(command, check=True, timeout=WATCHDOG_S)
     (built,) = folder.glob("cosmos_outbox-*.whl")
     return built
 

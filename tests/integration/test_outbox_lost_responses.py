@@ -26,6 +26,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from tests.support.order_container import events_of, given, paying, reading, resize_elsewhere
 from tests.support.orders import Order
+from tests.support.watchdog import WATCHDOG_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ async def commit_in_doubt(work: UnitOfWork, shop: Shop) -> None:
 async def repeat(work: UnitOfWork) -> list[OutboxError]:
     """Commit until it succeeds, as the errors advise. Return the errors."""
     raised: list[OutboxError] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             try:
                 await work.commit()
@@ -285,7 +286,7 @@ async def test_a_cancelled_commit_can_be_repeated_and_is_applied_once(shop: Shop
     async with shop.paying() as (work, _):
         await shop.faults.add("timeout", "batch", applies=True, hang_ms=20_000)
         attempt = asyncio.create_task(work.commit())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             # Only a reader can see that the batch is applied while its response is held back.
             while await shop.actions() != ["OrderPlaced", "OrderPaid"]:
                 pass
@@ -413,7 +414,7 @@ async def test_concurrent_tasks_under_faults_lose_nothing_and_apply_nothing_twic
                 except PreconditionFailed:
                     work.rollback()
 
-    async with asyncio.timeout(40), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         for _ in range(12):
             tasks.create_task(add_one())
 

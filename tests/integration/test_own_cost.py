@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from local.stack.parts import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,7 +33,7 @@ BUDGETS_WITH_ROUTES = {shape: budget + 54 for shape, budget in BUDGETS.items()}
 def counted(*options: str) -> dict[str, float]:
     """The numbers of a separate process, which has no other telemetry and is not traced."""
     command = [sys.executable, "-m", "tests.support.own_cost", "opcodes", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WATCHDOG_S, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout)
     return found

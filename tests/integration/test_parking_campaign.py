@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
 
 
-@pytest.mark.timeout(120)
 async def test_every_effect_is_had_once_and_in_order(postgres_database: str, tmp_path: Path) -> None:
     outcome = await campaign.run(postgres_database, tmp_path / "logs", events=60, kills=4, limit_s=100)
 

@@ -26,6 +26,7 @@ from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.amqp_proxy import Proxy
 from tests.support.broker import admin, inject
 from tests.support.outbox import event, sound
+from tests.support.watchdog import WATCHDOG_S
 
 TOPIC = "domain-events"
 WAIT_S = 30.0
@@ -85,7 +86,7 @@ def of_keys(prefix: str, count: int) -> dict[str, list[Event]]:
 async def attempt(publisher: ServiceBusPublisher, events: Mapping[str, Sequence[Event]]) -> dict[str, KeyOutcome]:
     """The outcome of each key whose events were not all accepted before."""
     left = {key: [each for each in mine if not publisher.has_accepted(each)] for key, mine in events.items()}
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         outcomes = await publisher.publish({key: mine for key, mine in left.items() if mine})
     return {outcome.partition_key: outcome for outcome in outcomes}
 

@@ -28,6 +28,7 @@ from tests.support.amqp_proxy import STEPS, Proxy, with_window
 from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.broker import topic_counts
 from tests.support.outbox import event, sound
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def publisher(senders: Senders, *, send_timeout_s: float = LIMIT_S) -> ServiceBu
 
 async def attempt(publisher: ServiceBusPublisher, *names: str) -> list[KeyOutcome]:
     """One attempt with an event of each key."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         return await publisher.publish({name: [sound(event(f"e-{name}", name))] for name in names})
 
 
@@ -90,7 +91,7 @@ async def test_a_peer_that_goes_silent_while_a_link_opens_costs_one_attempt(
         assert proxy.connections > connections
     finally:
         await used.close()
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while proxy.open_connections:
             await asyncio.sleep(0.02)
 
@@ -178,7 +179,7 @@ async def test_a_page_completes_though_each_answer_comes_after_the_timeout(
         # The next attempt has another link; the answers come on the first one.
         (failed_again,) = await attempt(sender, "d")
 
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not all(sender.has_accepted(sound(event(f"e-{name}", name))) for name in (*names, "d")):
                 await asyncio.sleep(0.05)
 
@@ -233,7 +234,7 @@ async def test_the_last_frames_of_what_was_given_up_never_leave_behind_its_succe
         old.widen(received=1)
 
         assert outcome.error is None
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while proxy.open_connections > 1:
                 await asyncio.sleep(0.01)
         assert [_aborts(frame) for frame in left[old][len(before) :]] == [True]

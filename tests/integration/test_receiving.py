@@ -19,6 +19,7 @@ from azure.servicebus.exceptions import ServiceBusError
 import inbox
 from inbox.width import FEWEST
 from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
+from tests.support.watchdog import WATCHDOG_S
 
 EDGES = 7
 
@@ -67,7 +68,7 @@ async def test_a_message_has_what_the_relay_sent(servicebus: Broker) -> None:
     servicebus.send(message("k", 3, createdAt="2026-11-22", n=5))
 
     async with servicebus.receiving(got.put_nowait):
-        received = await asyncio.wait_for(got.get(), 10)
+        received = await asyncio.wait_for(got.get(), WATCHDOG_S)
 
     assert (received.id, received.key, received.action) == ("k-3", "k", "Counted")
     assert (received.sequence, received.created_at, received.delivery_count) == (3, "2026-11-22", 0)
@@ -131,7 +132,7 @@ async def test_a_failing_session_does_not_hold_up_the_others(servicebus: Broker)
     servicebus.publish("bad")
     async with servicebus.receiving(handle, sessions=1, retry_s=60.0):
         servicebus.publish("a", "b")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while len(handled) < 2:
                 await asyncio.sleep(0.02)
 
@@ -150,7 +151,7 @@ async def test_a_session_that_never_ends_leaves_others_their_turn(servicebus: Br
     servicebus.publish("hot", count=2)
     servicebus.publish("rare")
     async with servicebus.receiving(handle, sessions=1, hold_s=0.2):
-        await asyncio.wait_for(turn.wait(), 10)
+        await asyncio.wait_for(turn.wait(), WATCHDOG_S)
 
 
 async def test_the_lock_is_renewed_while_a_handler_takes_longer(tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ async def test_a_handler_whose_lock_is_lost_is_cancelled_and_settles_nothing(ser
 
     servicebus.publish("k", count=2)
     async with servicebus.receiving(handle, sessions=1):
-        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.wait_for(started.wait(), WATCHDOG_S)
         await servicebus.expire_locks()
         await servicebus.until_empty()
 
@@ -204,12 +205,12 @@ async def test_stopping_finishes_the_message_under_way_and_frees_every_session(s
     # Three more workers wait for a session, for a minute.
     receiver = inbox.Receiver(servicebus.client, handle, queue=QUEUE, sessions=4, accept_s=60.0)
     running = asyncio.create_task(receiver.run())
-    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(started.wait(), WATCHDOG_S)
     receiver.stop()
     await asyncio.sleep(0.1)
     assert not running.done()
     finish.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, WATCHDOG_S)
 
     assert handled == ["k-1"]
     assert (await servicebus.counts())["locked"] == 0
@@ -228,9 +229,9 @@ async def test_a_handler_that_outlasts_the_grace_is_cancelled(servicebus: Broker
     servicebus.publish("k")
     receiver = inbox.Receiver(servicebus.client, handle, queue=QUEUE, sessions=1, grace_s=0.1)
     running = asyncio.create_task(receiver.run())
-    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(started.wait(), WATCHDOG_S)
     receiver.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, WATCHDOG_S)
 
     counts = await servicebus.counts()
     assert (counts["active"], counts["locked"]) == (1, 0)
@@ -245,10 +246,10 @@ async def test_a_cancelled_receiver_frees_its_sessions_at_once(servicebus: Broke
 
     servicebus.publish("k")
     async with servicebus.receiving(hang):
-        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.wait_for(started.wait(), WATCHDOG_S)
 
     async with servicebus.receiving(lambda received: handled.set()):
-        await asyncio.wait_for(handled.wait(), 5)
+        await asyncio.wait_for(handled.wait(), WATCHDOG_S)
 
 
 async def test_a_receiver_that_ends_while_it_waits_takes_no_session_with_it(servicebus: Broker) -> None:
@@ -258,12 +259,12 @@ async def test_a_receiver_that_ends_while_it_waits_takes_no_session_with_it(serv
     running = asyncio.create_task(waiting.run())
     await asyncio.sleep(0.15)
     waiting.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, WATCHDOG_S)
     handled = asyncio.Event()
 
     servicebus.publish("k")
     async with servicebus.receiving(lambda received: handled.set()):
-        await asyncio.wait_for(handled.wait(), 5)
+        await asyncio.wait_for(handled.wait(), WATCHDOG_S)
 
 
 async def test_a_quiet_receiver_has_few_connections_and_a_burst_is_handled_at_full_width(
@@ -282,7 +283,7 @@ async def test_a_quiet_receiver_has_few_connections_and_a_burst_is_handled_at_fu
         await until(lambda: servicebus.receivers == FEWEST)
         servicebus.publish(*(f"k{number}" for number in range(width)))
         # No handler ends before all have begun.
-        await asyncio.wait_for(all_at_once.wait(), 40)
+        await asyncio.wait_for(all_at_once.wait(), WATCHDOG_S)
         assert servicebus.receivers == width
         await servicebus.until_empty()
         await until(lambda: servicebus.receivers == FEWEST)
@@ -311,16 +312,16 @@ async def test_a_handler_that_blocks_the_loop_is_named(servicebus: Broker) -> No
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while not condition():
             await asyncio.sleep(0.02)
 
 
 async def test_what_no_retry_mends_ends_the_receiver_at_its_start(servicebus: Broker) -> None:
     with pytest.raises(inbox.SessionsNotEnabled, match="plain does not require sessions"):
-        await asyncio.wait_for(inbox.Receiver(servicebus.client, print, queue="plain").run(), 10)
+        await asyncio.wait_for(inbox.Receiver(servicebus.client, print, queue="plain").run(), WATCHDOG_S)
     with pytest.raises(ServiceBusError) as missing:
-        await asyncio.wait_for(inbox.Receiver(servicebus.client, print, queue="nowhere").run(), 10)
+        await asyncio.wait_for(inbox.Receiver(servicebus.client, print, queue="nowhere").run(), WATCHDOG_S)
     assert "receiving from nowhere" in missing.value.__notes__[0]
 
 
@@ -355,7 +356,7 @@ async def test_a_crash_between_effect_and_settlement_does_not_repeat_the_effect(
     crashing = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _CRASHING, servicebus.connection_string, str(path)
     )
-    assert await asyncio.wait_for(crashing.wait(), 20) == 9
+    assert await asyncio.wait_for(crashing.wait(), WATCHDOG_S) == 9
 
     store, arrivals = inbox.SqliteStore(connection), []
 

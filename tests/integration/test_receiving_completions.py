@@ -12,6 +12,7 @@ from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
 
 import inbox
 from tests.support.inbox import Broker, broker
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ async def test_a_message_is_completed_while_its_successor_is_handled(servicebus:
 
     servicebus.publish("k", count=3)
     async with servicebus.receiving(handle):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while len(tried) < 3 or await _left(servicebus) != 1:
                 await asyncio.sleep(0.02)
 
@@ -71,7 +72,7 @@ async def test_what_was_handled_is_completed_before_a_cancelled_receiver_ends(se
 
     servicebus.publish("k", count=3)
     async with servicebus.receiving(handle):
-        await asyncio.wait_for(third.wait(), 10)
+        await asyncio.wait_for(third.wait(), WATCHDOG_S)
     async with servicebus.receiving(handle):
         await servicebus.until_empty()
 

@@ -16,6 +16,7 @@ import inbox
 from inbox.dead_letters import Order
 from inbox.peeking import Place
 from tests.support.inbox import QUEUE, Broker, broker, message
+from tests.support.watchdog import WATCHDOG_S
 
 OPTIONS: dict[str, Any] = {"idle_s": 0.2, "accept_s": 1.0, "renew_s": 0.1}
 
@@ -33,7 +34,7 @@ async def servicebus(tmp_path: Path, edges: int | None) -> AsyncIterator[Broker]
 
 async def drain(servicebus: Broker, handler: Any, **options: Any) -> inbox.DeadLetterReport:
     receiver = inbox.DeadLetterReceiver(servicebus.client, handler, queue=QUEUE, **{**OPTIONS, **options})
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(WATCHDOG_S):
         return await receiver.run()
 
 
@@ -215,7 +216,7 @@ async def test_a_run_that_is_stopped_or_cancelled_frees_what_it_has(servicebus: 
 
     receiver = inbox.DeadLetterReceiver(servicebus.client, handle, queue=QUEUE, **OPTIONS)
 
-    report = await asyncio.wait_for(receiver.run(), 20)
+    report = await asyncio.wait_for(receiver.run(), WATCHDOG_S)
 
     assert (handled, report.handled) == (["k-1"], 1)
     assert [each.why for each in report.remainder] == [
@@ -231,7 +232,7 @@ async def test_a_run_that_is_stopped_or_cancelled_frees_what_it_has(servicebus: 
         await asyncio.Event().wait()
 
     running = asyncio.create_task(drain(servicebus, forever))
-    await asyncio.wait_for(started.wait(), 20)
+    await asyncio.wait_for(started.wait(), WATCHDOG_S)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -242,7 +243,7 @@ async def test_a_run_that_is_stopped_or_cancelled_frees_what_it_has(servicebus: 
 async def test_a_queue_that_does_not_exist_is_an_error(servicebus: Broker) -> None:
     receiver = inbox.DeadLetterReceiver(servicebus.client, print, queue="none")
     with pytest.raises((MessagingEntityNotFoundError, ServiceBusAuthenticationError)):
-        await asyncio.wait_for(receiver.run(), 20)
+        await asyncio.wait_for(receiver.run(), WATCHDOG_S)
 
 
 def test_it_is_clear_what_to_receive_from() -> None:

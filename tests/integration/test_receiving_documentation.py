@@ -25,6 +25,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import ROOT
 from tests.support.dead_letters import Topic
 from tests.support.inbox import broker
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ _ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT / "inbox", check=True, capture_output=True, timeout=50)
+    subprocess.run(build, cwd=ROOT / "inbox", check=True, capture_output=True, timeout=WATCHDOG_S)
     (built,) = folder.glob("servicebus_inbox-*.whl")
     return built
 
@@ -70,7 +71,7 @@ async def running(
 
 async def line(process: Process) -> str:
     assert process.stdout is not None
-    return (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+    return (await asyncio.wait_for(process.stdout.readline(), WATCHDOG_S)).decode().strip()
 
 
 def event(identifier: str, key: str, action: str, **data: object) -> Message:
@@ -96,7 +97,7 @@ async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: 
         async with running(wheel, tmp_path, page, SERVICEBUS=server.connection_string) as consumer:
             assert [await line(consumer) for _ in lent] == ["Frankenstein"] * 2
             consumer.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(consumer.wait(), 20) == 0
+            assert await asyncio.wait_for(consumer.wait(), WATCHDOG_S) == 0
 
     counted = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall()
     assert counted == [("Frankenstein", 2)]
@@ -114,7 +115,7 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
         async with running(wheel, tmp_path, page, "--dead-letters", **environment) as consumer:
             assert await line(consumer) == "Frankenstein"
             assert await line(consumer) == "DeadLetterReport(handled=1, remainder=[])"
-            assert await asyncio.wait_for(consumer.wait(), 20) == 0
+            assert await asyncio.wait_for(consumer.wait(), WATCHDOG_S) == 0
 
         assert topic.dead("all") == []
     assert sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall() == [

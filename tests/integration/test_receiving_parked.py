@@ -20,6 +20,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.inbox import QUEUE, Broker, broker, message
+from tests.support.watchdog import WATCHDOG_S
 
 QUICK: dict[str, Any] = {"on_poison": "park", "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
 
@@ -48,7 +49,7 @@ class Consumer:
 
     async def until_parked(self, key: str, count: int) -> Cause:
         """Wait until that number of messages is set aside; returns why."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while True:
                 for each in await self.store.keys():
                     if (each.key, each.messages, each.is_released) == (key, count, False):
@@ -61,7 +62,7 @@ class Consumer:
 
     async def until_handled(self, **expected: list[int]) -> None:
         """Wait until these are handled, in this order, and no key is parked."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while self.handled != expected or await self.store.keys():
                 await asyncio.sleep(0.01)
 
@@ -83,7 +84,7 @@ async def test_what_is_behind_a_poison_message_follows_it_in_order(
             # Released too early, it is parked again, after as many attempts as before.
             assert await consumer.store.release(QUEUE, "a")
             assert await consumer.store.release(QUEUE, "b")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WATCHDOG_S):
                 while [each.is_released for each in await consumer.store.keys()] != [False, False]:
                     await asyncio.sleep(0.01)
             assert [each.attempts for each in await consumer.store.messages(QUEUE, "b")] == [2, 0, 0, 0]
@@ -155,7 +156,7 @@ async def test_a_message_whose_deliveries_end_without_an_answer_parks_its_key(se
 
     servicebus.publish("k", count=2)
     async with servicebus.receiving(hang, parking=consumer.store, **QUICK):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             for count in (1, 2):
                 while len(tried) < count:
                     await asyncio.sleep(0.01)
@@ -199,10 +200,10 @@ async def test_a_receiver_that_stops_gives_a_released_key_back_at_once(servicebu
     await consumer.store.set_aside(replace(kept, id="k-2", number=2))
     await consumer.store.release(QUEUE, "k")
     async with servicebus.receiving(handle, parking=consumer.store, **QUICK) as receiver:
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), WATCHDOG_S)
         receiver.stop()
         leave.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while await consumer.store.claim(QUEUE, timedelta(minutes=1)) is None:
                 await asyncio.sleep(0.01)
     assert consumer.handled == {"k": [1]}

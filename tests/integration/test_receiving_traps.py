@@ -23,6 +23,7 @@ from inbox.cancellation import end_tasks
 from inbox.session import Session
 from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ async def _swallowing(swallowed: asyncio.Event, ended: asyncio.Event) -> None:
 
     asyncio.get_running_loop().call_soon(arrive_and_cancel)
     try:
-        await asyncio.wait_for(arriving, 60)
+        await asyncio.wait_for(arriving, WATCHDOG_S)
         swallowed.set()
         await asyncio.sleep(60)
     finally:
@@ -141,11 +142,11 @@ async def _swallowing(swallowed: asyncio.Event, ended: asyncio.Event) -> None:
 async def test_one_cancellation_can_be_swallowed() -> None:
     swallowed, ended = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(_swallowing(swallowed, ended))
-    await asyncio.wait_for(swallowed.wait(), 5)  # the cancellation was asked for, and the task continues
+    await asyncio.wait_for(swallowed.wait(), WATCHDOG_S)  # the cancellation was asked for, and the task continues
     _, pending = await asyncio.wait({task}, timeout=0.2)
     assert pending
 
-    await asyncio.wait_for(end_tasks([task]), 5)
+    await asyncio.wait_for(end_tasks([task]), WATCHDOG_S)
     assert ended.is_set()
 
 
@@ -171,7 +172,7 @@ async def test_a_receiver_ends_though_its_wait_swallows_cancellations(
     await asyncio.sleep(0.05)
     stopped.stop()
 
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, WATCHDOG_S)
 
 
 # After an abandoned message, the SDK hands out the ones that were received with it.
@@ -213,7 +214,7 @@ async def test_a_receiver_that_stayed_in_the_session_would_break_the_order(
 # A broker that falls silent, at each step of a session: the connection is discarded, and another one opened
 
 
-BOUND_S = 20.0
+BOUND_S = 50.0
 """Without a limit, a step waits forever; the SDK's own limits, if it has some, are a minute or more."""
 
 OPENING = [

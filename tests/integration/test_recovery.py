@@ -30,6 +30,7 @@ from tests.support.pages import ROOT, section
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,6 @@ PAGE = ROOT / "docs/recovery.md"
 BEFORE = [f"before-{number}" for number in range(5)]
 WAITING = [f"waiting-{number}" for number in range(3)]
 LOST = [f"lost-{number}" for number in range(4)]
-_WITHIN_S = 60
 
 
 def settings(url: str, servicebus: ServiceBusServer) -> Settings:
@@ -70,7 +70,7 @@ async def run(block: str, folder: Path, **variables: str) -> str:
         env={**os.environ, **variables, "PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=_WITHIN_S,
+        timeout=WATCHDOG_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -102,7 +102,6 @@ async def look_at(block: str, servicebus: ServiceBusServer, folder: Path, urls: 
     assert f"shard 0: {len(WAITING)} in the outbox" in said
 
 
-@pytest.mark.timeout(150)  # four processes of Python and PostgreSQL start and end
 @pytest.mark.parametrize("same_namespace", [True, False])
 async def test_a_restored_database_repeats_what_waited_and_lacks_what_came_after(
     sql: SqlDeployment,

@@ -18,6 +18,7 @@ from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_
 from tests.support.outbox import event, events, just_committed
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = BOTH_SENDERS
 
@@ -180,7 +181,7 @@ async def test_a_cancelled_invocation_raises_and_the_next_attempt_completes_it(
     relay = make_relay(RELAY_SENDERS="1")
     documents = [document for number in range(40) for document in events(f"k{number}", 2)]
     attempt = asyncio.create_task(relay.handle(documents, "i1"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while (await topic_counts(servicebus.admin_port))["accepted"] < 10:
             await asyncio.sleep(0.02)
 

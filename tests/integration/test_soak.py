@@ -11,6 +11,7 @@ import pytest
 
 from local.soak.load import EVENTS_IN_BATCH
 from local.stack.parts import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ def test_a_soak_counts_what_the_topic_holds(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

@@ -18,6 +18,7 @@ from relay.sql.check import check as check_sql
 from tests.support.operators import Run, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
+from tests.support.watchdog import WATCHDOG_S
 
 OLD = "2026-02-09T11:00:00Z"
 FINE = {"action": "Named"}
@@ -430,7 +431,7 @@ async def test_a_server_that_goes_away_in_the_middle_is_reported(
     others = (
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> "
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while not sql.rows(f"{others} pg_backend_pid() and query like '%renewals%' and state = 'idle'"):
             await asyncio.sleep(0.05)  # what another session does can only be asked for
         run = await checking

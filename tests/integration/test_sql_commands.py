@@ -21,11 +21,11 @@ from relay.settings import CONSUMER
 from tests.support.broker import topic_counts
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-_WITHIN_S = 45.0
 _SHARDS = 4
 
 StartWorker = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -50,7 +50,7 @@ async def command(environment: dict[str, str], *words: str) -> tuple[int | None,
         env=environment,
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await asyncio.wait_for(process.communicate(), _WITHIN_S)
+    output, _ = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
     return process.returncode, json.loads(output)
 
 
@@ -68,7 +68,7 @@ async def start_worker(environment: dict[str, str]) -> AsyncIterator[StartWorker
         )
         started.append(process)
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), _WITHIN_S)
+        line = await asyncio.wait_for(process.stdout.readline(), WATCHDOG_S)
         assert b"has started" in line
         return process
 
@@ -115,12 +115,12 @@ async def test_a_worker_answers_probes_and_is_ready_only_with_its_database(
     environment["SQL"] = "postgresql://relay@127.0.0.1:1/shop"
     without = await start_worker("--health-port", "0")
 
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await answered(with_database, readyz=200, livez=200)
         await answered(without, readyz=503, livez=200)
     for worker in (with_database, without):
         worker.terminate()
-        assert await asyncio.wait_for(worker.wait(), _WITHIN_S) == 0
+        assert await asyncio.wait_for(worker.wait(), WATCHDOG_S) == 0
 
 
 async def answered(worker: asyncio.subprocess.Process, **expected: int) -> None:
@@ -136,7 +136,6 @@ async def answered(worker: asyncio.subprocess.Process, **expected: int) -> None:
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.timeout(150)
 async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
     environment: dict[str, str], servicebus: ServiceBusServer, start_worker: StartWorker
 ) -> None:
@@ -152,11 +151,11 @@ async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
     for number in range(40):
         await outbox.commit(event(f"b{number}", f"k{number % 8}"), shard_id=number % _SHARDS)
 
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while (await topic_counts(servicebus.admin_port))["accepted"] < 80:
             await asyncio.sleep(0.1)
     two.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await two.wait() == 0
 
     claims = await AsyncConsumer(session, TABLE, CONSUMER).claims(range(_SHARDS))
@@ -168,7 +167,7 @@ async def test_one_of_two_workers_is_killed_and_the_other_carries_on(
 
 async def _until_shared(session: AsyncSession) -> None:
     """Wait until both workers have half of the shards."""
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             claims = await AsyncConsumer(session, TABLE, CONSUMER).claims(range(_SHARDS))
             owners = [claim.owner for claim in claims]

@@ -21,6 +21,7 @@ from tests.support.broker import topic_counts
 from tests.support.contract import check_message
 from tests.support.pages import ROOT, blocks, section
 from tests.support.subscriber import body, received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,6 @@ README = ROOT / "changefeed/README.md"
 WORDS = 2000
 # Nothing connects to it.
 BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA"
-_WITHIN_S = 40.0
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> str:
@@ -44,7 +44,7 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
     ).stdout
 
 
@@ -84,14 +84,14 @@ async def test_the_page_leads_from_an_empty_database_to_a_published_event(
         *(sys.executable, "-m", "relay", "run", "--env-file", "relay.env"), cwd=tmp_path, env=environment
     )
     try:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while (await topic_counts(servicebus.admin_port))["accepted"] < 2 or not quarantined(
                 postgres_database
             ):
                 assert worker.returncode is None
                 await asyncio.sleep(0.1)
         worker.terminate()
-        assert await asyncio.wait_for(worker.wait(), _WITHIN_S) == 0
+        assert await asyncio.wait_for(worker.wait(), WATCHDOG_S) == 0
     finally:
         if worker.returncode is None:
             worker.kill()

@@ -29,12 +29,12 @@ from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.postgres_faults import frozen, proxied
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
 _CLAIM_S = 2.0
 # Many claims' time, as other tests share the machine.
-_WITHIN_S = 30.0
 _SHARDS = 4
 
 
@@ -67,7 +67,7 @@ class Work:
     async def end(self) -> None:
         self.stop.set()
         if self.task is not None:
-            async with asyncio.timeout(_WITHIN_S):
+            async with asyncio.timeout(WATCHDOG_S):
                 await self.task
         await self.database.close()
         await self.session.close()
@@ -79,7 +79,7 @@ class Work:
         await self.until_published(name, range(_SHARDS))
 
     async def until_published(self, name: str, shards: Sequence[int]) -> None:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not all(f"{name}-{each}" in self.topic.accepted.get(f"k{each}", []) for each in shards):
                 assert self.task is not None
                 assert not self.task.done(), self.task.exception()
@@ -113,13 +113,13 @@ async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
     assert await database.cursor(0) == START
 
     with frozen(folder_of(outbox_database)):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             found = await asyncio.gather(
                 *(database.cursor(shard_id) for shard_id in range(4)), return_exceptions=True
             )
     assert [type(each) for each in found] == [FeedError] * 4
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await database.cursor(0) == START
 
 
@@ -143,7 +143,7 @@ async def test_every_shard_goes_on_after_connections_went_silent(
     proxy.silent = silent
     proxy.silence()
     before = proxy.silenced
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while proxy.silenced == before:
             await asyncio.sleep(0.05)
 
@@ -289,7 +289,7 @@ async def test_what_lies_before_a_row_that_cannot_be_read_is_published_and_the_r
     await work.outbox.commit(event("after-0", "k0"))
     work.start()
 
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while work.topic.accepted.get("k0") != [f"e{number}" for number in range(5)]:
             await asyncio.sleep(0.05)
         while "relay_event_unreadable shard=0" not in caplog.text:
@@ -322,7 +322,7 @@ async def test_a_defect_in_what_makes_an_event_of_a_row_names_its_position(
     stack.push_async_callback(work.end)
     await work.outbox.commit_each([event("before-0", "k0"), event("bad", "k0"), event("after-0", "k0")])
     work.start()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while "It is the event at the position" not in caplog.text:
             await asyncio.sleep(0.05)
     assert work.topic.accepted["k0"] == ["before-0"]
@@ -356,7 +356,7 @@ async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_asid
     with caplog.at_level(logging.ERROR):
         work.start()
         await work.until_published("first", range(1, _SHARDS))
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while "python -m relay quarantine add 'a key' bad" not in caplog.text:
                 await asyncio.sleep(0.05)
     assert work.topic.accepted["k0"] == ["before-0"]
@@ -400,7 +400,7 @@ async def test_a_store_that_does_not_answer_is_an_error_in_time(
     await items.holds()
     proxy.silence()
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(WATCHDOG_S):
         with pytest.raises(StoreError, match="did not answer within 1 s"):
             await items.holds()
         await items.holds()

@@ -21,8 +21,8 @@ from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
-_WITHIN_S = 60.0
 _MAX_BYTES = 4 * 1024**2
 _EVENT_BYTES = 20_000
 _SHARE_BYTES = _MAX_BYTES // 8
@@ -77,14 +77,14 @@ async def working(url: str, session: AsyncSession, topic: Measuring, shards: int
         yield worker
     finally:
         stop.set()
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             await task
         await database.close()
         await session.close()
 
 
 async def until(holds: Any) -> None:
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while not holds():
             await asyncio.sleep(0.02)
 
@@ -118,7 +118,7 @@ async def test_a_first_page_of_large_events_is_bounded_too(outbox_database: str)
 async def test_shards_that_wait_for_their_next_attempt_keep_no_room_from_others(
     outbox_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 10 * _WITHIN_S)
+    monkeypatch.setattr(shards_module, "_FIRST_PAUSE_S", 10 * WATCHDOG_S)
     # Their pages together are larger than the limit.
     session, topic = await connect_async(outbox_database), Measuring(frozenset(f"k{shard}" for shard in range(11)))
     await session.execute(Statement(_EVENTS, (12, 60)))
@@ -141,7 +141,7 @@ async def test_pages_wait_in_turn_and_a_large_one_holds_back_the_next() -> None:
             await done.wait()
 
     large, small = asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         tasks.create_task(page("larger than all", 2000, large))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -162,7 +162,7 @@ async def test_pages_wait_in_turn_and_a_large_one_holds_back_the_next() -> None:
 
 async def test_who_does_not_wait_any_more_takes_nothing() -> None:
     memory = Memory(8)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         async with memory.room(lambda: True) as first:
             assert first is not None
             first.keep(8)

@@ -28,7 +28,6 @@ def environment(deployment: SqlDeployment, servicebus: ServiceBusServer) -> dict
     }
 
 
-@pytest.mark.timeout(120)
 async def test_a_blocking_event_is_set_aside_and_released_once_it_can_be_sent(
     deployment: SqlDeployment, servicebus: ServiceBusServer, environment: dict[str, str]
 ) -> None:

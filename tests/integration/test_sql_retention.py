@@ -15,8 +15,8 @@ from relay.sql.database import Database
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
-_WITHIN_S = 30.0
 _OLD, _RECENT = "2 hours", "30 minutes"
 
 
@@ -75,7 +75,7 @@ class Site:
 
     async def end(self) -> None:
         self.stop.set()
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             await self.running
         await self.database.close()
         await self.session.close()
@@ -87,7 +87,7 @@ async def session(outbox_database: str) -> AsyncSession:
 
 
 async def until(holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while not await holds():
             await asyncio.sleep(0.02)
 

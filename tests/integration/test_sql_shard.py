@@ -27,8 +27,8 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
-_WITHIN_S = 30.0
 _CLAIM_S = 2.0
 # Longer than a claim of 2 s holds for its owner, and shorter than for those who watch it.
 _LATE_S = 1.7
@@ -127,7 +127,7 @@ class Site:
         )
 
     async def until_cursor(self, holds: Callable[[bytes], bool]) -> bytes:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not holds(cursor := (await self.claim()).cursor):
                 await asyncio.sleep(0.02)
         return cursor
@@ -154,7 +154,7 @@ async def test_a_shard_that_is_stopped_while_its_page_fails_stores_no_cursor(sit
         shard.stop()
 
     site.topic.before = stop
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await shard.run()
 
     claim = await site.claim()
@@ -171,7 +171,7 @@ async def test_nothing_more_of_a_page_is_sent_when_the_claim_ends_within_a_turn(
         shard.ownership.end()
 
     site.topic._publish = end_after_the_first  # type: ignore[method-assign, assignment]
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await shard.run()
 
     assert site.topic.accepted == {"a": ["e1"]}
@@ -182,7 +182,7 @@ async def test_a_page_that_has_failed_is_not_attempted_again_after_the_claim_has
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The shard ends at once: while it waits, this process cannot take the shard again.
-    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 10 * _WITHIN_S)
+    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 10 * WATCHDOG_S)
     await site.outbox.commit(event("e1", "k"))
     site.topic.broken = RetryableError("the broker is away")
     shard = await site.shard()
@@ -194,7 +194,7 @@ async def test_a_page_that_has_failed_is_not_attempted_again_after_the_claim_has
         shard.ownership.end()
 
     site.topic.before = end
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await shard.run()
 
     assert attempts == 1
@@ -207,7 +207,7 @@ async def test_a_claim_that_a_stored_cursor_renews_counts_from_before_the_reques
     site.late = "last_ulid = "
     shard = await site.shard(claim_s=_CLAIM_S, page_size=1)
 
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await shard.run()
 
     # By the time the answer came, another process may have taken over.
@@ -232,7 +232,7 @@ async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, la
     worker = Worker(site.relay, site.settings, connecting, page_size=100, poll_delay_s=0.05)
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while (await site.claim()).renewals < 3:
             await asyncio.sleep(0.05)
         stop.set()
@@ -263,7 +263,7 @@ async def test_a_claim_that_a_worker_renews_within_a_page_counts_from_before_the
         stop.set()
 
     site.topic.before = outlast_a_renewal
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await worker.run(stop)
 
     # When the answer came, the claim that was renewed had ended.
@@ -297,7 +297,7 @@ async def test_a_cursor_that_somebody_else_has_moved_stops_the_shard_until_it_is
     await _until(lambda: site.topic.accepted == {"k": ["e1", "e2", "e3"]})
     await site.until_cursor(lambda cursor: cursor > stored)
     shard.stop()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await running
 
 
@@ -314,7 +314,7 @@ async def test_a_shard_that_is_begun_again_does_not_take_over_a_cursor_that_was_
     await site.outbox.commit(event("e2", "k"))
     await _until(lambda: "relay_cursor_changed" in caplog.text)
     shard.stop()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await running
     caplog.clear()
 
@@ -325,7 +325,7 @@ async def test_a_shard_that_is_begun_again_does_not_take_over_a_cursor_that_was_
     running = asyncio.create_task(again.run())
     await _until(lambda: "relay_cursor_changed" in caplog.text)
     again.stop()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await running
 
     assert (await site.claim()).cursor == START
@@ -357,7 +357,7 @@ async def test_a_cursor_whose_answer_was_lost_is_never_moved_back(site: Site) ->
     await site.outbox.commit(event("e3", "k"))
     await _until(lambda: len(moved) == 3)
     shard.stop()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await running
 
     assert moved == sorted(moved)
@@ -379,7 +379,7 @@ async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site)
     await _until(lambda: bool(opened) and opened[0].count("has_news") >= 3)
     (recorded,) = opened
     shard.stop()
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         await running
 
     assert (recorded.count("read_events"), recorded.count("set last_ulid")) == (1, 1)
@@ -401,6 +401,6 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while not holds():
             await asyncio.sleep(0.02)

@@ -15,6 +15,7 @@ from relay.sql.worker import Worker, read_until_next_tick
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
 # Ticks are that much shorter here.
 _QUICKER = 20
@@ -32,7 +33,7 @@ async def test_each_tick_reads_what_is_there_and_releases_the_shards(outbox_data
     cursors = []
     for number in range(3):
         await SqlOutbox(session).commit(event(f"e{number}", "k"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             await read_until_next_tick(worker, lasts_s=1.5)
         (claim,) = await AsyncConsumer(session, TABLE, CONSUMER).claims([0])
         assert claim.owner is None
@@ -56,7 +57,7 @@ async def test_a_tick_carries_out_retention(outbox_database: str, monkeypatch: p
     )
     await set_keep_async(session, TABLE, "1h")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         await read_until_next_tick(worker, lasts_s=workers._LASTS_S / _QUICKER)
 
     assert (await session.execute(Statement(f'select id from changefeed."feed:{TABLE}"'))).rows == []

@@ -10,6 +10,7 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.sql_deployment import TABLE, SqlDeployment
 from tests.support.subscriber import received
+from tests.support.watchdog import WATCHDOG_S
 
 
 def host_on(sql: SqlDeployment, servicebus: ServiceBusServer, storage: Path) -> Host:
@@ -28,7 +29,7 @@ async def test_the_timer_publishes_what_is_there_and_what_comes_during_a_tick(
     sql.named("e1", "e2")
     host = host_on(sql, servicebus, tmp_path)
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(WATCHDOG_S):
             await host.start()
             await sql.until_passed()
             sql.named("e3")

@@ -27,8 +27,8 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
+from tests.support.watchdog import WATCHDOG_S
 
-_WITHIN_S = 30.0
 _ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(10)
 
 # Each is what Python does not have, what psycopg reads in its own way, or at the bounds of its type.
@@ -258,7 +258,7 @@ async def relayed(url: str, last: str) -> tuple[InMemoryPublisher, InMemoryQuara
     worker = Worker(relay, sql_settings(url), database.connect, page_size=100, poll_delay_s=0.05)
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while last not in topic.accepted.get("k", []):
             assert not running.done(), running.exception()
             await asyncio.sleep(0.02)

@@ -21,8 +21,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
-
-_WITHIN_S = 30.0
+from tests.support.watchdog import WATCHDOG_S
 
 
 @dataclass(slots=True)
@@ -38,7 +37,7 @@ class Running:
     async def end(self) -> None:
         self.stop.set()
         assert self.task is not None
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             await self.task
 
     async def kill(self) -> None:
@@ -89,12 +88,12 @@ class Site:
         return await AsyncConsumer(self.session, TABLE, CONSUMER).claims(range(shards))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not holds():
                 await asyncio.sleep(0.02)
 
     async def until_claims(self, holds: Callable[[list[Any]], bool], shards: int) -> None:
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not holds(await self.claims(shards)):
                 await asyncio.sleep(0.05)
 
@@ -160,11 +159,11 @@ async def test_the_age_of_the_oldest_unpublished_event_is_reported_for_each_shar
     running = await site.start(shards=2)
     ages_s = running.relay.telemetry.shard_ages.ages_s
     await site.until(lambda: ages_s().get(1, 0) > 3600)
-    assert 3600 < ages_s()[1] < 3600 + _WITHIN_S
-    assert ages_s()[0] < _WITHIN_S
+    assert 3600 < ages_s()[1] < 3600 + WATCHDOG_S
+    assert ages_s()[0] < WATCHDOG_S
 
     site.topic.broken = None
-    await site.until(lambda: max(ages_s().values()) < _WITHIN_S)
+    await site.until(lambda: max(ages_s().values()) < WATCHDOG_S)
     assert site.topic.accepted == {"k": ["e1"]}
     await running.end()
     assert ages_s() == {}

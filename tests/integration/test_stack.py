@@ -27,6 +27,7 @@ from tests.support.outbox import events
 from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox
 from tests.support.subscriber import Subscriber
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +57,7 @@ async def stack_up(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.s
     assert process.stdout is not None
     printed = []
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(WATCHDOG_S):
             async for line in process.stdout:
                 printed.append(line.decode().strip())
                 if "Ctrl-C" in printed[-1]:
@@ -89,7 +90,7 @@ async def test_without_a_functions_host_the_services_are_ready(tmp_path: Path) -
         assert not [line for line in printed if line.startswith("Functions host")]
 
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
 
 
 async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ async def test_a_stack_with_an_sql_source_relays_what_is_committed(tmp_path: Pat
         await subscriber.receive(4)
         assert subscriber.ids() == {"a": ["a-0", "a-1", "a-2"], "k": ["e-1"]}
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
 
 
 async def run_as_pasted(heading: str, folder: Path) -> None:
@@ -124,7 +125,7 @@ async def run_as_pasted(heading: str, folder: Path) -> None:
         # Its psql, for machines that have none.
         env={**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], str(programs)])},
     )
-    assert await asyncio.wait_for(shell.wait(), 30) == 0
+    assert await asyncio.wait_for(shell.wait(), WATCHDOG_S) == 0
 
 
 async def assert_ready(printed: list[str], *parts: str) -> None:
@@ -144,7 +145,7 @@ async def sourced(env_file: Path, names: Iterable[str]) -> dict[str, str]:
         "import json, os; print(json.dumps(dict(os.environ)))"
     )
     shell = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=asyncio.subprocess.PIPE)
-    output, _ = await asyncio.wait_for(shell.communicate(), 20)
+    output, _ = await asyncio.wait_for(shell.communicate(), WATCHDOG_S)
     environment = json.loads(output)
     return {name: environment[name] for name in names}
 
@@ -152,7 +153,7 @@ async def sourced(env_file: Path, names: Iterable[str]) -> dict[str, str]:
 async def assert_port_in_use(folder: Path, port: str) -> None:
     """A second stack on a port of the first reports that and ends."""
     second = await start(folder, "up", *ANY_PORTS, "--cosmos-port", port)
-    _, errors = await asyncio.wait_for(second.communicate(), 40)
+    _, errors = await asyncio.wait_for(second.communicate(), WATCHDOG_S)
 
     assert second.returncode == 1
     assert f"Port {port} (Cosmos DB) is in use. Choose another with --cosmos-port" in errors.decode()
@@ -161,7 +162,7 @@ async def assert_port_in_use(folder: Path, port: str) -> None:
 async def processes_of(pid: int) -> list[psutil.Process]:
     """The stack's parts, the worker, and Node. For a moment, the SDK runs another process."""
     parts: list[psutil.Process] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while len(parts) != 4 + 2 * len(BLOBS):
             await asyncio.sleep(0.05)
             parts = psutil.Process(pid).children(recursive=True)
@@ -174,9 +175,9 @@ async def assert_nothing_remains_after(process: asyncio.subprocess.Process, numb
 
     os.kill(process.pid, number)
 
-    code = await asyncio.wait_for(process.wait(), 30)
+    code = await asyncio.wait_for(process.wait(), WATCHDOG_S)
     assert code == (0 if number != signal.SIGKILL else -number)
-    _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=WATCHDOG_S)
     assert alive == []
 
 
@@ -193,12 +194,11 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
 
         process.kill()
 
-        await asyncio.wait_for(process.wait(), 30)
-        _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=20)
+        await asyncio.wait_for(process.wait(), WATCHDOG_S)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, parts, timeout=WATCHDOG_S)
         assert alive == []
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("source", ["cosmos", "sql"])
 async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: Path, source: str) -> None:
     """And its console shows what the checker counts: in a browser too, if there is one."""
@@ -209,7 +209,7 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(tmp_path: P
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(WATCHDOG_S):
         said, address = b"", None
         while address is None:
             said += (line := await process.stderr.readline())

@@ -18,12 +18,11 @@ from local.console.serving import serving_console
 from local.stack.supervisor import Stack
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-_WITHIN_S = 40
 # The status is read every 10 seconds.
-_SHOWN_WITHIN_S = 60
 _TOO_LONG = "x" * 200
 
 
@@ -51,7 +50,7 @@ class Page:
 
     async def until(self, key: str, stages: list[str]) -> list[dict[str, Any]]:
         """Wait until the events of a key have these stages."""
-        async with asyncio.timeout(_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while True:
                 found = await self.events(key)
                 if [each["stage"] for each in found] == stages:
@@ -60,7 +59,7 @@ class Page:
 
     async def until_shown(self, text: str) -> str:
         """Wait until the page has this text; it looks while somebody asks for the state."""
-        async with asyncio.timeout(_SHOWN_WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while True:
                 await self.get("state.json")
                 if text in (html := await self.get("")):
@@ -233,7 +232,7 @@ async def test_what_service_bus_did_not_answer_is_sent_again_and_dropped_as_a_du
     await page.post("local/send", key="cut", action="A")
     await page.until("cut", ["published"])
 
-    async with asyncio.timeout(_WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while (after := await counts(page))["duplicates_dropped"] == before["duplicates_dropped"]:
             await asyncio.sleep(0.1)
     assert after["accepted"] - after["duplicates_dropped"] == before["accepted"] - before["duplicates_dropped"] + 1
@@ -253,7 +252,7 @@ async def test_a_killed_host_is_replaced_and_the_next_one_goes_on(page: Page) ->
         # A host that ends on its own still ends the stack.
         page.stack.kill_host()
         with pytest.raises(Exception, match="functions-2 ended unexpectedly"):
-            await asyncio.wait_for(watching, _WITHIN_S)
+            await asyncio.wait_for(watching, WATCHDOG_S)
     await page.stack.replace_host()
 
 
@@ -279,7 +278,7 @@ async def test_the_page_offers_all_of_it_to_a_browser(page: Page) -> None:
         await shown.get_by_label("Partition key", exact=True).last.fill("clicked")
         await shown.get_by_role("button", name="Send an event").click()
         await playwright.expect(said).to_contain_text("Committed ContactRenamed as number 1 of clicked")
-        await playwright.expect(shown.locator("#recent")).to_contain_text("clicked", timeout=_WITHIN_S * 1000)
+        await playwright.expect(shown.locator("#recent")).to_contain_text("clicked", timeout=WATCHDOG_S * 1000)
         await page.until("clicked", ["published"])
         await shown.get_by_role("button", name="Peek all").click()
         await playwright.expect(said).to_contain_text("clicked")

@@ -28,6 +28,7 @@ from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.sql_deployment import CLAIM, FEED, TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber, received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +186,7 @@ async def test_each_consumer_of_a_feed_is_its_own_and_retention_waits_for_both(
         for each in streams:
             await running.enter_async_context(working(each))
         topic = await received(servicebus.connection_string, 8)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             while sql.rows(PASSED) != [("relay",)]:
                 await asyncio.sleep(0.02)  # what another session commits can only be asked for again and again
         kept = sql.rows(PRUNE)

@@ -33,6 +33,7 @@ from tests.support.outbox import event, events
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import properties, received
 from tests.support.telemetry import Telemetry, installed
+from tests.support.watchdog import WATCHDOG_S
 
 TTL_S = 864_000
 CREATED = "ContactCreatedEvent"
@@ -133,7 +134,7 @@ async def test_a_demo_run_adds_up_to_what_was_written(
             await container.create_item(document)
         written = [item async for item in container.read_all_items()]
         await host.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             while host.status()["functions"][0]["documents_delivered"] < len(written):
                 await asyncio.sleep(0.05)
     finally:
@@ -184,7 +185,7 @@ async def test_what_was_accepted_counts_as_often_as_it_was_though_its_invocation
     relay = make_relay(RELAY_SENDERS="1")
     documents = [document for number in range(20) for document in events(f"k{number}", 2)]
     attempt = asyncio.create_task(relay.handle(documents, "i1"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         while (await topic_counts(servicebus.admin_port))["accepted"] < 10:
             await asyncio.sleep(0.02)
     attempt.cancel()

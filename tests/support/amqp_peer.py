@@ -26,6 +26,7 @@ from outbox_emulators.servicebus.frames import FrameReader, encode_frame, perfor
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.clients import Connection, servicebus_client
 from tests.support.network import Listener
+from tests.support.watchdog import WATCHDOG_S
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)
@@ -34,7 +35,6 @@ TOPIC = "domain-events"
 # The channel that the relay's session has on its side, and one that the emulator never uses.
 _THEIRS, _OURS = 2, 9
 _LARGEST = 1_048_576
-_WAIT_S = 10.0
 _LINGER_0 = struct.pack("ii", 1, 0)
 
 TRUE, FALSE = b"\x41", b"\x42"
@@ -148,7 +148,7 @@ class Peer(Listener):
 
     async def next(self, code: int) -> Frame:
         """The next frame of the relay's session, which must be of this kind."""
-        async with asyncio.timeout(_WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             frame = await self._frames.get()
         assert frame.code == code, f"{frame.code:#x} came instead of {code:#x}"
         return frame
@@ -170,7 +170,7 @@ class Peer(Listener):
 
     async def until(self, condition: Any) -> None:
         """Wait until `condition()` is true of what has come."""
-        async with asyncio.timeout(_WAIT_S), self._noted:
+        async with asyncio.timeout(WATCHDOG_S), self._noted:
             await self._noted.wait_for(condition)
 
     def flow(

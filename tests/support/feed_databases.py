@@ -20,8 +20,7 @@ from simulation.sql.sessions import SimulatedSession, connect
 from simulation.sql.tables import Transaction
 from simulation.world import World
 from tests.support.sql_outbox import TABLE
-
-_TIMEOUT_S = 20
+from tests.support.watchdog import WATCHDOG_S
 
 
 class Writer(Protocol):
@@ -107,7 +106,7 @@ class ModelDatabase:
     async def until_waiting(self, session: AsyncSession) -> None:
         assert isinstance(session, SimulatedSession)
         lock = None
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while lock is None or lock.holder is session.backend:
                 await asyncio.sleep(0.001)
                 lock = session.backend.waits_for
@@ -138,7 +137,7 @@ class ModelDatabase:
         world = self._process.world
         with reality.replaced(), reality.of(world):
             try:
-                world.run_task(self._process, scenario(self), _TIMEOUT_S)  # type: ignore[arg-type]
+                world.run_task(self._process, scenario(self), WATCHDOG_S)  # type: ignore[arg-type]
             finally:
                 world.close()
 
@@ -183,7 +182,7 @@ class PostgresDatabase:
         return _PostgresWriter(await self._connection())
 
     async def _connection(self) -> psycopg.AsyncConnection[Any]:
-        options = f"-c statement_timeout={_TIMEOUT_S}s"
+        options = f"-c statement_timeout={WATCHDOG_S}s"
         made = await psycopg.AsyncConnection.connect(self._url, autocommit=True, options=options)
         self._open.push_async_callback(made.close)
         return made
@@ -197,7 +196,7 @@ class PostgresDatabase:
         await self._owner("select pg_terminate_backend(%s, 10000)", _pid(session))
 
     async def until_waiting(self, session: AsyncSession) -> None:
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             # Nothing tells when it does, so ask again.
             while not (await self._owner("select cardinality(pg_blocking_pids(%s))", _pid(session)))[0][0]:
                 await asyncio.sleep(0.005)

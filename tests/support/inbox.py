@@ -23,6 +23,7 @@ from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import admin, inject
 from tests.support.dead_letters import dead_letter
+from tests.support.watchdog import WATCHDOG_S
 
 QUEUE = "orders"
 QUICK = {"sessions": 1, "accept_s": 2.0, "idle_s": 0.05, "retry_s": 0.02, "renew_s": 0.1}
@@ -80,9 +81,9 @@ class Broker:
         paths = [each.links for each in self.server.broker.connections]
         return sum(links.receives_from(lambda path: path == QUEUE) for links in paths)
 
-    async def until_empty(self, timeout_s: float = 20) -> None:
+    async def until_empty(self) -> None:
         """Wait until every message is settled."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(WATCHDOG_S):
             while (counts := await self.counts())["active"] or counts["locked"]:
                 await asyncio.sleep(0.02)
 

@@ -23,8 +23,8 @@ from psycopg import sql
 
 import changefeed
 from local.database.server import POSTGRES, as_other_user, prepare
+from tests.support.watchdog import WATCHDOG_S
 
-_TIMEOUT_S = 20
 # On a Unix socket alone; and nothing here has to survive a crash of the machine.
 _SETTINGS = {
     "listen_addresses": "",
@@ -90,7 +90,7 @@ class PostgresServer:
 
     def wait(self, process: subprocess.Popen[bytes], log: Path) -> None:
         """Wait until it answers. Raises RuntimeError, with its log, if it has ended or does not."""
-        ends = time.monotonic() + _TIMEOUT_S
+        ends = time.monotonic() + WATCHDOG_S
         while process.poll() is None and time.monotonic() < ends:
             try:
                 self._owner().close()
@@ -101,8 +101,8 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL cannot be used:\n{log.read_text(errors='replace')}")
 
     def _owner(self) -> psycopg.Connection:
-        timeout = f"-c statement_timeout={_TIMEOUT_S}s"
-        return psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=_TIMEOUT_S, options=timeout)
+        timeout = f"-c statement_timeout={WATCHDOG_S}s"
+        return psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=WATCHDOG_S, options=timeout)
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +132,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         finally:
             # An immediate shutdown: nothing here is needed any more.
             process.send_signal(signal.SIGQUIT)
-            process.wait(_TIMEOUT_S)
+            process.wait(WATCHDOG_S)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from tests.support.watchdog import WATCHDOG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 FILES = {
@@ -149,7 +151,7 @@ def build_site(
         env={**elsewhere, "PYTHONPATH": str(tree), "DOCS_REPOSITORY": repository},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WATCHDOG_S,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -15,6 +15,7 @@ from inbox.cancellation import end_tasks
 from relay.assembly import SqlRelay, assemble_sql
 from relay.settings import Settings
 from relay.sql.install import migrations
+from tests.support.watchdog import WATCHDOG_S
 
 TABLE = "outbox.domain_event"
 OUTBOX, FEED, STATE, CLAIM = (f'changefeed."{part}:{TABLE}"' for part in ("outbox", "feed", "state", "claim"))
@@ -98,7 +99,7 @@ class SqlDeployment:
     async def until_passed(self) -> None:
         """Wait until the relay has passed everything."""
         unread = f"select 1 from {FEED} f join {CLAIM} c on c.shard_id = f.shard_id and f.ulid > c.last_ulid"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             while self.rows(f"select 1 from {OUTBOX}") or self.rows(unread):
                 await asyncio.sleep(0.02)  # what another session commits can only be asked for again and again
 
@@ -117,7 +118,7 @@ async def working(settings: Settings) -> AsyncIterator[SqlRelay]:
     finally:
         stop.set()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WATCHDOG_S):
                 await running
         finally:
             await end_tasks([running])

@@ -15,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from local.stack.environment import DATABASE
 from local.stack.parts import ROOT
 from local.stack.supervisor import Stack, StackOptions
+from tests.support.watchdog import WATCHDOG_S
 
 _QUICK = ("--lease-acquire-ms", "500", "--lease-renew-ms", "500", "--lease-expiration-ms", "2000")
 
@@ -48,9 +49,9 @@ class RunningStack:
             counts: dict[str, Any] = statuses["relay"]
             return counts
 
-    async def until_function(self, reached: Callable[[dict[str, Any]], bool], *, within_s: float = 30.0) -> None:
+    async def until_function(self, reached: Callable[[dict[str, Any]], bool]) -> None:
         """Wait until the function's counts satisfy `reached`."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(WATCHDOG_S):
             while not reached(await self.function_status()):
                 await asyncio.sleep(0.05)  # a host can only be asked
 

@@ -15,6 +15,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostEr
 
 from inbox import connect
 from inbox.cancellation import end_tasks
+from tests.support.watchdog import WATCHDOG_S
 
 
 @dataclass(slots=True)
@@ -41,14 +42,14 @@ class Subscriber:
             for session, messages in self.messages.items()
         }
 
-    async def receive(self, count: int, *, within_s: float = 30.0, receivers: int = 8) -> None:
+    async def receive(self, count: int, *, receivers: int = 8) -> None:
         """Receive until at least `count` messages have come; AssertionError when they have not in time."""
         async with connect(self.connection_string) as client:
             self._enough = False
             workers = [
-                asyncio.create_task(self._receive_sessions(client, wait_s=within_s)) for _ in range(receivers)
+                asyncio.create_task(self._receive_sessions(client, wait_s=WATCHDOG_S)) for _ in range(receivers)
             ]
-            deadline = time.monotonic() + within_s
+            deadline = time.monotonic() + WATCHDOG_S
             while self.count < count and time.monotonic() < deadline:
                 self._arrived.clear()
                 with suppress(TimeoutError):
@@ -57,7 +58,7 @@ class Subscriber:
             # One that receives is left to finish: cancelled, it would not close its link.
             await end_tasks(self._accepting)
             await asyncio.gather(*workers, return_exceptions=True)
-        assert self.count >= count, f"{self.count} of {count} messages came within {within_s} s"
+        assert self.count >= count, f"{self.count} of {count} messages came within {WATCHDOG_S} s"
 
     async def receive_rest(self, *, wait_s: float = 1.0) -> None:
         """Receive whatever there is, until no session has a message for `wait_s` seconds."""

@@ -35,7 +35,7 @@ async def measure(nursery: Nursery, connections: Mapping[str, str], events_each:
     with tempfile.TemporaryDirectory() as folder:
         async with running_worker(nursery, Path(folder), dict(connections), None) as process:
             await process.ask(attempts=WARM_UP, events=events_each)
-            without = await process.ask(within_s=300, attempts=attempts, events=events_each)
+            without = await process.ask(attempts=attempts, events=events_each)
         async with (
             Ingestion() as ingestion,
             running_worker(
@@ -49,7 +49,7 @@ async def measure(nursery: Nursery, connections: Mapping[str, str], events_each:
             await process.ask(attempts=WARM_UP, events=events_each)
             await process.ask(flush=True)
             ingestion.forget()
-            with_it = await process.ask(within_s=300, attempts=attempts, events=events_each)
+            with_it = await process.ask(attempts=attempts, events=events_each)
             await process.ask(flush=True)
             report(events_each, process.greeting, without, with_it, ingestion)
 

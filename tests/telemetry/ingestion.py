@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.support.watchdog import WATCHDOG_S
+
 Envelope = dict[str, Any]
 
 # Any key: nothing but this endpoint sees it.
@@ -80,13 +82,13 @@ class Ingestion:
         """Drop what has arrived so far."""
         self.deliveries.clear()
 
-    async def until(self, enough: Callable[[list[Envelope]], bool], within_s: float = 20) -> list[Envelope]:
+    async def until(self, enough: Callable[[list[Envelope]], bool]) -> list[Envelope]:
         """Wait until `enough` is true of all that has arrived, and return it.
 
         Raises:
-            TimeoutError: It was not within `within_s` seconds.
+            TimeoutError: It was not within `WATCHDOG_S` seconds.
         """
-        async with asyncio.timeout(within_s), self._arrived:
+        async with asyncio.timeout(WATCHDOG_S), self._arrived:
             await self._arrived.wait_for(lambda: enough(self.envelopes))
         return self.envelopes
 

@@ -18,6 +18,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from tests.support.watchdog import WATCHDOG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 _LIBRARIES = (
@@ -50,7 +52,7 @@ class Nursery:
 
     def close(self) -> None:
         self._control.close()
-        self._process.wait(timeout=40)
+        self._process.wait(timeout=WATCHDOG_S)
 
     def start(self, environment: Mapping[str, str]) -> socket.socket:
         """Have a worker made; returns what its standard input and output are connected to."""

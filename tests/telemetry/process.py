@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.nursery import Nursery
 
 # As the platform and infra/modules/functions.bicep set them; the last two keep the exporter off the network: its
@@ -41,11 +42,11 @@ class WorkerProcess:
         self._writer = writer
         self.greeting = greeting
 
-    async def ask(self, within_s: float = 40, **command: Any) -> dict[str, Any]:
+    async def ask(self, **command: Any) -> dict[str, Any]:
         """Send one command; returns the answer."""
         self._writer.write(json.dumps(command).encode() + b"\n")
         await self._writer.drain()
-        return await _line(self._reader, within_s)
+        return await _line(self._reader)
 
     async def handle(
         self, documents: list[Any], invocation_id: str = "i1", retry_count: int = 0, stream: str = "default"
@@ -59,7 +60,7 @@ class WorkerProcess:
         """As the host kills its worker, and as a crash ends it: without a last word."""
         if not self._reader.at_eof():
             os.kill(self.greeting["pid"], signal.SIGKILL)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(WATCHDOG_S):
             await self._reader.read()
 
 
@@ -87,8 +88,8 @@ async def running_worker(
         writer.close()
 
 
-async def _line(reader: asyncio.StreamReader, within_s: float) -> dict[str, Any]:
-    async with asyncio.timeout(within_s):
+async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
+    async with asyncio.timeout(WATCHDOG_S):
         line = await reader.readline()
     assert line, "the worker ended; its error is above"
     answer: dict[str, Any] = json.loads(line)

@@ -13,13 +13,14 @@ from relay.telemetry import attempt
 from tests.infra.workspace import Row
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events
+from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Envelope, Ingestion
 from tests.telemetry.process import QUICKLY
 from tests.telemetry.tables import rows_of
 
 # One process imports the exporter for all of a group.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("exporter")]
+pytestmark = pytest.mark.xdist_group("exporter")
 
 # https://learn.microsoft.com/azure/azure-monitor/app/api-custom-events-metrics#limits
 LONGEST_PROPERTY = 8192
@@ -127,7 +128,7 @@ async def test_what_ingestion_refuses_for_now_is_sent_again(worker: WorkerMaker,
         assert await process.handle([event("x", "a") | {"data": 7}]) == {"published": 0}
         await process.ask(flush=True)
         ingestion.status = 200
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             while not any("quarantine" in json.dumps(envelope) for envelope in ingestion.envelopes):
                 await process.handle(events("later", 1))
                 await process.ask(flush=True)

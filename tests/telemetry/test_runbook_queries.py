@@ -13,10 +13,11 @@ from relay.cli.arguments import parse_env_file
 from relay.times import parse_duration
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.pages import ROOT, SHELL, blocks
+from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.tables import ago
 from tests.unit.test_documented_names import page
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("queries")]
+pytestmark = pytest.mark.xdist_group("queries")
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SETTINGS = {"SQL": "Driver=ODBC Driver 18;Server=tcp:s,1433;Database=d", "RELAY_CLOUDEVENTS_SOURCE": "/it's/$x"}
@@ -59,7 +60,7 @@ class Shell:
             cwd=self.folder,
             env={"PATH": f"{self.folder}/bin:/usr/bin:/bin"},
             capture_output=True,
-            timeout=60,
+            timeout=WATCHDOG_S,
             check=True,
         )
 

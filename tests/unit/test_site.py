@@ -18,7 +18,6 @@ import pytest
 from tests.support.site import ROOT, Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 REPOSITORY = "https://github.test/shop/shop"
 

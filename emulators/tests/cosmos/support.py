@@ -14,6 +14,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.command_line import Parser
 from outbox_emulators.cosmos import command
+from tests.support.watchdog import WATCHDOG_S
 
 MakeContainer = Callable[..., Awaitable[ContainerProxy]]
 
@@ -24,7 +25,7 @@ async def cannot_start(*arguments: str) -> tuple[int, str]:
     command.add_arguments(parser)
     with redirect_stderr(io.StringIO()) as errors:
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WATCHDOG_S):
                 code = await command.run(parser.parse_args(["--port", "0", *arguments]))
         except SystemExit as ended:
             code = int(ended.code or 0)
@@ -44,7 +45,7 @@ class CosmosProcess:
         process = await cls._spawn(*arguments)
         try:
             assert process.stdout is not None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WATCHDOG_S):
                 line = (await process.stdout.readline()).decode()
             assert line.startswith("READY "), line
             yield cls(process, json.loads(line.removeprefix("READY ")))
@@ -75,5 +76,5 @@ class CosmosProcess:
         self._process.stdin.close()
 
     async def ended(self) -> int:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             return await self._process.wait()

@@ -169,7 +169,6 @@ async def test_a_drained_feed_answers_not_modified_and_its_token_stays_good(cont
     assert [item["id"] for item in await read(container, continuation=token)] == ["2"]
 
 
-@pytest.mark.timeout(30)
 async def test_a_reader_at_the_tip_misses_nothing_while_writers_write(container: ContainerProxy) -> None:
     keys, writes = 8, 25
     done = asyncio.Event()

@@ -13,6 +13,7 @@ from outbox_emulators.cosmos.fault_targets import Match, Operation, Target
 from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.messages import Request
 from outbox_emulators.faults import InvalidFault
+from tests.support.watchdog import WATCHDOG_S
 
 READ = Target("data", Operation.READ)
 ITEMS = ("dbs", "outbox", "colls", "data", "docs")
@@ -89,7 +90,7 @@ async def test_a_hang_ends_when_the_server_stops() -> None:
     hanging = asyncio.create_task(faults.hang(60_000))
     await asyncio.sleep(0)
     faults.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WATCHDOG_S):
         await hanging
 
 

@@ -24,6 +24,7 @@ from outbox_emulators.functions.feed import PartitionRange
 from outbox_emulators.functions.leases import Lease
 from outbox_emulators.functions.retries import RetryPolicy
 from outbox_emulators.functions.transport import TriggerTransport
+from tests.support.watchdog import WATCHDOG_S
 
 
 def _exponential(**changed: object) -> dict[str, object]:
@@ -178,7 +179,7 @@ async def test_a_throttled_request_is_repeated_nine_times_and_for_thirty_seconds
         return web.Response(status=429, headers={"x-ms-retry-after-ms": str(retry_after_ms)})
 
     service.answer = throttle
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         response = await transport.send(HttpRequest("GET", address))
 
     assert (response.status_code, service.requests) == (429, requests)

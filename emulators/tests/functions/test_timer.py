@@ -21,6 +21,7 @@ from outbox_emulators.functions.status import FunctionStatus
 from outbox_emulators.functions.storage import Storage
 from outbox_emulators.functions.timer import KEY, SystemClock, TimerListener, TimerTrigger
 from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
+from tests.support.watchdog import WATCHDOG_S
 
 NOON = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 
@@ -114,7 +115,7 @@ class Timer:
     async def run(self) -> list[str]:
         """Start, let the time pass, and stop; returns when invocations began."""
         self.listener.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             await self.clock.over.wait()
         assert await self.listener.stop(within_s=10)
         return self.function.begun
@@ -341,7 +342,7 @@ class Host:
         )
 
     async def runs(self, expected: bool) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while self.inner.runs is not expected:
                 self.inner.changed.clear()
                 await self.inner.changed.wait()

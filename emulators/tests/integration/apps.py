@@ -11,7 +11,8 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-WITHIN_S = 30.0
+from tests.support.watchdog import WATCHDOG_S
+
 UNLIMITED_RETRIES = 'strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00"'
 
 _SCRIPT = """\
@@ -79,7 +80,7 @@ class Recorder:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds, looking at it whenever something was recorded."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -87,7 +88,7 @@ class Recorder:
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait until a condition holds, by polling it."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             holds = condition()
             if await holds if isinstance(holds, Awaitable) else holds:

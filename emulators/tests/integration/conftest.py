@@ -22,12 +22,13 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.integration.apps import WITHIN_S, Recorder, checkpoint_written, stored_leases, write_app
+from emulators.tests.integration.apps import Recorder, checkpoint_written, stored_leases, write_app
 from emulators.tests.integration.processes import Process, Start, run
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
 from outbox_emulators.testing import FaultClient
+from tests.support.watchdog import WATCHDOG_S
 
 HostFactory = Callable[..., Host]
 
@@ -81,7 +82,7 @@ async def started() -> AsyncIterator[Start]:
         process = await run(*arguments, **environment)
         processes.append(process)
         assert process.stdout is not None
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             line = (await process.stdout.readline()).decode()
         return process, json.loads(line.removeprefix("READY "))
 

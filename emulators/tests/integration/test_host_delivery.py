@@ -15,6 +15,7 @@ from emulators.tests.integration.apps import (
     eventually,
 )
 from emulators.tests.integration.conftest import Outbox, status_of
+from tests.support.watchdog import WATCHDOG_S
 
 EAST = "2021-09-22T11:07:37.3022907+02:00"
 SYNCHRONOUS = """\
@@ -169,7 +170,7 @@ async def test_a_host_that_stops_during_an_invocation_finishes_it_but_does_not_c
     stopping = asyncio.create_task(host.stop())
     await asyncio.sleep(0)
     release.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WATCHDOG_S):
         await stopping
     assert outbox.recorder.succeeded_ids() == ["1"]
     stored = await outbox.stored_leases()
@@ -196,7 +197,7 @@ async def test_a_host_that_stops_does_not_wait_for_the_next_retry(outbox: Outbox
     hourly = 'strategy="fixed_delay", max_retry_count="-1", delay_interval="01:00:00"'
     host = await outbox.start(app={"retry": hourly}, shutdown_timeout_s=10.0)
     await outbox.until_delivered()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WATCHDOG_S):
         await host.stop()
     assert status_of(host)["documents_lost"] == 0
 
@@ -211,7 +212,7 @@ async def test_an_invocation_that_does_not_end_is_abandoned_when_the_host_stops(
     outbox.recorder.behaviour = hang
     host = await outbox.start(shutdown_timeout_s=1.0, instance="hung")
     await outbox.until_delivered()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WATCHDOG_S):
         await host.stop()
     owners = [
         lease["Owner"]

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from emulators.tests.integration.apps import (
-    WITHIN_S,
     Delivery,
     eventually,
 )
@@ -16,6 +15,7 @@ from emulators.tests.integration.conftest import QUIET, Outbox, status_of
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
 from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from outbox_emulators.testing import FaultClient
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_ow
             await never.wait()
 
     outbox.recorder.behaviour = hang_twice
-    assert DEFAULT_FUNCTION_TIMEOUT_S > WITHIN_S
+    assert DEFAULT_FUNCTION_TIMEOUT_S > WATCHDOG_S
     host = await outbox.start(function_timeout_ms=40)
 
     await outbox.until_succeeded("1")

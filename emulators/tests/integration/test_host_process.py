@@ -13,12 +13,13 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from emulators.tests.integration.apps import WITHIN_S, Recorder, eventually, write_app
+from emulators.tests.integration.apps import Recorder, eventually, write_app
 from emulators.tests.integration.conftest import HostFactory
 from emulators.tests.integration.processes import Process, Start, run
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +93,7 @@ async def test_a_host_announces_itself_serves_its_endpoints_and_ends_on_a_signal
     assert [function["name"] for function in status["functions"]] == ["relay"]
     assert status["functions"][0]["leases"] == ["0", "1", "2", "3"]
     process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await process.wait() == 0
 
 
@@ -101,7 +102,7 @@ async def test_a_host_ends_at_the_end_of_its_standard_input_on_request(start: St
     process, _ = await start("first", "--exit-with-stdin")
     assert process.stdin is not None
     process.stdin.close()
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await process.wait() == 0
 
 
@@ -149,7 +150,7 @@ async def test_another_host_takes_over_from_one_that_is_killed_at_a_chosen_point
         async with http.post("/admin/crash", json={"at": point}) as armed:
             assert await armed.json() == {"at": point, "kill": "machine"}
     await data.create_item({"id": "1", "partitionKey": "a"})
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await dying.wait() == -signal.SIGKILL
     await heir.start()
     await recorder.until(lambda: recorder.succeeded_ids() == inherited)
@@ -185,7 +186,7 @@ async def test_a_worker_outlives_its_host_and_finishes_its_invocations_beside_th
     await data.create_item({"id": "1", "partitionKey": "a"})
     await _written(tmp_path / "out.txt", "waits 1")
     await _crash(ready, kill="host")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await killed.wait() == -signal.SIGKILL
     await heir.start()
     await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
@@ -267,7 +268,7 @@ async def test_what_keeps_an_app_from_running_is_one_line_and_exit_code_1(tmp_pa
     app = write_app(tmp_path, database_name="%NOT_SET_ANYWHERE%")
     process = await run("--app", str(app), COSMOS="unused", PYTHONPATH=str(tmp_path))
     (tmp_path / "recorder.py").write_text("")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         out, err = await process.communicate()
     assert process.returncode == 1
     assert out == b""
@@ -301,7 +302,7 @@ async def test_a_host_without_functions_stays_up_and_only_the_exported_log_says_
         *("--app", str(app), "--exported-log", str(tmp_path / "exported"), *options), COSMOS="", OUT="", WHO=""
     )
     assert process.stdout is not None
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         ready = json.loads((await process.stdout.readline()).decode().removeprefix("READY "))
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{ready['port']}") as http,
@@ -309,7 +310,7 @@ async def test_a_host_without_functions_stays_up_and_only_the_exported_log_says_
     ):
         assert (await response.json())["functions"] == []
     process.terminate()
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         _, console = await process.communicate()
 
     assert process.returncode == 0
@@ -323,7 +324,7 @@ async def test_an_app_that_cannot_be_indexed_ends_the_host_with_the_reason_where
     tmp_path: Path,
 ) -> None:
     process = await run("--app", str(write_app(tmp_path / "app", script=BROKEN)))
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         _, console = await process.communicate()
 
     assert process.returncode == 1

@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from emulators.tests.integration.apps import (
-    WITHIN_S,
     Delivery,
     eventually,
 )
@@ -21,6 +20,7 @@ from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.host import Host
 from outbox_emulators.functions.leases import Lease, LeaseStore
 from outbox_emulators.testing import FaultClient
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,6 @@ async def test_hosts_that_go_on_stealing_from_each_other_lose_nothing_and_end_in
         assert firsts == sorted(firsts)
 
 
-@pytest.mark.timeout(150)
 async def test_hosts_that_share_take_leases_from_each_other_now_and_then_in_the_midst_of_invocations(
     outbox: Outbox,
 ) -> None:
@@ -150,7 +149,7 @@ async def test_hosts_that_share_take_leases_from_each_other_now_and_then_in_the_
         return sum(host.edges.as_json()["edges"].get("lease-lost-mid-invocation", 0) for host in (one, two))
 
     numbers = itertools.count()
-    async with asyncio.timeout(3 * WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while lost() < 3:
             number = next(numbers)
             await outbox.write(number, key=f"key-{number % 7}")

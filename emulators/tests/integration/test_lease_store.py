@@ -19,6 +19,7 @@ from emulators.tests.integration.conftest import HostFactory
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.functions.feed import PartitionRange
 from outbox_emulators.functions.leases import Lease, LeaseStore
+from tests.support.watchdog import WATCHDOG_S
 
 RANGES = [PartitionRange("0", "", "80"), PartitionRange("1", "80", "FF")]
 
@@ -224,7 +225,7 @@ async def test_a_lock_that_another_host_holds_is_waited_for(observed: Observed, 
     assert "lock-awaited" in edges.as_json()["edges"]
 
     await leases.delete_item("prefix.lock", partition_key="prefix.lock")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WATCHDOG_S):
         await waiting
     assert [lease.token for lease in await _leases(observed)] == ["0", "1"]
 

@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from emulators.tests.integration.apps import WITHIN_S, eventually, write_app
+from emulators.tests.integration.apps import eventually, write_app
 from emulators.tests.integration.processes import Process, Start
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +95,7 @@ async def test_a_host_that_stops_hands_the_timer_over_at_once(tmp_path: Path, st
     await eventually(lambda: bool(ticks(tmp_path, "first")))
 
     first.terminate()
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         assert await first.wait() == 0
     _, ready = await start("second", lock_ms=60_000)
 

@@ -32,6 +32,7 @@ from outbox_emulators.functions.worker.interface import (
     WorkerDied,
 )
 from outbox_emulators.functions.worker.process import ProcessWorker
+from tests.support.watchdog import WATCHDOG_S
 
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
 SCRIPT = f"""\
@@ -223,7 +224,7 @@ async def test_a_worker_that_is_killed_fails_all_its_invocations_at_once_and_is_
 
     os.kill(recorded(tmp_path)[0]["pid"], signal.SIGKILL)
 
-    ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
+    ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), WATCHDOG_S)
     assert [type(failure) for failure in ended] == [WorkerDied] * 3
     await eventually(lambda: caplog.text.count("runs the app") == 2)  # without having been asked for
     await process.invoke(invocation("succeed"), timeout_s=None)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.watchdog import WATCHDOG_S
+
 FOLDER = Path(__file__).parent
-WITHIN_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def skip_without(*packages: str) -> None:
 
 
 async def run(service: str, settings: Mapping[str, str]) -> Outcomes:
-    """Run all checks of this service with these environment variables. TimeoutError after WITHIN_S seconds."""
+    """Run all checks of this service with these environment variables. TimeoutError after WATCHDOG_S seconds."""
     process = await asyncio.create_subprocess_exec(
         *("node", "--no-deprecation", FOLDER / service / "main.mjs"),
         env={"PATH": os.environ["PATH"], **settings},
@@ -54,7 +55,7 @@ async def run(service: str, settings: Mapping[str, str]) -> Outcomes:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), WITHIN_S)
+        printed, _ = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
     finally:
         if process.returncode is None:
             process.kill()

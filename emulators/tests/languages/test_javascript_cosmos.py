@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from emulators.tests.languages.checks import WITHIN_S, Outcomes, names, run, skip_without
+from emulators.tests.languages.checks import Outcomes, names, run, skip_without
 from outbox_emulators.cosmos.server import CosmosServer
 
 NAMES = names("cosmos")
@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-cosmos"),
     # The first test waits for all checks, on a machine that may be busy with others.
-    pytest.mark.timeout(WITHIN_S + 20),
 ]
 
 

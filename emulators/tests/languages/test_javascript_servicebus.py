@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from emulators.tests.languages.checks import FOLDER, WITHIN_S, Outcomes, names, run, skip_without
+from emulators.tests.languages.checks import FOLDER, Outcomes, names, run, skip_without
 from outbox_emulators.servicebus.edges import ODDS
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.listeners import Tls
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("javascript-servicebus"),
     # The first test waits for all checks, on a machine that may be busy with others.
-    pytest.mark.timeout(WITHIN_S + 20),
 ]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 # Each starts several processes, which takes its time where many tests run at once.
-SLOW = pytest.mark.timeout(240)
-_TIMEOUT_S = 200
+SLOW = pytest.mark.timeout(900)
+WATCHDOG_S = 600
 
 # Plugins that take a second to load, or would measure here too what `make test` measures, if they are installed.
 _UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest", "slipcover")
@@ -25,7 +25,7 @@ def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=WATCHDOG_S, check=False
     )
 
 

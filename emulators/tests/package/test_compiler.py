@@ -9,9 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.slow
+from emulators.tests.package.projects import WATCHDOG_S
 
 SCRIPT = Path(__file__).parents[2] / "compiler.py"
 REQUIREMENT = "python-qpid-proton==0.40.0"
@@ -25,7 +23,7 @@ def run(find_links: Path, **environment: str) -> subprocess.CompletedProcess[str
         env={**os.environ, **offline, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

@@ -12,8 +12,7 @@ from proton.utils import BlockingConnection
 
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-WAIT_S = 5
+from tests.support.watchdog import WATCHDOG_S
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def connected(
         password=key,
         allowed_mechs="PLAIN",
         allow_insecure_mechs=True,
-        timeout=WAIT_S,
+        timeout=WATCHDOG_S,
     )
     try:
         yield connection
@@ -47,7 +46,7 @@ class Management:
         fields = {name.replace("_", "-"): value for name, value in body.items()}
         request = Message(body=fields, properties=cast(Any, {"operation": f"com.microsoft:{operation}"}))
         self._sender.send(request)
-        answer = self._receiver.receive(WAIT_S)
+        answer = self._receiver.receive(WATCHDOG_S)
         return Answer(answer)
 
 

@@ -21,8 +21,7 @@ from azure.servicebus.aio import (
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-WAIT_S = 5
+from tests.support.watchdog import WATCHDOG_S
 
 
 class _ImpatientAsyncio:
@@ -72,7 +71,7 @@ async def take(receiver: ServiceBusReceiver, count: int) -> list[Any]:
     """Receive this many messages."""
     found: list[Any] = []
     while len(found) < count:
-        more = await receiver.receive_messages(count - len(found), max_wait_time=WAIT_S)
+        more = await receiver.receive_messages(count - len(found), max_wait_time=WATCHDOG_S)
         assert more, f"{count} messages expected, {len(found)} came"
         found += more
     return found

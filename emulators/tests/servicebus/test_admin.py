@@ -18,6 +18,7 @@ from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outco
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.role import Role
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def get(admin: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
@@ -244,7 +245,7 @@ async def test_acknowledgements_are_sent_in_order_however_late_each_is() -> None
     for number, delay_ms in enumerate((0, 60, 0, 20, 0)):
         acknowledgements.send(cast(Delivery, number), Outcome(), delay_ms)
     assert given == [0]
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), WATCHDOG_S)
 
     assert given == [0, 1, 2, 3, 4]
 

@@ -27,8 +27,8 @@ from emulators.tests.servicebus.plain_http import (
 from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
-WAIT_S = 5
 FOREVER = timedelta(days=10_675_199)
 
 
@@ -104,7 +104,7 @@ async def test_a_queue_is_made_as_described_and_serves_at_once(management: Any, 
         for number in ("1", "1", "2"):
             await sender.send_messages(ServiceBusMessage(number, message_id=number, session_id="s"))
     async with client.get_queue_receiver("team/letters", session_id="s") as receiver:
-        assert [str(each) for each in await receiver.receive_messages(3, max_wait_time=WAIT_S)] == ["1", "2"]
+        assert [str(each) for each in await receiver.receive_messages(3, max_wait_time=WATCHDOG_S)] == ["1", "2"]
 
 
 async def test_what_is_left_out_has_the_services_defaults(management: Any) -> None:
@@ -176,11 +176,11 @@ async def test_an_update_holds_for_what_comes(management: Any, client: ServiceBu
     await management.update_queue(queue)
     async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         await sender.send_messages(ServiceBusMessage("x"))
-        [message] = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         assert message.locked_until_utc is not None
         assert message.locked_until_utc < datetime.now(UTC) + timedelta(seconds=20)
         await receiver.abandon_message(message)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not (await management.get_queue_runtime_properties("orders")).dead_letter_message_count:
                 await asyncio.sleep(0.01)
 
@@ -318,10 +318,10 @@ async def test_runtime_properties_have_counts_sizes_and_times(management: Any, c
             await sender.send_messages(ServiceBusMessage("x" * 100, message_id=str(number), subject="Named"))
         await sender.schedule_messages(ServiceBusMessage("x"), datetime.now(UTC) + timedelta(hours=1))
     async with client.get_subscription_receiver("events", "named") as receiver:
-        first, second, _ = await receiver.receive_messages(3, max_wait_time=WAIT_S)
+        first, second, _ = await receiver.receive_messages(3, max_wait_time=WATCHDOG_S)
         await receiver.dead_letter_message(first)
         await receiver.complete_message(second)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while (
                 await management.get_subscription_runtime_properties("events", "named")
             ).total_message_count > 3:

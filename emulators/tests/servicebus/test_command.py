@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from outbox_emulators.servicebus.command import add_arguments, run
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
 ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
 
@@ -39,7 +40,7 @@ async def process() -> AsyncIterator[asyncio.subprocess.Process]:
 
 async def ready(process: asyncio.subprocess.Process) -> dict[str, str]:
     assert process.stdout is not None
-    line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+    line = (await asyncio.wait_for(process.stdout.readline(), WATCHDOG_S)).decode()
     assert line.startswith("READY ")
     details: dict[str, str] = json.loads(line.removeprefix("READY "))
     return details
@@ -59,7 +60,7 @@ async def test_it_reports_that_it_is_ready_serves_and_stops_on_a_signal(
 
     process.send_signal(signal.SIGTERM)
 
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
 
 
 async def test_it_goes_with_the_process_that_started_it(process: asyncio.subprocess.Process) -> None:
@@ -68,7 +69,7 @@ async def test_it_goes_with_the_process_that_started_it(process: asyncio.subproc
 
     process.stdin.close()
 
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
 
 
 def test_edges_are_on_unless_they_are_turned_off() -> None:
@@ -130,7 +131,7 @@ async def test_stopping_ends_the_clients_connections(entities: Entities) -> None
     ):
         await sender.send_messages(ServiceBusMessage("x"))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WATCHDOG_S):
             await server.stop()
 
         assert not server.broker.connections
@@ -147,7 +148,7 @@ async def test_a_client_that_does_not_speak_amqp_affects_no_other(
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(junk)
     writer.write_eof()
-    await asyncio.wait_for(reader.read(), 5)
+    await asyncio.wait_for(reader.read(), WATCHDOG_S)
     writer.close()
 
     async with client.get_queue_sender("orders") as sender:

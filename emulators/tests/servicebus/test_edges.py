@@ -19,8 +19,8 @@ from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
-WAIT_S = 5
 ALWAYS = Odds(redelivered=1.0, slow_ms=0, delayed=0.0, little_credit=0.0)
 
 
@@ -61,7 +61,7 @@ async def test_a_completion_that_comes_too_late_brings_the_message_again(
 
 async def work(sender: ServiceBusSender) -> None:
     """Let the SDK process what comes, until it raises."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             await sender._handler.do_work_async()
 
@@ -183,7 +183,7 @@ async def test_some_answers_are_late_and_come_in_another_order() -> None:
     for number in range(50):
         answers.give(lambda number=number: given.append(number))  # type: ignore[misc]
     assert answers.pending
-    await asyncio.wait_for(all_given.wait(), 5)
+    await asyncio.wait_for(all_given.wait(), WATCHDOG_S)
 
     assert sorted(given) == list(range(50))
     assert given != sorted(given)
@@ -202,7 +202,7 @@ async def test_an_answer_that_overtakes_others_is_counted_whether_or_not_it_was_
     answers.give_later(lambda: given.append("second"), 5)
     answers.note_overtaking()
     given.append("third")
-    await asyncio.wait_for(all_given.wait(), 5)
+    await asyncio.wait_for(all_given.wait(), WATCHDOG_S)
 
     assert given == ["third", "second", "first"]
     assert edges.met == {Edge.SETTLEMENT_DELAYED: 2, Edge.SETTLEMENT_REORDERED: 2}

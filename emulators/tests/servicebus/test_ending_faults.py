@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusError
 from proton import Message
 
-from emulators.tests.servicebus.raw_amqp import WAIT_S, connected
+from emulators.tests.servicebus.raw_amqp import connected
 from emulators.tests.servicebus.support import Broker
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.fault_plans import Ending, Step
@@ -20,6 +20,7 @@ from outbox_emulators.servicebus.frames import DISPOSITION, HEARTBEAT, FrameRead
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.watchdog import WATCHDOG_S
 
 LARGE = "x" * 200_000
 
@@ -133,7 +134,7 @@ async def test_a_settlement_in_two_dispositions_accepts_the_transfer(
     # azure-servicebus 7.15.0 takes the second disposition, which has no state, for a failure.
     for identifier in ("1", "2"):
         try:
-            await asyncio.wait_for(sender.send_messages(message(identifier)), 10)
+            await asyncio.wait_for(sender.send_messages(message(identifier)), WATCHDOG_S)
         except ServiceBusError:
             continue
 
@@ -194,7 +195,7 @@ async def test_a_session_begun_by_the_broker_does_not_disturb_the_sender(
 
     for number in (1, 2):
         try:
-            await asyncio.wait_for(sender.send_messages(message(str(number))), 10)
+            await asyncio.wait_for(sender.send_messages(message(str(number))), WATCHDOG_S)
         except ServiceBusError:
             await keep_alive(sender)
     async with client.get_queue_sender("orders") as another:
@@ -210,7 +211,7 @@ async def test_a_transfer_that_the_client_aborts_is_dropped(broker: Broker, serv
             sender = connection.create_sender("orders")
             begun = sender.link.delivery("1")
             sender.link.stream(Message(LARGE).encode()[:150_000])
-            connection.wait(lambda: begun.pending == 0, timeout=WAIT_S)
+            connection.wait(lambda: begun.pending == 0, timeout=WATCHDOG_S)
             begun.abort()
             sender.send(Message("x", id="2"))
 
@@ -258,7 +259,7 @@ async def test_a_handshake_that_is_silent_for_a_while_goes_on(
     fault = await broker.inject(kind="silent-handshake", step=step, ms=300)
 
     started = asyncio.get_running_loop().time()
-    await asyncio.wait_for(send(server, "1"), 10)
+    await asyncio.wait_for(send(server, "1"), WATCHDOG_S)
 
     assert asyncio.get_running_loop().time() - started >= 0.3
     assert (await broker.fault(fault))["applied"] == 1
@@ -282,7 +283,7 @@ async def test_a_silent_connection_is_not_closed_as_idle(entities: Entities) -> 
 async def test_the_attach_to_another_entity_is_answered(broker: Broker, server: ServiceBusServer) -> None:
     fault = await broker.inject(kind="silent-handshake", step="attach", entity="chats")
 
-    await asyncio.wait_for(send(server, "1"), 10)
+    await asyncio.wait_for(send(server, "1"), WATCHDOG_S)
 
     assert (await broker.fault(fault))["applied"] == 0
 

@@ -23,8 +23,8 @@ from outbox_emulators.servicebus.frames import BEGIN, END, OPEN, encode_frame
 from outbox_emulators.servicebus.parsing import MAX_PROPERTIES_BYTES, parse
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
-WITHIN_S = 20
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_INIT = 0x41
 SESSIONS = 10_000
@@ -45,7 +45,7 @@ async def all_answers(server: ServiceBusServer, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(data)
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             return await reader.read()
     except ConnectionResetError:
         return b""
@@ -143,13 +143,13 @@ async def test_a_client_that_does_not_read_is_not_read(server: ServiceBusServer)
 
     begin = [codec.NULL, codec.encode_uint(0), codec.encode_uint(100), codec.encode_uint(100)]
     writer.write((encode_frame(0, BEGIN, begin) + encode_frame(0, END, [])) * SESSIONS)
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while connection.writable:
             await asyncio.sleep(0.01)
     assert not answers.is_reading()
 
     requests.resume_reading()
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while not (connection.writable and answers.is_reading()):
             await reader.read(65536)
     writer.close()
@@ -162,7 +162,7 @@ async def test_a_silent_connection_holds_a_part_of_what_it_is_sent(
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol("ANONYMOUS")]) + bytes(32 << 20))
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WATCHDOG_S):
             while not (found := list(server.broker.connections)) or not reads_no_more(found[0]):
                 await asyncio.sleep(0.01)
     finally:
@@ -183,7 +183,7 @@ async def test_a_websocket_message_of_a_terabyte_is_refused() -> None:
             assert connection is not None
             assert connection.transport is not None
             connection.transport.write(b"\x82\xff" + struct.pack(">Q", 1 << 40) + bytes(4))
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(WATCHDOG_S):
                 closed = await socket.receive()
 
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.MESSAGE_TOO_BIG)

@@ -23,6 +23,7 @@ from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.watchdog import WATCHDOG_S
 
 # Long enough for a busy machine to open a link within half of it.
 IDLE_MS = 500
@@ -117,7 +118,7 @@ async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(
         await send(sender, "2")
         await until_met(server, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while server.broker.connections:
                 await asyncio.sleep(0.01)
         with pytest.raises(ServiceBusError):
@@ -178,7 +179,7 @@ async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities
         def idle_ends() -> int:
             return sum(met[edge] for edge in IDLE_ENDS)
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WATCHDOG_S):
             sent = 0
             while not met.keys() >= IDLE_ENDS:
                 await send(sender, str(sent))
@@ -194,7 +195,7 @@ async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities
 
 async def until_met(server: ServiceBusServer, edge: Edge) -> None:
     """Wait until the broker has counted an edge."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         while not server.broker.edges.met[edge]:
             await asyncio.sleep(0.01)
 

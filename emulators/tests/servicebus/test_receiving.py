@@ -23,9 +23,9 @@ from azure.servicebus.exceptions import (
 
 from emulators.tests.servicebus.support import pages
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-WAIT_S = 5
 
 
 async def send(client: ServiceBusClient, queue: str, *bodies: str, **fields: Any) -> None:
@@ -34,7 +34,7 @@ async def send(client: ServiceBusClient, queue: str, *bodies: str, **fields: Any
 
 
 async def next_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    found = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+    found = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
     assert found, "no message came"
     return found[0]
 
@@ -48,7 +48,7 @@ def left(server: ServiceBusServer, queue: str) -> tuple[int, int]:
 async def test_completed_messages_are_gone(server: ServiceBusServer, client: ServiceBusClient) -> None:
     await send(client, "orders", "1", "2")
     async with client.get_queue_receiver("orders") as receiver:
-        for message in await receiver.receive_messages(2, max_wait_time=WAIT_S):
+        for message in await receiver.receive_messages(2, max_wait_time=WATCHDOG_S):
             await receiver.complete_message(message)
 
     assert left(server, "orders") == (0, 0)
@@ -159,7 +159,7 @@ async def test_too_many_deliveries_end_in_the_dead_letter_queue(client: ServiceB
 async def test_locks_are_renewed_many_at_once(client: ServiceBusClient) -> None:
     await send(client, "orders", *"1234567890")
     async with client.get_queue_receiver("orders") as receiver:
-        messages = await receiver.receive_messages(10, max_wait_time=WAIT_S)
+        messages = await receiver.receive_messages(10, max_wait_time=WATCHDOG_S)
         before = [message.locked_until_utc for message in messages]
         assert all(before)
 
@@ -175,7 +175,7 @@ async def test_a_renewer_keeps_messages_beyond_their_lock(
     await send(client, "slow", *"123")
     async with client.get_queue_receiver("slow", prefetch_count=3) as receiver, AutoLockRenewer() as renewer:
         renewer._sleep_time = 0.1  # type: ignore[assignment]
-        messages = await receiver.receive_messages(3, max_wait_time=WAIT_S)
+        messages = await receiver.receive_messages(3, max_wait_time=WATCHDOG_S)
         for message in messages:
             renewer.register(receiver, message, max_lock_renewal_duration=10)
         # Longer than a lock lasts: without renewal each of them would be lost.
@@ -230,7 +230,7 @@ async def test_a_receiver_that_closes_releases_messages_it_has_not_returned(clie
     async with client.get_queue_receiver("orders", prefetch_count=3) as receiver:
         await next_one(receiver)
     async with client.get_queue_receiver("orders") as receiver:
-        messages = await receiver.receive_messages(3, max_wait_time=WAIT_S)
+        messages = await receiver.receive_messages(3, max_wait_time=WATCHDOG_S)
 
     assert [(str(each), each.delivery_count) for each in messages] == [("2", 0), ("3", 0)]
 

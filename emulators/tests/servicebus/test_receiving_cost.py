@@ -17,10 +17,11 @@ from proton import Delivery, symbol
 from proton.reactor import Filter
 
 from emulators.tests.servicebus.fakes import a_message
-from emulators.tests.servicebus.raw_amqp import WAIT_S, Management, connected
+from emulators.tests.servicebus.raw_amqp import Management, connected
 from outbox_emulators.servicebus.edges import Odds
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
 QUEUE, SESSION = "chats", "a"
 MESSAGES = 800
@@ -62,7 +63,7 @@ def receive_and_complete(server: ServiceBusServer) -> None:
     with connected(server) as connection:
         receiver = connection.create_receiver(QUEUE, credit=MESSAGES, options=wanted)
         for _ in range(MESSAGES):
-            receiver.receive(WAIT_S)
+            receiver.receive(WATCHDOG_S)
         for _ in range(MESSAGES):
             receiver.settle(Delivery.ACCEPTED)
         # Its answer comes after those to the completions.

@@ -11,8 +11,7 @@ from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, S
 
 from emulators.tests.servicebus.support import Broker, send, take
 from outbox_emulators.servicebus.server import ServiceBusServer
-
-WAIT_S = 5
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def settle_and_receive(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
@@ -23,7 +22,7 @@ async def settle_and_receive(receiver: ServiceBusReceiver, message: ServiceBusRe
 
 async def until(broker: Broker, queue: str, **counts: int) -> None:
     """Wait until the admin port shows these counts: a receiver does not wait for its settlement to be done."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WATCHDOG_S):
         while not counts.items() <= (await broker.counts(queue)).items():
             await asyncio.sleep(0.01)
 
@@ -101,7 +100,7 @@ async def test_a_receivers_link_is_detached_in_place_of_a_delivery(
         assert await receiver.receive_messages(1, max_wait_time=0.2) == []
         await send(client, "chats", "1", session_id="a")
         with pytest.raises(ServiceBusError):
-            await receiver.receive_messages(1, max_wait_time=WAIT_S)
+            await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
 
     assert await broker.applied() == {"detach-link": 1}
     async with client.get_queue_receiver("chats", session_id="a") as again:
@@ -133,7 +132,7 @@ async def test_a_delivery_cut_in_mid_frame_is_delivered_again(
     await broker.inject(kind="cut-mid-frame", entity="chats", role="receiver", reset=reset)
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         with pytest.raises(ServiceBusError):
-            await receiver.receive_messages(2, max_wait_time=WAIT_S)
+            await receiver.receive_messages(2, max_wait_time=WATCHDOG_S)
 
     async with client.get_queue_receiver("chats", session_id="a") as again:
         assert [str(message) for message in await take(again, 2)] == ["1", "2"]

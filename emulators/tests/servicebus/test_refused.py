@@ -9,8 +9,9 @@ from proton import Link, Message, Terminus, symbol
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
-from emulators.tests.servicebus.raw_amqp import WAIT_S, Management, connected
+from emulators.tests.servicebus.raw_amqp import Management, connected
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.watchdog import WATCHDOG_S
 
 
 class Coordinator(LinkOption):
@@ -81,8 +82,11 @@ async def test_a_link_that_loses_its_entity_is_told_its_full_address(server: Ser
     def lose() -> None:
         with connected(server) as connection:
             sender, receiver = connection.create_sender("orders"), connection.create_receiver("orders", credit=0)
-            asyncio.run_coroutine_threadsafe(delete(), loop).result(WAIT_S)
-            for use in (lambda: sender.send(Message(body=b"x", inferred=True)), lambda: receiver.receive(WAIT_S)):
+            asyncio.run_coroutine_threadsafe(delete(), loop).result(WATCHDOG_S)
+            for use in (
+                lambda: sender.send(Message(body=b"x", inferred=True)),
+                lambda: receiver.receive(WATCHDOG_S),
+            ):
                 with pytest.raises(LinkDetached, match="amqp:not-found") as refused:
                     use()
                 assert f"'sb://127.0.0.1:{server.port}/orders' could not be found" in str(refused.value)

@@ -27,6 +27,7 @@ from outbox_emulators.servicebus.frames import encode_frame
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.timers import system_clock
+from tests.support.watchdog import WATCHDOG_S
 
 
 def client_with(server: ServiceBusServer, credential: object) -> ServiceBusClient:
@@ -248,7 +249,7 @@ async def test_a_refused_client_is_cut_off(server: ServiceBusServer) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(HEADER + init("PLAIN", b"\0a\0b"))
 
-    await asyncio.wait_for(reader.read(), 5)
+    await asyncio.wait_for(reader.read(), WATCHDOG_S)
 
     writer.close()
 

@@ -24,9 +24,9 @@ from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.publishing import PublishEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
+from tests.support.watchdog import WATCHDOG_S
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-WAIT_S = 5
 
 
 def body(message: Any) -> bytes:
@@ -131,9 +131,9 @@ async def test_sequence_numbers_of_a_partitioned_queue_have_the_partition_in_the
         [scheduled] = await sender.schedule_messages(ServiceBusMessage("later", partition_key="b"), later)
         peeked = [message for page in await pages(receiver) for message in page]
         await sender.cancel_scheduled_messages(scheduled)
-        messages = await receiver.receive_messages(5, max_wait_time=WAIT_S)
+        messages = await receiver.receive_messages(5, max_wait_time=WATCHDOG_S)
         await receiver.abandon_message(messages[0])
-        [again] = await receiver.receive_messages(1, max_wait_time=WAIT_S)
+        [again] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
 
     a, b = partition_of("a") << 48, partition_of("b") << 48
     assert a != b

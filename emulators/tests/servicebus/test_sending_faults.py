@@ -24,6 +24,7 @@ from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, perform
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.watchdog import WATCHDOG_S
 
 LARGE = "x" * 200_000
 
@@ -171,7 +172,7 @@ async def test_one_partition_can_be_unavailable_while_the_others_accept(
 async def test_a_partition_comes_back_when_its_time_is_over(broker: Broker, sender: ServiceBusSender) -> None:
     await broker.inject(kind="partition-unavailable", entity="orders", of=1, for_ms=150)
     attempts = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         while True:
             try:
                 await sender.send_messages(message(1, partition_key="a"))
@@ -240,7 +241,7 @@ async def test_a_disabled_entity_is_enabled_again_by_itself(broker: Broker, send
     await broker.inject(kind="disable-entity", entity="orders", for_ms=300)
     assert (await broker.counts("orders"))["status"] == "Disabled"
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         while await broker.pending():
             await asyncio.sleep(0.02)
     assert (await broker.counts("orders"))["status"] == "Active"
@@ -287,7 +288,7 @@ async def test_a_broker_that_was_down_for_a_while_is_reached_again(
 
     with pytest.raises((ServiceBusConnectionError, ServiceBusError)):
         await client.get_queue_sender("orders").__aenter__()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         while broker.server.broker.is_down:
             await asyncio.sleep(0.02)
     async with client.get_queue_sender("orders") as sender:

@@ -18,8 +18,7 @@ from azure.servicebus.exceptions import (
 from emulators.tests.servicebus.support import take
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.session_queue import SessionQueue
-
-WAIT_S = 5
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def send(client: ServiceBusClient, queue: str, session: str, *bodies: str) -> None:
@@ -55,7 +54,7 @@ async def test_waiting_for_a_session_ends_with_a_timeout(client: ServiceBusClien
     with pytest.raises(OperationTimeoutError):
         await receiver.__aenter__()
 
-    assert 0.9 <= asyncio.get_running_loop().time() - started < WAIT_S
+    assert 0.9 <= asyncio.get_running_loop().time() - started < WATCHDOG_S
 
 
 async def test_waiting_for_a_session_ends_when_a_message_comes(client: ServiceBusClient) -> None:
@@ -64,7 +63,7 @@ async def test_waiting_for_a_session_ends_when_a_message_comes(client: ServiceBu
     await asyncio.sleep(0.1)
 
     await send(client, "chats", "a", "1")
-    await asyncio.wait_for(opening, WAIT_S)
+    await asyncio.wait_for(opening, WATCHDOG_S)
 
     assert [str(message) for message in await take(receiver, 1)] == ["1"]
     await receiver.close()
@@ -171,7 +170,7 @@ async def test_a_session_whose_lock_expires_is_lost(server: ServiceBusServer, cl
     async with client.get_queue_receiver("quick-chats", session_id="a") as first:
         [lost] = await take(first, 1)
         async with client.get_queue_receiver(
-            "quick-chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_S
+            "quick-chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WATCHDOG_S
         ) as second:
             [again] = await take(second, 1)
             # Were it left to the SDK's clock the broker would never be asked.
@@ -214,7 +213,7 @@ async def test_a_connection_that_breaks_frees_its_session(
     for connection in list(server.broker.connections):
         connection.abort()
     async with client.get_queue_receiver(
-        "chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_S
+        "chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WATCHDOG_S
     ) as receiver:
         assert [str(message) for message in await take(receiver, 1)] == ["1"]
     await broken.close()

@@ -27,6 +27,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.listeners import Secured
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import Tls, servicebus_namespace
+from tests.support.watchdog import WATCHDOG_S
 
 KINDS = [TransportType.Amqp, TransportType.AmqpOverWebsocket]
 WEBSOCKET = "/$servicebus/websocket"
@@ -139,7 +140,7 @@ async def test_stopping_ends_the_connections(entities: Entities, kind: Transport
     async with client_of(server, kind) as client, client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage("x"))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WATCHDOG_S):
             await server.stop()
 
         assert not server.broker.connections
@@ -158,7 +159,7 @@ async def test_a_client_without_the_subprotocol_or_with_text_is_refused(secure: 
             await socket.send_str("AMQP")
             assert (await socket.receive(5)).data == 1003
             for connection in secure.broker.connections:
-                await asyncio.wait_for(connection.gone.wait(), 5)
+                await asyncio.wait_for(connection.gone.wait(), WATCHDOG_S)
     assert not secure.broker.connections
 
 
@@ -188,7 +189,7 @@ async def test_a_websocket_that_is_cut_ends_without_a_close_frame(
         while (await socket.receive(5)).type is WSMsgType.BINARY:
             pass
         assert socket.close_code == code
-        await asyncio.wait_for(connection.gone.wait(), 5)
+        await asyncio.wait_for(connection.gone.wait(), WATCHDOG_S)
 
 
 async def test_neither_is_served_unless_it_is_asked_for(server: ServiceBusServer) -> None:
@@ -270,7 +271,7 @@ async def test_a_public_host_is_in_the_connection_strings_and_the_certificate(tm
     )
     try:
         assert process.stdout is not None
-        ready = json.loads((await asyncio.wait_for(process.stdout.readline(), 20)).removeprefix(b"READY "))
+        ready = json.loads((await asyncio.wait_for(process.stdout.readline(), WATCHDOG_S)).removeprefix(b"READY "))
         trusted = ssl.create_default_context(cafile=tmp_path / "servicebus-ca.pem")
         async with forwarded(ready["tls_port"]) as port:
             for name in ("servicebus.test", "localhost"):

@@ -18,8 +18,8 @@ from changefeed import AsyncSession, DatabaseError, Session
 from changefeed.statements import Statement
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
+from tests.support.watchdog import WATCHDOG_S
 
-_WAIT_S = 20
 SERVICE = (
     "create schema app",
     "create table app.aggregate (id nvarchar(50) not null primary key, version int not null default (0))",
@@ -141,7 +141,7 @@ class TsqlDatabase:
         self.take_back()
         for session in [self.owner, *self._idle]:
             session.close()
-        ends = time.monotonic() + _WAIT_S
+        ends = time.monotonic() + WATCHDOG_S
         while True:
             try:
                 self._server.execute(Statement(f"drop database {self._name}"))
@@ -280,9 +280,9 @@ class TsqlBackend:
 
     def _until(self, count: str, *values: Any) -> None:
         """Wait until a count is 0: nothing tells when it is, so ask again."""
-        ends = time.monotonic() + _WAIT_S
+        ends = time.monotonic() + WATCHDOG_S
         while self.rows(count, *values)[0][0]:
-            assert time.monotonic() < ends, f"{count} {values} did not become 0 in {_WAIT_S} s"
+            assert time.monotonic() < ends, f"{count} {values} did not become 0 in {WATCHDOG_S} s"
             time.sleep(0.02)
 
 

@@ -18,8 +18,6 @@ from tests.changefeed.sqlserver import open_backend
 from tests.changefeed.sqlserver.backend import TsqlBackend
 from tests.changefeed.sqlserver.conftest import VARIABLE, Events
 
-pytestmark = pytest.mark.timeout(300)
-
 _TABLE = "id bigint not null primary key, happened datetime2(3) null, account nvarchar(20) null"
 
 

@@ -12,7 +12,6 @@ from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 
 # The first call of a procedure in a session of Babelfish takes seconds.
-pytestmark = pytest.mark.timeout(300)
 
 
 def _ulids(events: Events, shard_id: int = 0) -> list[bytes]:

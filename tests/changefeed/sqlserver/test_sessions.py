@@ -20,8 +20,6 @@ from changefeed.statements import Statement
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize(
     "url",

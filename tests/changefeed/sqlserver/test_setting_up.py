@@ -27,8 +27,6 @@ from changefeed.statements import Migration, Statement, run
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 
-pytestmark = pytest.mark.timeout(300)
-
 _logins = itertools.count()
 _PASSWORD = "Pass-word-4711"
 

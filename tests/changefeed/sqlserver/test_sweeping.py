@@ -14,8 +14,6 @@ from changefeed import ArgumentError, IsolationError, Session, SetupError
 from changefeed.statements import Statement
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 
-pytestmark = pytest.mark.timeout(300)
-
 _START = 2_000_000_000_000_000
 _feeds = itertools.count(100)
 _CHANGE = (
