@@ -5,6 +5,8 @@ Of what was skipped, each reason is shown once.
 
 from __future__ import annotations
 
+import os
+import random
 from collections import Counter
 from collections.abc import Generator
 

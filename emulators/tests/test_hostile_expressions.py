@@ -28,6 +28,8 @@ from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_act
 from outbox_emulators.testing import Answer, RawClient
 from tests.support.watchdog import WATCHDOG_S
 
+pytestmark = pytest.mark.slow
+
 DOCS = "/dbs/shop/colls/orders/docs"
 MANY_ANYTHINGS = "%a" * 30 + "%b"
 # Of an exponential search, each further character doubles the time.

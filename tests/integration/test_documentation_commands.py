@@ -34,9 +34,10 @@ from tests.support.pages import (
     Block,
     blocks,
 )
+from tests.support.ports import reserved_ports
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.xdist_group("documentation")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documentation")]
 
 # The ports on the pages: those of `python -m local up`, with the option for each, and others.
 STACK_PORTS = {

@@ -23,6 +23,8 @@ from tests.support.outbox import events
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
 from tests.support.watchdog import WATCHDOG_S
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Part]:

@@ -25,7 +25,7 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import ago, merged, moved, rows_of
 
 # One process translates the queries and imports the exporter for all of a group.
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 KEYS = [f"key-{number}" for number in range(20)]
 SLOW_S = 600

@@ -24,7 +24,7 @@ from tests.telemetry.process import QUICKLY, WorkerProcess
 from tests.telemetry.tables import ago, merged, moved, rows_of
 
 # One process translates the queries and imports the exporter for all of a group.
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 DAYS = 86_400
 # Of an app that has just been deployed: no resource has written into its own tables yet.

@@ -17,7 +17,7 @@ from tests.telemetry.alerting import alarms
 from tests.telemetry.tables import ago, moved
 
 # One process translates the queries for all of a group.
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 OF = {"topic": "domain-events", "subscription": "billing"}
 GROUP = ("domain-events", "billing")

@@ -15,7 +15,7 @@ from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.tables import rows_of
 
 # One process translates the queries for all of a group.
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 TRANSFORMATION = ROOT / "infra" / "transformations" / "dependencies.kql"
 QUOTA_BYTES = 5e9

@@ -20,7 +20,7 @@ from tests.telemetry.process import QUICKLY
 from tests.telemetry.tables import rows_of
 
 # One process imports the exporter for all of a group.
-pytestmark = pytest.mark.xdist_group("exporter")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("exporter")]
 
 # https://learn.microsoft.com/azure/azure-monitor/app/api-custom-events-metrics#limits
 LONGEST_PROPERTY = 8192

@@ -17,7 +17,7 @@ from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.tables import ago
 from tests.unit.test_documented_names import page
 
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SETTINGS = {"SQL": "Driver=ODBC Driver 18;Server=tcp:s,1433;Database=d", "RELAY_CLOUDEVENTS_SOURCE": "/it's/$x"}

@@ -23,7 +23,7 @@ from tests.telemetry.process import QUICKLY
 from tests.telemetry.tables import merged, moved, rows_of
 
 # One process translates the queries for all of a group.
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 SHARDS = 2
 # Between two attempts at a page lies a minute at most.

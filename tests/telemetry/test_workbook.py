@@ -10,7 +10,7 @@ from tests.infra.project import ROOT
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.telemetry.tables import ago
 
-pytestmark = pytest.mark.xdist_group("queries")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 QUERIES = sorted((ROOT / "infra" / "queries").glob("*.kql"))
 

@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.site import ROOT, Quiet, build_site, write_tree
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
 
 REPOSITORY = "https://github.test/shop/shop"

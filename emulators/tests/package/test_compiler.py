@@ -9,7 +9,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from emulators.tests.package.projects import WATCHDOG_S
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[2] / "compiler.py"
 REQUIREMENT = "python-qpid-proton==0.40.0"
