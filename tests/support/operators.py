@@ -18,6 +18,7 @@ from typing import Any
 from relay.cli.main import parser
 from relay.cli.main import run as run_command
 from relay.cli.terminal import Terminal
+from relay.commands import parsed_word
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,11 +31,11 @@ class Keyboard(io.StringIO):
         return True
 
 
-def shell_words(line: str) -> list[str]:
-    """The words of a command line, as bash takes them: `$'a\\nb'` too, which shlex does not know."""
-    shell = ["bash", "-c", f"printf '%s\\0' {line}"]
-    done = subprocess.run(shell, capture_output=True, timeout=WATCHDOG_S, check=True, env={"LC_ALL": "C.UTF-8"})
-    return done.stdout.decode().split("\0")[:-1]
+def shell_words(line: str, shell: str = "sh") -> list[str]:
+    """The texts of a command line, as a shell divides it and the relay's parser reads its words."""
+    command = [shell, "-c", f"printf '%s\\0' {line}"]
+    done = subprocess.run(command, capture_output=True, timeout=WATCHDOG_S, check=True)
+    return [parsed_word(word) for word in done.stdout.decode().split("\0")[:-1]]
 
 
 @dataclass(frozen=True)
