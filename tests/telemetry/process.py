@@ -79,7 +79,7 @@ async def running_worker(
     channel = nursery.start(_DEPLOYED | connections | telemetry | {"TMPDIR": str(folder)} | environment)
     reader, writer = await asyncio.open_connection(sock=channel, limit=16 * 1024 * 1024)
     try:
-        process = WorkerProcess(reader, writer, await _line(reader, 40))
+        process = WorkerProcess(reader, writer, await _line(reader))
         try:
             yield process
         finally:

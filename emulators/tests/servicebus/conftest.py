@@ -99,7 +99,8 @@ async def sdk_connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None
     yield
     for transport in made:
         if isinstance(transport, WebSocketTransportAsync):
-            await transport.session.close()
+            if transport.session is not None:
+                await transport.session.close()
         elif transport.writer is not None:
             transport.writer.transport.abort()
 
