@@ -36,22 +36,19 @@ BENCH ?=
 SUITE ?=
 DOCS ?=
 
-REQUIREMENTS := requirements.txt requirements-console.txt requirements-local.txt inbox/pyproject.toml outbox/pyproject.toml \
+REQUIREMENTS := pyproject.toml requirements.txt requirements-console.txt inbox/pyproject.toml outbox/pyproject.toml \
 	emulators/pyproject.toml
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down collect test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-setup: .venv/.installed-dev ## Create .venv with all pinned packages: also those of the tests and linters
+setup: .venv/.installed-test ## Create .venv with the pinned packages of the local stack and of the tests
 
-.venv/.installed-local: $(REQUIREMENTS)
-.venv/.installed-sql: $(REQUIREMENTS) requirements-sql.txt
-.venv/.installed-dev: $(REQUIREMENTS) requirements-sql.txt requirements-pytest.txt requirements-dev.txt
-.venv/.installed-docs: $(REQUIREMENTS) requirements-sql.txt requirements-pytest.txt requirements-dev.txt requirements-docs.txt
-.venv/.installed-%:
+# Each target installs the group of pyproject.toml that it uses.
+.venv/.installed-%: $(REQUIREMENTS)
 	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed, and $(PYTHON) is not found: \
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
 	@"$(PYTHON)" local/make_venv.py $*
@@ -63,23 +60,23 @@ chaos: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVEN
 chaos: $(SETUP) ## A fault campaign: SOURCE=sql EVENTS= FAULTS= SEED= CHAOS="--hosts 2"
 	@$(PY) -m local chaos --source $(SOURCE) --events $(EVENTS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
-fuzz: setup ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
+fuzz: .venv/.installed-test ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
 
-mutants: setup ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.py" or MUTANTS="--sample 200 --seed 1"
+mutants: .venv/.installed-mutants ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.py" or MUTANTS="--sample 200 --seed 1"
 	@$(PY) -m tests.mutants $(MUTANTS)
 
-spec: setup ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds
+spec: .venv/.installed-spec ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds
 	@$(PY) -m spec $(if $(FULL),--full)
 
-simulate: setup ## Run simulated universes, each by its seed: SEED= RUNS= SIMULATE="--kinds core --seconds 60"
+simulate: .venv/.installed-test ## Run simulated universes, each by its seed: SEED= RUNS= SIMULATE="--kinds core --seconds 60"
 	@$(PY) -m simulation $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(SIMULATE)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
-soak: setup ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
+soak: .venv/.installed-test ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
-bench: setup ## Measure against the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
+bench: .venv/.installed-test ## Measure against the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
 
 up: $(SETUP) ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
@@ -88,49 +85,49 @@ up: $(SETUP) ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
 down: ## Stop the local stack
 	@test ! -x $(PY) || $(PY) -m local down
 
-collect: setup ## Find all tests, and compile them
-	@set -o pipefail; $(PY) -m pytest --collect-only -q | tail -n 20
+# Compile all tests, once: the processes of pytest-xdist would each do it, at the same time.
+.venv/.collected: .venv/.installed-test
+	@set -o pipefail; $(PY) -m pytest --collect-only -q -m "not slow" | tail -n 1 && touch $@
 
-test: setup ## The quick tests, which everyone runs: TESTS="tests/unit -k name"
+test: .venv/.collected ## The quick tests, which everyone runs: TESTS="tests/unit -k name"
 	@$(PYTEST) -m "not slow" --durations 20 $(TESTS)
 
-test-slow: setup ## What needs real time, campaigns, a browser, npm or a compiler: TESTS=
+test-slow: .venv/.installed-test-all ## What needs real time, campaigns, a browser, npm or a compiler: TESTS=
 	@$(PYTEST) -m slow --durations 20 $(TESTS)
 
 test-all: test test-slow ## Every test
 
-test-adverse: setup ## The quick tests under load, elsewhere, in other orders, …: ADVERSE="quiet load"
+test-adverse: .venv/.collected ## The quick tests under load, elsewhere, in other orders, …: ADVERSE="quiet load"
 	@$(PY) -m tests.adverse $(ADVERSE)
 
-coverage: setup ## The quick tests, and how much of relay/ they cover
+coverage: .venv/.collected ## The quick tests, and how much of relay/ they cover
 	@$(COVERED) -m "not slow"
 	@$(COVERAGE) 97
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
 	@PYTHON="$(PYTHON)" bash emulators/check.sh
 
-infra-check: setup ## Only the tests of the Bicep files
+infra-check: .venv/.installed-test-all ## Only the tests of the Bicep files
 	@$(PY) -m pytest tests/infra -q
 
-lint: setup ## ruff: style and format
+lint: .venv/.installed-lint ## ruff: style and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: setup ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
+types: .venv/.installed-types ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
 	@$(PY) -m mypy
 
-COMPILE = .local/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
+COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK)
 
-lock: ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
-	@test -x .local/lock/bin/uv || { "$(PYTHON)" -m venv .local/lock && .local/lock/bin/python -m pip install -q -r requirements-lock.txt; }
+lock: .venv/.installed-lock ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
 	@$(COMPILE) --output-file requirements.lock requirements.txt requirements-console.txt
 	@$(COMPILE) --output-file emulators/requirements.lock --extra all --constraint requirements.lock emulators/pyproject.toml
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
 
-sdk-suites: setup ## Microsoft's own tests of the SDKs against the emulators, hours: SUITE=cosmos or servicebus
+sdk-suites: .venv/.installed-test ## Microsoft's own tests of the SDKs against the emulators, hours: SUITE=cosmos or servicebus
 	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m emulators.tests.sdk_suites $$suite || exit; done
 
 languages: ## Install the npm packages that the tests of other languages use, if npm is installed
@@ -143,7 +140,7 @@ blobs: ## Install Azurite, the Blob Storage of the local stack and of the tests,
 		cd local/azurite && npm ci --ignore-scripts --no-audit --no-fund --omit=optional --silent || \
 		echo "npm ci failed: large events are off on the local stack" >&2
 
-docs: .venv/.installed-docs ## Build the documentation as a site, and serve it: DOCS=--build
+docs: .venv/.installed-docs $(if $(findstring --draw,$(DOCS)),.venv/.installed-browser) ## Build the documentation as a site, and serve it: DOCS=--build
 	@$(PY) -m docs.site $(DOCS)
 
 clean: ## Remove everything that make has created

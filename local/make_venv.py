@@ -1,103 +1,85 @@
-"""Make .venv, and install a set of pinned packages into it. `make` runs this; without make:
+"""Make .venv, and install a group of pinned packages into it. `make` runs this; without make:
 
-    python3 local/make_venv.py         # what the tests and the linters need
+    python3 local/make_venv.py         # the tests
     python3 local/make_venv.py local   # the local stack and the demo
-    python3 local/make_venv.py sql     # and what they need with --source sql
-    python3 local/make_venv.py docs    # everything, also what `make docs` needs
+    python3 local/make_venv.py sql     # and PostgreSQL, for --source sql
 
-The environment grows: a later set adds to an earlier one. Ends with 1, and one line that says what to do, if
-Python is too old or cannot make environments, or if python-qpid-proton cannot be compiled. Needs the standard
-library alone, and can be read by older Pythons too.
+pyproject.toml lists the groups. The environment grows: a later group adds to an earlier one. pip installs uv, and
+uv the packages: it compiles python-qpid-proton while it fetches the others. uv gets them from where pip's settings
+say, unless its own variables (UV_…) say otherwise.
+
+Exits with 1, and one line that says what to do, if Python is too old or cannot make environments, or if
+python-qpid-proton cannot be compiled. Needs the standard library alone, and can be read by older Pythons too.
 """
 
 from __future__ import annotations
 
+import ast
 import os
-import queue
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Groups: TypeAlias = dict[str, list[str | dict[str, str]]]
 
 ROOT = Path(__file__).resolve().parents[1]
-SETS = ("local", "sql", "dev", "docs")
-"""Each contains the sets before it, and is listed in `requirements-NAME.txt`."""
-
-_DEFAULT = "dev"
-_DEPLOYED = "requirements.txt"
-_COMPILED = "python-qpid-proton"
-_BUILDING = "hatchling"
 OLDEST = (3, 11)
-_STEPS = (
-    ("collecting", re.compile(r" *(?:Collecting|Processing) (?:\S*/)?([\w.-]+)")),
-    ("building", re.compile(r" *Building (?:wheel|editable) for ([\w.-]+)")),
-    ("installing", re.compile(r" *Installing collected packages: (.+)")),
+
+BESIDE_LOCAL = (
+    *("-r", "requirements.txt"),
+    *("-r", "requirements-console.txt"),
+    *("-e", "./inbox[telemetry]"),
+    *("-e", "./outbox[telemetry,pydantic]"),
+    *("-e", "./emulators[all]"),
 )
+"""What every environment with the group `local` has too: the packages of the app, and those of this repository."""
+
+_DEFAULT = "test"
+_INSTALLER = "lock"
+_WORKER = "worker"
+_COMPILED = "python-qpid-proton"
+_SHOWN = re.compile(rf" *(Resolved|Building {_COMPILED}|Prepared|Installed)\b")
 _LAST_LINES = 30
+_OF_UV = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+"""The variable of uv for each setting of pip that says where packages are, and how to reach them."""
 
 
 class CannotSetUp(Exception):
     """A missing prerequisite, and its remedy."""
 
 
-class Progress:
-    """Progress of pip: one updating line on a terminal, one line per step otherwise."""
+def read_groups() -> Groups:
+    """Return the groups of packages, by name."""
+    import tomllib
 
-    def __init__(self, output: TextIO) -> None:
-        self._output = output
-        self._terminal = output.isatty()
-        self._since = time.monotonic()
-        self._shown = ""
-        self._now = ""
+    found: Groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    return found
 
-    @property
-    def seconds(self) -> int:
-        """The time since the start."""
-        return int(time.monotonic() - self._since)
 
-    def begin(self, step: str) -> None:
-        """Show this step."""
-        self._now = step
-        self.show()
+def included(name: str, groups: Groups) -> set[str]:
+    """Return the names of a group and of all that it includes."""
+    inner = [each["include-group"] for each in groups[name] if isinstance(each, dict)]
+    return {name}.union(*(included(each, groups) for each in inner))
 
-    def read(self, line: str) -> None:
-        """Show the step that a line of pip's output begins, if it does."""
-        for name, pattern in _STEPS:
-            match = pattern.match(line)
-            if match is not None:
-                package = re.split(r"-\d", match[1])[0]
-                self._now = {
-                    "collecting": f"collecting {package if self._terminal else 'packages'}",
-                    "building": f"building {package}",
-                    "installing": f"installing {len(match[1].split(','))} package(s)",
-                }[name]
-        self.show()
 
-    def show(self) -> None:
-        """Show the step again: on a terminal with its time, elsewhere only if it is another one."""
-        if not self._now:
-            return
-        if self._terminal:
-            width = shutil.get_terminal_size().columns - 1
-            line = f"Setting up .venv: {self._now}  {self.seconds} s"
-            self._output.write(f"\r\x1b[K{line[:width]}")
-            self._output.flush()
-        elif self._now != self._shown:
-            print(f"  {self.seconds:3} s  {self._now}", file=self._output, flush=True)
-        self._shown = self._now
-
-    def end(self) -> None:
-        """Clear the line that changes."""
-        if self._terminal:
-            self._output.write("\r\x1b[K")
-            self._output.flush()
+def requirements(name: str, groups: Groups) -> list[str]:
+    """Return the requirements of a group and of all that it includes."""
+    return [line for each in sorted(included(name, groups)) for line in groups[each] if isinstance(line, str)]
 
 
 def check_python(version: tuple[int, ...]) -> None:
@@ -133,125 +115,81 @@ def check_existing(folder: Path) -> None:
         )
 
 
-def make_environment(folder: Path, progress: Progress) -> Path:
+def make_environment(folder: Path) -> Path:
     """Make the virtual environment, unless it is there and has pip; returns its Python."""
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.is_file() or run([str(python), "-m", "pip", "--version"], progress)[0] != 0:
-        progress.begin("making the environment")
-        code, output = run([sys.executable, "-m", "venv", str(folder)], progress)
+    if not python.is_file() or _run([str(python), "-m", "pip", "--version"])[0] != 0:
+        code, output = _run([sys.executable, "-m", "venv", str(folder)])
         if code != 0:
-            raise CannotSetUp(
-                "".join([*output, f"{sys.executable} could not make {folder}: its output is above."])
-            )
+            raise CannotSetUp(f"{output}{sys.executable} could not make {folder}: its output is above.")
     return python
 
 
-def check_compiler(python: Path) -> None:
+def check_compiler(python: Path, requirement: str) -> None:
     """Raise CannotSetUp if python-qpid-proton has no wheel and cannot be compiled."""
-    command = [str(python), str(ROOT / "emulators/compiler.py"), *_pinned(_COMPILED)]
+    command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     if checked.returncode != 0:
         raise CannotSetUp(checked.stderr.strip())
 
 
-def _pinned(package: str) -> list[str]:
-    """The requirement of a package, if a set lists it."""
-    files = [ROOT / f"requirements-{name}.txt" for name in SETS]
-    lines = [line for file in files if file.exists() for line in file.read_text(encoding="utf-8").splitlines()]
-    return [line for line in lines if line.startswith(f"{package}==")]
-
-
-def install(python: Path, name: str, progress: Progress) -> None:
-    """Install a set.
+def install(python: Path, name: str, groups: Groups) -> None:
+    """Install a group.
 
     Raises:
-        CannotSetUp: pip failed; with the end of its output.
+        CannotSetUp: pip or uv failed; with the end of its output.
     """
-    first = not _stamp(SETS[0]).exists()
-    if first:
-        _install_first(python, progress)
-    if not (first and name == SETS[0]):
-        _install(python, progress, f"requirements-{name}.txt")
-
-
-def _install_first(python: Path, progress: Progress) -> None:
-    """Install the first set into a new environment, in little time.
-
-    python-qpid-proton is compiled while most other packages are installed, which takes about as long. And the
-    packages of this repository are built without an environment of its own for each, which pip would fill anew.
-    """
-    requirements = f"requirements-{SETS[0]}.txt"
-    with tempfile.TemporaryDirectory() as wheels:
-        with _pip(python, "wheel", "--no-deps", "--wheel-dir", wheels, *_pinned(_COMPILED)) as compiling:
-            _install(python, progress, _DEPLOYED, *_pinned(_BUILDING))
-            progress.begin(f"building {_COMPILED}")
-            while _runs(compiling):
-                progress.show()
-        progress.begin("collecting packages")
-        options = ("--no-build-isolation", "--find-links", wheels)
-        # If it could not be compiled, pip tries it again here, and shows why.
-        _install(python, progress, requirements, *(options if compiling.returncode == 0 else ()))
-
-
-@contextmanager
-def _pip(python: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """pip in the background, without its output; it ends with the block."""
-    command = [str(python), "-m", "pip", *words]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _runs(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process still runs a second later."""
-    try:
-        process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def _install(python: Path, progress: Progress, requirements: str, *more: str) -> None:
-    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check", *more)
-    code, output = run([str(python), "-m", "pip", "install", *options, "-r", requirements], progress)
+    pip = [str(python), "-m", "pip"]
+    uv = requirements(_INSTALLER, groups)
+    code, output = _run([*pip, "install", "--quiet", "--disable-pip-version-check", *uv])
     if code != 0:
-        end = "".join(output[-_LAST_LINES:])
-        raise CannotSetUp(f"{end}pip could not install {requirements}: its last lines are above.")
+        raise CannotSetUp(f"{output}pip could not install uv: its output is above.")
+    settings = pip_settings(_run([*pip, "config", "list"])[1])
+    beside = BESIDE_LOCAL if "local" in included(name, groups) else ()
+    offline = ["--no-index"] if "no-index" in settings else []
+    command = [str(python), "-m", "uv", "pip", "install", "--python", str(python), *offline]
+    code, output = _run([*command, "--group", name, *beside], **uv_variables(settings))
+    if code != 0:
+        raise CannotSetUp(f"{output}uv could not install the group {name}: its last lines are above.")
 
 
-def run(command: list[str], progress: Progress) -> tuple[int, list[str]]:
-    """Run a command in the project's folder, and show how it continues; returns its exit code and its lines."""
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
-    output: list[str] = []
-    while True:
-        try:
-            line = lines.get(timeout=1)
-        except queue.Empty:
-            progress.show()
-            continue
-        if line is None:
-            return process.wait(), output
-        output.append(line)
-        progress.read(line)
+def pip_settings(listed: str) -> dict[str, str]:
+    """Return pip's settings from the output of `pip config list`, in which the variables come first and win."""
+    found: dict[str, str] = {}
+    for name, value in re.findall(r"^[^.\n]+\.([\w-]+)=(.+)$", listed, re.MULTILINE):
+        found.setdefault(name, ast.literal_eval(value))
+    return found
 
 
-def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line)
-    lines.put(None)
+def uv_variables(settings: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables with which uv gets its packages from where pip does."""
+    # As pip since 24.2: the certificates of the operating system.
+    found = {"UV_SYSTEM_CERTS": "1"}
+    for name, variable in _OF_UV.items():
+        if name in settings:
+            found[variable] = ("," if name == "find-links" else " ").join(settings[name].split())
+    return found
+
+
+def _run(command: list[str], **defaults: str) -> tuple[int, str]:
+    """Run a command in the project's folder, and show the steps of uv; returns its exit code and its last lines.
+
+    Args:
+        command: Its words.
+        defaults: Environment variables for the command, unless they are set.
+    """
+    since = time.monotonic()
+    lines = []
+    environment = {**defaults, **os.environ}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if _SHOWN.match(line):
+                print(f"  {time.monotonic() - since:3.0f} s  {line.strip()}", file=sys.stderr, flush=True)
+    return process.returncode, "".join(lines[-_LAST_LINES:])
 
 
 @contextmanager
@@ -263,50 +201,49 @@ def alone(folder: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with (folder / ".lock").open("w") as lock:
+    # uv locks `.lock` there itself.
+    with (folder / ".lock-of-set-up").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            print("Waiting for another set-up of .venv", file=sys.stderr, flush=True)
+            print(f"Waiting for another set-up of {folder.name}", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _stamp(name: str) -> Path:
-    return ROOT / f".venv/.installed-{name}"
-
-
-def set_up(name: str, progress: Progress) -> None:
-    """Make the environment, and install a set into it. Raises CannotSetUp."""
-    try:
-        python = make_environment(ROOT / ".venv", progress)
-        check_compiler(python)
-        install(python, name, progress)
-    finally:
-        progress.end()
-    for each in SETS[: SETS.index(name) + 1]:
-        _stamp(each).touch()
-    print(f".venv is ready, after {progress.seconds} s.", file=sys.stderr)
+def set_up(folder: Path, name: str, groups: Groups) -> None:
+    """Make the environment, and install a group into it. Raises CannotSetUp."""
+    python = make_environment(folder)
+    for requirement in requirements(name, groups):
+        if requirement.startswith(f"{_COMPILED}=="):
+            check_compiler(python, requirement)
+    install(python, name, groups)
+    for each in included(name, groups):
+        (folder / f".installed-{each}").touch()
 
 
 def main(words: Sequence[str]) -> int:
     """Make and fill the environment; returns the exit code."""
-    name = words[0] if words else _DEFAULT
-    if name not in SETS or len(words) > 1:
-        print(f"{' '.join(words)}: name one set of packages: {', '.join(SETS)}", file=sys.stderr)
-        return 2
+    since = time.monotonic()
     try:
         check_python(sys.version_info[:3])
-        check_existing(ROOT / ".venv")
-        with alone(ROOT / ".venv"):
-            print(f"Setting up .venv with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
-            set_up(name, Progress(sys.stderr))
+        groups = read_groups()
+        name = words[0] if words else _DEFAULT
+        if name not in groups or len(words) > 1:
+            print(f"{' '.join(words)}: name one group of packages: {', '.join(groups)}", file=sys.stderr)
+            return 2
+        folder = ROOT / (".venv-worker" if name == _WORKER else ".venv")
+        check_existing(folder)
+        with alone(folder):
+            print(f"Setting up {folder.name} with Python {sys.version.split()[0]}", file=sys.stderr, flush=True)
+            set_up(folder, name, groups)
     except CannotSetUp as reason:
         print(reason, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Interrupted: run it again to continue.", file=sys.stderr)
         return 130
+    print(f"{folder.name} is ready, after {time.monotonic() - since:.0f} s.", file=sys.stderr)
     return 0
 
 

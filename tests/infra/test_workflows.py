@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from docs.site.__main__ import FOLDER
+from local.make_venv import included, read_groups
 from relay.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.project import ROOT, Project
@@ -170,6 +171,12 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     ]
     for target in ("lint", "types", "test", "test-slow", "spec", "docs DOCS=--build", "worker-test"):
         assert f"make {target}" in run
+    # Nothing is installed while tests run.
+    installed = run[-1 - run[::-1].index("make lint")]
+    groups = {
+        name for each in re.findall(r"installed-([\w-]+)", installed) for name in included(each, read_groups())
+    }
+    assert groups >= {"test-all", "lint", "types", "spec", "docs"}
     for name in (line.removesuffix("=$!") for line in script if line.endswith("=$!")):
         assert f'wait "${name}"' in script
     assert {system.partition("-")[0] for system in unit["system"]} == {"ubuntu", "macos", "windows"}

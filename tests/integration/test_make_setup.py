@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
@@ -14,7 +13,17 @@ from pathlib import Path
 import pip
 import pytest
 
-from local.make_venv import CannotSetUp, Progress, alone, check_compiler, check_existing, check_python, main
+from local.make_venv import (
+    CannotSetUp,
+    alone,
+    check_compiler,
+    check_existing,
+    check_python,
+    main,
+    pip_settings,
+    read_groups,
+    uv_variables,
+)
 from tests.support.pages import ROOT
 from tests.support.watchdog import WATCHDOG_S
 
@@ -24,9 +33,6 @@ _COPIED = (
     "Makefile",
     "local/make_venv.py",
     "emulators/compiler.py",
-    "inbox/pyproject.toml",
-    "outbox/pyproject.toml",
-    "emulators/pyproject.toml",
 )
 _ALONE = """
 import sys
@@ -36,48 +42,57 @@ from local.make_venv import alone
 with alone(Path(sys.argv[1])):
     print(1)
 """
+_GROUPS = """
+[dependency-groups]
+local = ["python-qpid-proton==0.40.0"]
+sql = [{ include-group = "local" }]
+test = [{ include-group = "sql" }]
+lint = []
+lock = ["uv"]
+"""
 _OWN = """
 [build-system]
-requires = ["a-build-tool"]
+requires = []
 build-backend = "backend"
 backend-path = ["."]
 
 [project]
-name = "own"
+name = "own-FOLDER"
 version = "1"
+
+[project.optional-dependencies]
+telemetry = []
+pydantic = []
+all = []
 """
 _BACKEND = """
 import zipfile
 
 def build_editable(folder, config_settings=None, metadata_directory=None):
-    with zipfile.ZipFile(f"{folder}/own-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("own-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: own\\nVersion: 1\\n")
-        wheel.writestr("own-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr("own-1.dist-info/RECORD", "")
-    return "own-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/own_FOLDER-1-py3-none-any.whl", "w") as wheel:
+        metadata = "Metadata-Version: 2.1\\nName: own-FOLDER\\nVersion: 1\\n"
+        wheel.writestr("own_FOLDER-1.dist-info/METADATA", metadata)
+        wheel.writestr("own_FOLDER-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("own_FOLDER-1.dist-info/RECORD", "")
+    return "own_FOLDER-1-py3-none-any.whl"
 """
 _OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with a space in its name, with one requirement."""
+    """A folder with a space in its name, with one requirement and packages of its own that need nothing."""
     folder = tmp_path / "a clone"
     for name in _COPIED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    for name in ("inbox", "outbox", "emulators"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "pyproject.toml").write_text(_OWN.replace("FOLDER", name), encoding="utf-8")
+        (folder / name / "backend.py").write_text(_BACKEND.replace("FOLDER", name), encoding="utf-8")
+    (folder / "pyproject.toml").write_text(_GROUPS, encoding="utf-8")
     (folder / "requirements.txt").touch()
     (folder / "requirements-console.txt").touch()
-    (folder / "requirements-pytest.txt").touch()
-    (folder / "requirements-local.txt").write_text("python-qpid-proton==0.40.0\n", encoding="utf-8")
-    (folder / "requirements-sql.txt").write_text("-r requirements-local.txt\n", encoding="utf-8")
-    (folder / "requirements-dev.txt").write_text("-r requirements-sql.txt\n", encoding="utf-8")
-    (folder / "requirements-docs.txt").write_text("-r requirements-dev.txt\n", encoding="utf-8")
     return folder
 
 
@@ -92,11 +107,15 @@ def wheels(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def with_this_pip(folder: Path) -> None:
-    """Make an environment in the folder that has the pip of this one: copying pip into it takes seconds."""
+def with_these_installers(folder: Path) -> None:
+    """Make an environment in the folder that has the pip and the uv of this one: copying them takes seconds."""
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "pip").symlink_to(Path(pip.__file__).parent)
+    for name in ("pip", "uv"):
+        (metadata,) = Path(pip.__file__).parents[1].glob(f"{name}-*.dist-info")
+        for path in (metadata, metadata.parent / name):
+            (packages / path.name).symlink_to(path)
+    (folder / "bin/uv").symlink_to(Path(sys.executable).parent / "uv")
 
 
 def _own_environment() -> dict[str, str]:
@@ -109,7 +128,7 @@ def make(folder: Path, *words: str, **environment: str) -> tuple[int, list[str]]
     ended = subprocess.run(
         ["make", "-j4", *words, f"PYTHON={environment.pop('PYTHON', sys.executable)}"],
         cwd=folder,
-        env={**_own_environment(), **_OFFLINE, **environment},
+        env={**_own_environment(), **_OFFLINE, "UV_CACHE_DIR": str(folder / ".cache"), **environment},
         capture_output=True,
         text=True,
         timeout=WATCHDOG_S,
@@ -124,29 +143,18 @@ def make_setup(folder: Path, **environment: str) -> tuple[int, list[str]]:
 
 
 def test_a_wheel_is_installed_with_a_line_for_each_step(clone: Path, wheels: Path) -> None:
-    with_this_pip(clone / ".venv")
+    with_these_installers(clone / ".venv")
 
     code, lines = make_setup(clone, CC="no-such-compiler", PIP_FIND_LINKS=str(wheels))
 
     assert code == 0, lines
-    steps = [" ".join(line.split()[2:]) for line in lines if line.startswith("  ")]
-    assert steps == ["building python-qpid-proton", "collecting packages", "installing 1 package(s)"]
+    steps = [line.split()[2] for line in lines if line.startswith("  ")]
+    assert steps == ["Resolved", "Prepared", "Installed"]
     assert lines[0].startswith("Setting up .venv with Python 3.")
     assert lines[-1].startswith(".venv is ready, after ")
     assert make_setup(clone, PYTHON="/not/used") == (0, [])
-
-
-def test_a_package_of_the_repository_is_built_without_fetching_its_build_tool(clone: Path, wheels: Path) -> None:
-    with_this_pip(clone / ".venv")
-    (clone / "own").mkdir()
-    (clone / "own/pyproject.toml").write_text(_OWN, encoding="utf-8")
-    (clone / "own/backend.py").write_text(_BACKEND, encoding="utf-8")
-    with (clone / "requirements-local.txt").open("a", encoding="utf-8") as requirements:
-        requirements.write("-e ./own\n")
-
-    code, lines = make(clone, ".venv/.installed-local", PIP_FIND_LINKS=str(wheels))
-
-    assert code == 0, lines
+    stamps = {path.name for path in (clone / ".venv").glob(".installed-*")}
+    assert stamps == {".installed-local", ".installed-sql", ".installed-test"}
 
 
 @pytest.mark.parametrize(
@@ -156,9 +164,15 @@ def test_a_package_of_the_repository_is_built_without_fetching_its_build_tool(cl
         (("up", "SOURCE=sql"), "sql"),
         (("demo", "DEMO=--kill-host"), "local"),
         (("demo", "SOURCE=sql"), "sql"),
-        (("test",), "dev"),
-        (("lint",), "dev"),
-        (("setup",), "dev"),
+        (("test",), "test"),
+        (("setup",), "test"),
+        (("bench",), "test"),
+        (("infra-check",), "test-all"),
+        (("lint",), "lint"),
+        (("types",), "types"),
+        (("spec",), "spec"),
+        (("mutants",), "mutants"),
+        (("lock",), "lock"),
         (("docs",), "docs"),
     ],
     ids=" ".join,
@@ -177,14 +191,50 @@ def test_a_python_in_a_folder_with_a_space_is_one_word(clone: Path) -> None:
 
 
 def test_the_environment_grows_and_nothing_is_installed_twice(clone: Path, wheels: Path) -> None:
-    with_this_pip(clone / ".venv")
+    with_these_installers(clone / ".venv")
     assert make(clone, ".venv/.installed-sql", PIP_FIND_LINKS=str(wheels))[0] == 0
 
     assert "make_venv.py" not in "".join(make(clone, "--dry-run", "up")[1])
-    code, lines = make_setup(clone)
+    code, lines = make_setup(clone, PIP_FIND_LINKS=str(wheels))
 
-    assert (code, [line for line in lines if "proton" in line or "installing" in line]) == (0, [])
+    assert code == 0, lines
     assert "make_venv.py" not in "".join(make(clone, "--dry-run", "test")[1])
+
+
+def test_a_tool_alone_needs_no_compiler_and_no_package_of_the_stack(clone: Path) -> None:
+    with_these_installers(clone / ".venv")
+
+    code, lines = make(clone, ".venv/.installed-lint", CC="no-such-compiler")
+
+    assert code == 0, lines
+    assert not list((clone / ".venv").glob("lib/python*/site-packages/own_*"))
+
+
+def test_a_package_that_cannot_be_had_is_named_at_the_end(clone: Path) -> None:
+    with_these_installers(clone / ".venv")
+    file = clone / "pyproject.toml"
+    file.write_text(_GROUPS.replace("lint = []", 'lint = ["no-such-linter==1"]'), encoding="utf-8")
+
+    code, lines = make(clone, ".venv/.installed-lint")
+
+    assert code != 0
+    assert "no-such-linter" in "".join(lines)
+    assert "uv could not install the group lint: its last lines are above." in lines
+
+
+def test_uv_gets_packages_from_where_pip_does() -> None:
+    listed = """:env:.disable-pip-version-check='1'
+:env:.find-links='/wheels /more'
+global.cert='/certificates.pem'
+global.find-links='/other'
+global.index-url='https://user:word@packages.example.com/simple'
+"""
+    assert uv_variables(pip_settings(listed)) == {
+        "UV_SYSTEM_CERTS": "1",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "SSL_CERT_FILE": "/certificates.pem",
+        "UV_DEFAULT_INDEX": "https://user:word@packages.example.com/simple",
+    }
 
 
 def test_two_set_ups_work_one_after_the_other(tmp_path: Path) -> None:
@@ -202,9 +252,9 @@ def test_two_set_ups_work_one_after_the_other(tmp_path: Path) -> None:
     assert second.communicate(timeout=WATCHDOG_S)[0] == "1\n"
 
 
-def test_an_unknown_set_is_named_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_group_is_named_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["all"]) == 2
-    assert capsys.readouterr().err == "all: name one set of packages: local, sql, dev, docs\n"
+    assert capsys.readouterr().err == f"all: name one group of packages: {', '.join(read_groups())}\n"
 
 
 def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +262,7 @@ def test_without_a_compiler_and_a_wheel_one_line_says_what_to_install(monkeypatc
         monkeypatch.setenv(name, value)
 
     with pytest.raises(CannotSetUp, match=r"^[^\n]* the C compiler \(no-such-compiler\) is missing\. [^\n]*$"):
-        check_compiler(Path(sys.executable))
+        check_compiler(Path(sys.executable), "python-qpid-proton==0.40.0")
 
 
 def test_a_python_that_cannot_make_environments_is_one_line(clone: Path, tmp_path: Path) -> None:
@@ -246,16 +296,3 @@ def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
         check_existing(tmp_path)
     (tmp_path / "pyvenv.cfg").write_text(f"home = {sys.base_exec_prefix}/bin\n", encoding="utf-8")
     check_existing(tmp_path)
-
-
-def test_on_a_terminal_one_line_changes_and_goes() -> None:
-    terminal = Terminal()
-    progress = Progress(terminal)
-
-    for line in ("Collecting azure-cosmos==4.17.1 (from -r requirements.txt)\n", "  Using cached x.whl\n"):
-        progress.read(line)
-    progress.end()
-
-    assert terminal.getvalue().split("\r\x1b[K")[1:] == ["Setting up .venv: collecting azure-cosmos  0 s"] * 2 + [
-        ""
-    ]

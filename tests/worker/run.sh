@@ -20,10 +20,8 @@ if [ -z "$python" ]; then
   echo "Set WORKER_PYTHON=/path/to/python3.13 to try it." >&2
   exit 0
 fi
-if [ ! -e .venv-worker/.installed ] || [ -n "$(find requirements*.txt -newer .venv-worker/.installed)" ]; then
-  echo "Setting up .venv-worker with $("$python" --version)" >&2
-  "$python" -m venv .venv-worker
-  .venv-worker/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-worker.txt
-  touch .venv-worker/.installed
+stamp=.venv-worker/.installed-worker
+if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml requirements*.txt -newer "$stamp")" ]; then
+  "$python" local/make_venv.py worker
 fi
 exec .venv-worker/bin/python -m pytest tests/worker "$@"
