@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
-
-from playwright.async_api import Browser, async_playwright
-
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
-from tests.support.console_page import ConsolePage, console_page
 from tests.support.console_view import FINDINGS, busy
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+    from tests.support.console_page import ConsolePage
+
+# pytest reads this file where it runs other tests only, without the group `browser`.
+collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(NO_CHROMIUM)
+    from playwright.async_api import async_playwright
+
     async with async_playwright() as playwright:
         started = await launch(playwright)
         yield started
@@ -28,6 +35,8 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_console(browser: Browser) -> AsyncIterator[ConsolePage]:
+    from tests.support.console_page import console_page
+
     async with console_page(browser) as console:
         yield console
 

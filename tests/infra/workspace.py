@@ -8,8 +8,6 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-import duckdb_kql
-
 Row = dict[str, Any]
 Rows = Mapping[str, list[Row]]
 
@@ -98,6 +96,9 @@ class Workspace:
     """
 
     def __init__(self, rows: Rows, *, missing: frozenset[str] = frozenset()) -> None:
+        # Only a query needs DuckDB: the types above are imported without it.
+        import duckdb_kql
+
         self._missing = missing
         self._connection = duckdb_kql.connect()
         self._connection.execute("SET threads = 1")
@@ -136,6 +137,8 @@ class Workspace:
 @cache
 def _in_sql(query: str, missing: frozenset[str]) -> str:
     """The query in SQL. Cached, as translating takes longer than running."""
+    import duckdb_kql
+
     schema = {table: list(columns) for table, columns in SCHEMAS.items() if table not in missing}
     return str(duckdb_kql.to_sql(query, schema=schema))
 
