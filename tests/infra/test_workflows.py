@@ -172,7 +172,7 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     for target in ("lint", "types", "test", "test-slow", "spec", "docs DOCS=--build", "worker-test"):
         assert f"make {target}" in run
     # Nothing is installed while tests run.
-    installed = run[-1 - run[::-1].index("make lint")]
+    installed = run[run.index("make lint") - 1]
     groups = {
         name for each in re.findall(r"installed-([\w-]+)", installed) for name in included(each, read_groups())
     }
