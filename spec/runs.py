@@ -43,6 +43,9 @@ def _feed(writers: int, old: int = 0, *, page: int = 1, generation: int = 2, sha
     return sizes | {"Anyway": 0, "Elsewhere": 0}
 
 
+# Leases overlap: what has passed one of them may come again, but nothing is lost, or comes out of order.
+_OVERLAPPING = {"OldLeasesGo": "FALSE"}
+
 _ANYWAY = {"Anyway": 1}
 _ELSEWHERE = {"Elsewhere": 1}
 
@@ -65,6 +68,8 @@ class Run:
     liveness: bool = False
     """Whether the liveness property is checked, without symmetry; otherwise those of safety."""
     processes: int = 2
+    tolerated: tuple[str, ...] = ()
+    """Guarantees that do not hold in this world, as docs/guarantees.md says."""
 
     @property
     def name(self) -> str:
@@ -78,12 +83,14 @@ class Run:
         """What is checked."""
         text = text_of(self.module)
         names = (LIVENESS,) if self.liveness else SAFETY
-        return [name for name in names if f"\n{name} ==" in text]
+        return [name for name in names if f"\n{name} ==" in text and name not in self.tolerated]
 
 
 HOLDING = (
     Run("Claims", _claims(2, 4, 1)),
     Run("Relay", _relay(1, 1, 2, 2, 2, 4)),
+    Run("Relay", _relay(1, 1, 2, 2, 2, 4) | _OVERLAPPING, tolerated=("G3",)),
+    Run("Relay", _relay(1, 1, 2, 2, 1, 4) | _OVERLAPPING, tolerated=("G3",)),
     Run("Relay", _relay(1, 2, 0, 1, 2, 3), liveness=True),
     Run("Claims", _claims(1, 0, 1), liveness=True),
     Run("Relay", _relay(2, 1, 1, 1), liveness=True),
@@ -112,13 +119,13 @@ CONTROLS = (
     Run("Relay", _relay(1, 1, 2, 1), "RemembersAccepted", "G3"),
     Run("Relay", _relay(1, 1, 2, 1), "ComparesOldEvents", "G3"),
     Run("Relay", _relay(1, 1, 2, 1), "ClearanceExpires", "G3"),
-    Run("Relay", _relay(1, 1, 2, 1, 2, 2), "OneLeaseSuffices", "G3"),
+    Run("Relay", _relay(1, 1, 2, 1, 1, 2) | _OVERLAPPING, "EveryLeaseCounts", "G1", tolerated=("G3",)),
     Run("Relay", _relay(1, 1, 0, 1), "TopicDetectsDuplicates", "G3"),
     Run("Relay", _relay(2, 1, 0, 0), "PagesEndWithCommits", "G2"),
     Run("Relay", _relay(1, 2, 2, 1), "OwnersCheckpoint", "G3"),
     Run("Relay", _relay(1, 1, 2, 1, 1, 2), "OwnersDivide", "G3"),
     Run("Relay", _relay(1, 2, 2, 1, 2, 3), "NumbersOutliveMerges", "G3"),
-    Run("Relay", _relay(1, 1, 2, 2, 2, 4), "OldLeasesGo", "G3"),
+    Run("Relay", _relay(1, 1, 2, 2, 2, 2), "OldLeasesGo", "G3"),
     Run("Relay", _relay(1, 1, 0, 0), "EventsAreImmutable", "G5"),
     Run("Relay", _relay(1, 1, 2, 1), "TransfersEnd", "G3"),
     Run("Relay", _relay(1, 1, 2, 1), "WindowOutlastsOutage", "G3"),
