@@ -119,6 +119,9 @@ class Dialect(Protocol):
     now: str
     """The expression for the present time, comparable with the times in the tables."""
 
+    def datable(self, column: str, /) -> str:
+        """The expression for a column of times that is NULL where Python has no such time, as for infinity."""
+
     def read(
         self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
     ) -> Operation[list[Entry]]:

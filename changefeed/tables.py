@@ -31,19 +31,25 @@ class Unnumbered:
     Attributes:
         shard_id: Its shard.
         number: Its place among the events of the shard that have no position.
-        time_hint: When it happened, as its writer says, in UTC; without a time zone if the database has none.
+        time_hint: When it happened, as its writer says, in UTC; without a time zone if the database has none. None
+            if Python has no such time.
         entry: The event; its `ulid` is START.
     """
 
     shard_id: int
     number: int
-    time_hint: datetime
+    time_hint: datetime | None
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The events of a shard that have no position: how many, and the age in seconds of the oldest."""
+    """The events of a shard that have no position.
+
+    Attributes:
+        rows: How many there are.
+        oldest_s: The age of the oldest in seconds, by the times that their writers gave; 0 if those are no times.
+    """
 
     rows: int
     oldest_s: float
@@ -65,6 +71,7 @@ class Tables:
         self.dialect = dialect
         self.table = table
         self._key = f"e.{dialect.quoted(key)}"
+        self._time_hint = dialect.datable("o.time_hint")
         schema, _, name = table.partition(".")
         names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
         self.events = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
@@ -84,7 +91,7 @@ class Tables:
     def unnumbered(self, shard_id: int, after: int, limit: int) -> Operation[list[Unnumbered]]:
         """The first events of a shard without a position, behind a number."""
         result = yield Statement(
-            f"select o.shard_id, o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
+            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
             f"left join {self.events} e on e.id = o.id "
             f"where o.shard_id = ? and o.order_sequence > ? order by o.order_sequence {_AT_MOST}",
             (shard_id, after, limit),
@@ -103,7 +110,7 @@ class Tables:
     def unnumbered_of_key(self, partition_key: str, limit: int) -> Operation[list[Unnumbered]]:
         """Those of them that have no position, the latest first."""
         result = yield Statement(
-            f"select o.shard_id, o.order_sequence, o.time_hint, o.id, e.* from {self.outbox} o "
+            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
             f"join {self.events} e on e.id = o.id "
             f"where {self._key} = ? order by o.order_sequence desc {_AT_MOST}",
             (partition_key, limit),
@@ -170,8 +177,8 @@ class Tables:
     def waiting(self) -> Operation[dict[int, Waiting]]:
         """The events without a position, by shard."""
         result = yield Statement(
-            f"select shard_id, count(*), min(time_hint), {self.dialect.now} from {self.outbox} "
-            "group by shard_id order by shard_id"
+            f"select o.shard_id, count(*), min({self._time_hint}), {self.dialect.now} from {self.outbox} o "
+            "group by o.shard_id order by o.shard_id"
         )
         return {row[0]: Waiting(row[1], seconds_between(row[2], row[3])) for row in result.rows}
 
@@ -198,8 +205,8 @@ class Tables:
 
 
 def seconds_between(since: Any, now: Any) -> float:
-    """An age in seconds, of two times of the database: a time in the future, or a clock that steps, is no age."""
-    return max(float((now - since).total_seconds()), 0.0)
+    """An age in seconds, of two times of the database; 0 without a time, and for one in the future."""
+    return 0.0 if since is None else max(float((now - since).total_seconds()), 0.0)
 
 
 def _entry(result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:

@@ -47,15 +47,12 @@ def sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:
         "select s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number, "
         "(select count(*) from changefeed.change c "
         "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
-        "(select min(c.inserted_at) from changefeed.change c "
+        f"(select min({dialect.datable('c.inserted_at')}) from changefeed.change c "
         "where c.feed_id = s.feed_id and c.shard = s.shard and c.change_sequence_number is null), "
         f"{dialect.now} from changefeed.shard s order by s.sweep_group, s.feed_id, s.shard"
     )
     groups: dict[int, list[ChangeShardStatus]] = {}
     for sweep_group, feed_id, shard, last, waiting, oldest, now in result.rows:
-        groups.setdefault(sweep_group, []).append(
-            ChangeShardStatus(
-                feed_id, shard, last, waiting, None if oldest is None else seconds_between(oldest, now)
-            )
-        )
+        lag_s = seconds_between(oldest, now) if waiting else None
+        groups.setdefault(sweep_group, []).append(ChangeShardStatus(feed_id, shard, last, waiting, lag_s))
     return [SweepGroupStatus(sweep_group, shards) for sweep_group, shards in groups.items()]

@@ -71,6 +71,11 @@ class PostgresDialect:
     name = "postgresql"
     now = "clock_timestamp()"
 
+    def datable(self, column: str, /) -> str:
+        return (
+            f"case when {column} >= '0001-01-01 00:00+00' and {column} < '9999-12-31 00:00+00' then {column} end"
+        )
+
     def read(
         self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
     ) -> Operation[list[Entry]]:

@@ -38,6 +38,9 @@ class SqlServerDialect:
     name = "sqlserver"
     now = "sysutcdatetime()"
 
+    def datable(self, column: str, /) -> str:
+        return column
+
     def read(
         self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
     ) -> Operation[list[Entry]]:

@@ -87,10 +87,10 @@ def written(moment: str | None) -> str:
         return UNKNOWN
     try:
         parsed = datetime.fromisoformat(moment)
-    except ValueError:
+        if parsed.tzinfo is not None:
+            parsed = parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
         return visible(moment)
-    if parsed.tzinfo is not None:
-        parsed = parsed.astimezone(UTC)
     return f"{parsed:%Y-%m-%d %H:%M:%S}"
 
 

@@ -249,8 +249,10 @@ class SqlOutbox:
 
     def _unnumbered(self, row: Unnumbered) -> list[Committed]:
         """An event without a position. `~` is behind every digit of a ULID."""
-        utc = row.time_hint.replace(tzinfo=UTC) if row.time_hint.tzinfo is None else row.time_hint
-        return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), utc.timestamp())
+        hint = row.time_hint
+        utc = hint.replace(tzinfo=UTC) if hint is not None and hint.tzinfo is None else hint
+        at = time.time() if utc is None else utc.timestamp()
+        return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), at)
 
     def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> list[Committed]:
         document = document_if_taken(entry, shard_id, self._selection)

@@ -287,6 +287,39 @@ def test_a_time_in_the_future_has_no_age(shop: Shop) -> None:
     assert changefeed.status(shop.session).feeds[0].shards[0].oldest_s == 0
 
 
+# PostgreSQL has them, and Python does not.
+_NO_TIMES = ("infinity", "-infinity", "4713-01-01 BC", "294276-12-31")
+
+
+@pytest.mark.parametrize("hint", _NO_TIMES)
+def test_a_time_that_python_does_not_have_is_no_age_and_hides_none(shop: Shop, hint: str) -> None:
+    shop.put(["a", "b", "c"], 0, datetime.now(UTC) - timedelta(hours=1))
+    shop.put(["d"], 1)
+    outbox = f'changefeed."outbox:{TABLE}"'
+    shop.owner.execute(f"update {outbox} set time_hint = '{hint}' where id in ('b', 'd')".encode())
+
+    old, young = changefeed.status(shop.session).feeds[0].shards
+
+    assert (old.outbox_rows, young.outbox_rows, young.oldest_s) == (3, 1, 0)
+    assert old.oldest_s is not None
+    assert 3600 <= old.oldest_s < 3660
+
+
+@pytest.mark.parametrize("moment", _NO_TIMES)
+def test_a_change_at_such_a_time_has_no_lag_and_hides_none(shop: Shop, moment: str) -> None:
+    shop.append()
+    shop.append()
+    shop.owner.execute("update changefeed.change set inserted_at = clock_timestamp() - interval '1 hour'")
+    shop.owner.execute(
+        f"update changefeed.change set inserted_at = '{moment}' "
+        "where change_id = (select min(change_id) from changefeed.change)".encode()
+    )
+
+    (shard, _) = changefeed.status(shop.session).sweep_groups[0].shards
+
+    assert (shard.waiting, shard.lag_s is not None and 3600 <= shard.lag_s < 3660) == (2, True)
+
+
 def test_consumers_show_their_owner_and_what_is_behind_their_cursor(shop: Shop) -> None:
     when = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
     shop.put(["a", "b", "c"], time_hint=when)

@@ -16,8 +16,11 @@ from relay.console.observer import Observer
 from relay.console.ports import Sources
 from relay.errors import ServiceError
 from relay.events import Event
+from relay.findings import Level
 from relay.routes.selection import BY_DEFAULT
 from relay.settings import CONSUMER
+from relay.sql.backlog import scan
+from relay.sql.check import check
 from relay.sql.database import Database
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
@@ -75,6 +78,25 @@ async def test_events_without_a_position_are_shown_and_get_none(
             ("c", Stage.COMMITTED),
         ]
         assert all(each.data for each in timeline.events)
+
+
+@pytest.mark.parametrize("hint", ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"])
+async def test_an_event_with_a_time_that_python_does_not_have_is_shown_and_checked(
+    session: AsyncSession, postgres_database: str, hint: str
+) -> None:
+    settings = sql_settings(postgres_database)
+    await sql_outbox.SqlOutbox(session).commit(event("a", "k"), event("b", "k"))
+    await session.execute(Statement(f"update {OUTBOX} set time_hint = '{hint}' where id = 'a'"))
+
+    async with Observer(Sources(SqlOutbox(settings), InMemoryTopic(), SqlItems(Database(settings)))) as observer:
+        snapshot = await observer.look()
+        timeline = await observer.timeline("k", 9, data=False)
+    checked = await check(settings)
+    scanned = await scan(settings)
+
+    assert (snapshot.flow.waiting, [each.id for each in timeline.events]) == (2, ["a", "b"])
+    assert [each.what for each in checked if each.level is Level.ERROR and "no process" not in each.what] == []
+    assert scanned.data["scannedRows"] == 2
 
 
 async def test_an_event_whose_transaction_ends_late_is_seen_all_the_same(

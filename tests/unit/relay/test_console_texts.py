@@ -80,6 +80,7 @@ def test_times_are_written_in_utc() -> None:
     assert texts.date(NOON) == "2026-02-09"
     assert texts.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
     assert texts.written("<yesterday>\n") == "<yesterday>\\n"
+    assert texts.written("9999-12-31T23:00:00-05:00") == "9999-12-31T23:00:00-05:00"
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
