@@ -73,7 +73,13 @@ class Feed:
         self._pauses = Pauses()
 
     def read(
-        self, shard_id: int, cursor: bytes = START, page_size: int = 100, *, max_bytes: int | None = None
+        self,
+        shard_id: int,
+        cursor: bytes = START,
+        page_size: int = 100,
+        *,
+        max_bytes: int | None = None,
+        unlimited: bool = False,
     ) -> Page:
         """One page; the first reader of an event gives it its position.
 
@@ -83,14 +89,14 @@ class Feed:
             page_size: 1 to MAX_PAGE_SIZE.
             max_bytes: Maximum size of the page's events in bytes, as the server measures them: as text in
                 PostgreSQL, as stored in SQL Server. A larger event is a page by itself. None: no maximum.
+            unlimited: Whether it may take longer than a minute, as for one large event over a slow line.
 
         Raises:
             CursorPrunedError: Retention has deleted positions behind the cursor.
             CursorError, ArgumentError, IsolationError, FeedBusyError, SetupError, DatabaseError
         """
-        return run(
-            self._session, _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes)
-        )
+        reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes, unlimited)
+        return run(self._session, reading)
 
     def carry_out_retention(self) -> int:
         """Delete positions that are older than the feed keeps and that every consumer has read.
@@ -135,10 +141,16 @@ class AsyncFeed:
         self._pauses = Pauses()
 
     async def read(
-        self, shard_id: int, cursor: bytes = START, page_size: int = 100, *, max_bytes: int | None = None
+        self,
+        shard_id: int,
+        cursor: bytes = START,
+        page_size: int = 100,
+        *,
+        max_bytes: int | None = None,
+        unlimited: bool = False,
     ) -> Page:
         """One page, as `Feed.read`."""
-        reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes)
+        reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes, unlimited)
         return await run_async(self._session, reading)
 
     async def carry_out_retention(self) -> int:
@@ -163,9 +175,15 @@ class AsyncFeed:
 
 
 def _read(
-    dialect: Dialect, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None
+    dialect: Dialect,
+    table: str,
+    shard_id: int,
+    cursor: bytes,
+    page_size: int,
+    max_bytes: int | None,
+    unlimited: bool,
 ) -> Operation[Page]:
     if max_bytes is not None and max_bytes < 1:
         raise ArgumentError(f"max_bytes is {max_bytes}: a page has one byte at least")
-    entries = yield from dialect.read(table, shard_id, cursor, page_size, max_bytes)
+    entries = yield from dialect.read(table, shard_id, cursor, page_size, max_bytes, unlimited)
     return Page(entries, entries[-1].ulid if entries else cursor)

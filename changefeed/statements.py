@@ -23,7 +23,7 @@ class Statement:
     Attributes:
         sql: The text, with a `?` for each parameter. A literal `?` cannot be written.
         parameters: Their values.
-        unlimited: Whether it may take longer than the session's statement timeout, if that is the driver's.
+        unlimited: Whether it may take longer than the session's statement timeout.
         prepared: Whether the server keeps it, if it can. Its result has columns that never change.
     """
 
@@ -123,9 +123,9 @@ class Dialect(Protocol):
         """The expression for a column of times that is NULL where Python has no such time, as for infinity."""
 
     def read(
-        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, unlimited: bool, /
     ) -> Operation[list[Entry]]:
-        """The page behind the cursor, in order: one round trip."""
+        """The page behind the cursor, in order: one round trip, with a limit of time unless `unlimited`."""
 
     def has_news(self, table: str, shard_id: int, cursor: bytes, /) -> Operation[bool]:
         """Whether `read` may find something; it takes no lock."""

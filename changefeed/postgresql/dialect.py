@@ -77,11 +77,12 @@ class PostgresDialect:
         )
 
     def read(
-        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, unlimited: bool, /
     ) -> Operation[list[Entry]]:
         result = yield Statement(
             f"select ulid, missing, (event).* from changefeed.{self.quoted(f'read_events:{table}')}(?, ?, ?, ?)",
             (shard_id, self.ulid(cursor), page_size, max_bytes),
+            unlimited=unlimited,
         )
         names = result.columns[2:]
         return [
@@ -187,14 +188,11 @@ class PostgresDialect:
         by_column = plan.shard_column is not None
         shard = (None, plan.shard_column, plan.shards) if by_column else (plan.shard_id, None, None)
         # However large the table is, this is one statement.
-        yield Statement("set statement_timeout = 0")
-        try:
-            result = yield Statement(
-                "select changefeed.begin_backfill(?, ?, ?, ?, ?::text[], ?, ?)",
-                (table, *shard, list(plan.order_by), plan.time_column, anyway),
-            )
-        finally:
-            yield Statement("reset statement_timeout")
+        result = yield Statement(
+            "select changefeed.begin_backfill(?, ?, ?, ?, ?::text[], ?, ?)",
+            (table, *shard, list(plan.order_by), plan.time_column, anyway),
+            unlimited=True,
+        )
         listed: int | None = result.rows[0][0]
         return listed
 

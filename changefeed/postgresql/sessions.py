@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _CONNECT_TIMEOUT_S = 15
 # A partner that has gone without a word is noticed after about half a minute, instead of after two hours.
 _KEEPALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
 _STATEMENT_TIMEOUT_S = 60
+_NO_LIMIT, _LIMIT = Statement("set statement_timeout = 0"), Statement("reset statement_timeout")
 
 # SQLSTATEs raised by the migrations, and those of PostgreSQL that say "again" or "not set up".
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -107,6 +109,13 @@ class PostgresSession:
 
     def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
+        if statement.unlimited:
+            self.execute(_NO_LIMIT)
+            try:
+                return self.execute(replace(statement, unlimited=False))
+            finally:
+                with suppress(ChangefeedError):
+                    self.execute(_LIMIT)
         with explained(), self._connection.cursor() as cursor:
             cursor.execute(_text(statement), tuple(statement.parameters) or None, prepare=statement.prepared)
             if cursor.description is None:
@@ -145,6 +154,13 @@ class AsyncPostgresSession:
 
     async def execute(self, statement: Statement, /) -> Result:
         """Carry out one statement. Raises ChangefeedError."""
+        if statement.unlimited:
+            await self.execute(_NO_LIMIT)
+            try:
+                return await self.execute(replace(statement, unlimited=False))
+            finally:
+                with suppress(ChangefeedError):
+                    await self.execute(_LIMIT)
         with explained():
             async with self._connection.cursor() as cursor:
                 await cursor.execute(

@@ -42,11 +42,11 @@ class SqlServerDialect:
         return column
 
     def read(
-        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, /
+        self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, unlimited: bool, /
     ) -> Operation[list[Entry]]:
         procedure = self._procedure("read_events", table)
         values = (shard_id, self.ulid(cursor), page_size, max_bytes)
-        statement = Statement(f"exec {procedure} ?, ?, ?, ?", values)
+        statement = Statement(f"exec {procedure} ?, ?, ?, ?", values, unlimited)
         result = yield from self._call(statement, procedure, table)
         return [_entry(result, row) for row in result.rows]
 

@@ -104,7 +104,7 @@ class RecordSummary:
         partition_key: The record's partition key: the document's, if that is a string.
         quarantined_at: ISO 8601 in UTC, to the microsecond.
         position: Its place among the records of one invocation.
-        document_id: The document's id; None if that is no string, or if the document is stored in parts.
+        document_id: The document's id; None if that is no string. Cosmos DB has none of a document in parts.
         parts: The number of items that hold the document; 0 if the record itself holds it.
         committed: The document's place in its feed: its `_lsn`, and its `order` within the commit or 0; or its
             ULID, and 0. None if it is not known.

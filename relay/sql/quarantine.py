@@ -9,6 +9,9 @@ no database has lone surrogates, and SQL Server takes `a` and `a` with a space b
   so no two texts become one.
 - In ids, by which items are found, every space is written so too. The beginning of an id stays a beginning.
 - Items are found by a digest of their partition key, which may be longer than an index takes.
+
+A call on the shared session ends after `CALL_TIMEOUT_S`, however slow the line is. So no statement stores more
+than `MAX_BODY` bytes: a larger record is refused, and then stored in parts, as for Cosmos DB.
 """
 
 from __future__ import annotations
@@ -71,6 +74,9 @@ AT_MOST = " offset 0 rows fetch next ? rows only"
 
 BEGIN, COMMIT, ROLLBACK = "begin transaction", "commit", "rollback"
 
+MAX_BODY = 2_000_000
+"""Maximum length of an item as JSON, in bytes."""
+
 _ESCAPED = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 _WILDCARD = re.compile(r"([!%_\[])")
@@ -121,6 +127,8 @@ class SqlItems:
                         done.append(operation)
             except (items.ItemExists, items.ItemNotFound, items.ItemChanged) as error:
                 raise items.BatchFailed(len(done), error) from error
+            except items.ItemTooLarge as error:
+                raise items.BatchFailed(None, error) from error
             except ChangefeedError as error:
                 refused = operations[len(done)] if len(done) < len(operations) else None
                 if isinstance(refused, items.Create) and await self._exists(
@@ -244,15 +252,20 @@ def _not_found(identifier: str) -> items.ItemNotFound:
 
 
 def values_of(item: items.Item) -> list[Any]:
-    """The parameters of INSERT."""
+    """The parameters of INSERT. Raises ItemTooLarge."""
     # In ASCII: the database's encoding does not matter.
     body = json.dumps(dict(item))
+    if len(body) > MAX_BODY:
+        raise items.ItemTooLarge(f"the item {item['id']!r} has {len(body)} bytes, more than {MAX_BODY}")
     row: dict[str, Any] = {"id": encode_id(item["id"]), "partitionKey": encode(item["partitionKey"])}
     if item["type"] == RECORD_TYPE:
         document = item.get("document")
-        named = {**item, "place": item.get("order"), "documentId": None}
-        if isinstance(document, dict) and isinstance(document.get("id"), str):
-            named["documentId"] = document["id"]
+        document_id = document.get("id") if isinstance(document, dict) else item.get("documentId")
+        named = {
+            **item,
+            "place": item.get("order"),
+            "documentId": document_id if isinstance(document_id, str) else None,
+        }
         row = {name: _encoded(named.get(name)) for name in _SUMMARY.values()} | row
     return [digest(item["partitionKey"]), _new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
 

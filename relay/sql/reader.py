@@ -331,7 +331,10 @@ class SqlReading:
         async def read(session: AsyncSession) -> list[Entry]:
             async def behind(position: bytes) -> list[Entry]:
                 feed = AsyncFeed(session, self._feed.feed)
-                return (await feed.read(shard_id, position, _PAGE_ROWS, max_bytes=self._feed.max_bytes)).entries
+                page = await feed.read(
+                    shard_id, position, _PAGE_ROWS, max_bytes=self._feed.max_bytes, unlimited=True
+                )
+                return page.entries
 
             try:
                 return await behind(cursor)

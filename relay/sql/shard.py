@@ -49,8 +49,10 @@ _LONGEST_WAIT_S = 1.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 
-# Maximum seconds of the read of a page: the server's own limit, and time for its answer.
+# Maximum seconds of the read of a page: the server's own limit, and time for its answer. The read of one event
+# that fails gets twice as long the next time, up to the longest: its size and the line's speed are unknown.
 _READ_S = 65.0
+_LONGEST_READ_S = 3600.0
 
 
 class Shard:
@@ -76,6 +78,7 @@ class Shard:
         self._connect = connect
         self._memory = memory
         self._page_size = PageSize(page_size)
+        self._read_s = _READ_S
         self._attempts = _Attempts()
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
         self._stored = stored
@@ -130,7 +133,7 @@ class Shard:
         return not self._stopping.is_set() and self.ownership.holds()
 
     async def _read(self, pauses: _Pauses) -> None:
-        session = BoundedSession(await self._connect(), _READ_S, self.ownership.holds)
+        session = BoundedSession(await self._connect(), self._read_s, self.ownership.holds)
         # All but the read of a page takes moments.
         quick = BoundedSession(session, max(self._settings.claim_s, self._poll_delay_s), self.ownership.holds)
         try:
@@ -163,11 +166,19 @@ class Shard:
                 return True
             rows = self._attempts.rows or self._page_size.rows
             try:
-                page = await feed.read(self.claim.shard_id, self._cursor, rows, max_bytes=room.size)
+                # Within the time of the session, if that is longer than the server's own.
+                page = await feed.read(
+                    self.claim.shard_id,
+                    self._cursor,
+                    rows,
+                    max_bytes=room.size,
+                    unlimited=self._read_s > _READ_S,
+                )
             except Exception as error:
                 if isinstance(error, DatabaseError) or not isinstance(error, ChangefeedError):
                     self._failed_to_read(rows, error)
                 raise
+            self._read_s = _READ_S
             size = size_of(page.entries)
             room.keep(size)
             await vouch_for(session, self._settings, page.entries)
@@ -223,6 +234,8 @@ class Shard:
         """Read fewer rows next: the page may have taken too long, or one row or its value cannot be read."""
         self._page_size.failed(rows)
         self._attempts.rows = None
+        if rows == 1:
+            self._read_s = min(2 * self._read_s, _LONGEST_READ_S)
         if rows == 1 and not (isinstance(error, DatabaseError) and error.lost):
             logger.error(
                 "relay_event_unreadable shard=%d: not even one event can be read behind the position %s (%s). If "

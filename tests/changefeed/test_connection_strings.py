@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -64,6 +65,20 @@ def test_a_statement_timeout_of_the_url_counts(changefeed_database: str) -> None
     session.close()
 
     assert shown == "5s"
+
+
+def test_an_unlimited_statement_takes_longer_than_the_timeout(changefeed_database: str) -> None:
+    session = changefeed.connect(changefeed_database, options="-c statement_timeout=50ms")
+    sleep = Statement("select pg_sleep(0.2)")
+
+    with pytest.raises(changefeed.DatabaseError, match="statement timeout"):
+        session.execute(sleep)
+    session.execute(replace(sleep, unlimited=True))
+    with pytest.raises(changefeed.DatabaseError, match="nowhere"):
+        session.execute(Statement("select nowhere", unlimited=True))
+
+    assert session.execute(Statement("show statement_timeout")).rows == [("50ms",)]
+    session.close()
 
 
 # A connection pooler that refuses the parameters of a session, as PgBouncer does

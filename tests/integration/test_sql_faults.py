@@ -47,6 +47,7 @@ class Work:
         session: AsyncSession,
         connect_with: Connect | None = None,
         topic: InMemoryPublisher | None = None,
+        page_size: int = 100,
     ) -> None:
         settings = sql_settings(url, shards=_SHARDS, claim_s=_CLAIM_S)
         self.session = session
@@ -56,7 +57,7 @@ class Work:
         self.database = Database(settings)
         relay = relay_of(self.database, self.topic, self.quarantine)
         self.worker = Worker(
-            relay, settings, connect_with or self.database.connect, page_size=100, poll_delay_s=0.2
+            relay, settings, connect_with or self.database.connect, page_size=page_size, poll_delay_s=0.2
         )
         self.stop = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -151,6 +152,38 @@ async def test_every_shard_goes_on_after_connections_went_silent(
     proxy.silent = None
 
     await work.all_shards_publish("second")
+
+
+async def test_an_event_that_takes_long_to_read_gets_more_time_and_the_next_one_does_not(
+    outbox_database: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "_READ_S", 0.5)
+    reads: list[bool] = []
+    large: set[int] = set()
+
+    class Slow(Wrapped):
+        async def execute(self, statement: Statement, /) -> Result:
+            if "read_events" in statement.sql:
+                reads.append(statement.unlimited)
+                shard_id = statement.parameters[0]
+                if shard_id in large and not statement.unlimited:
+                    # As a row that takes longer than the server's limit does.
+                    await asyncio.Event().wait()
+                large.discard(shard_id)
+            return await super().execute(statement)
+
+    async def connecting() -> AsyncSession:
+        return Slow(await connect(sql_settings(outbox_database)))
+
+    work = await working(stack, outbox_database, connect_with=connecting, page_size=1)
+    assert True not in reads
+    large |= set(range(_SHARDS))
+    await work.all_shards_publish("large")
+    assert reads.count(True) == _SHARDS
+    reads.clear()
+    await work.all_shards_publish("small")
+
+    assert True not in reads
 
 
 async def test_a_page_whose_connection_goes_silent_is_read_again_while_the_claim_is_renewed(
