@@ -43,6 +43,17 @@ _READ_TIMEOUT_S = 6.0
 ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
 """The characters of an address: no user or password, no query, no fragment."""
 
+ENTITY = re.compile(r"(?=.{1,260}\Z)\w(?:[\w./~-]*\w)?")
+"""The name of a topic or a queue.
+
+https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftservicebus
+"""
+
+ENTITY_FORM = (
+    "the name of a topic or a queue: 1 to 260 letters, digits, periods, hyphens, underscores and slashes, which "
+    "begin and end with a letter or digit"
+)
+
 _PRINTABLE = re.compile("[!-~]*")
 
 

@@ -16,6 +16,8 @@ from relay.clients import (
     ADDRESS,
     BLOB_PARTS,
     COSMOS_PARTS,
+    ENTITY,
+    ENTITY_FORM,
     SERVICEBUS_PARTS,
     Connection,
     ConnectionString,
@@ -24,6 +26,7 @@ from relay.clients import (
 )
 from relay.errors import SettingsError
 from relay.routes.selection import BY_DEFAULT, DEFAULT, Selection
+from relay.secrecy import hidden, looks_secret, quoted
 
 MAX_SENDERS = 256
 
@@ -205,7 +208,7 @@ class Settings:
             cosmos_lease_container=reader.text("COSMOS_LEASE_CONTAINER", "leases"),
             cosmos_quarantine_container=reader.text("COSMOS_QUARANTINE_CONTAINER", "quarantine"),
             servicebus=[reader.namespace(name) for name in namespaces][0],  # noqa: RUF015 - each is checked
-            servicebus_topic=reader.text("SERVICEBUS_TOPIC", "domain-events"),
+            servicebus_topic=reader.topic(),
             event_type=reader.text("RELAY_EVENT_TYPE", "domainEvent"),
             max_items=reader.integer("RELAY_MAX_ITEMS", 1000, at_least=1, at_most=100_000),
             poll_delay_ms=reader.integer("RELAY_POLL_DELAY_MS", 500, at_least=1, at_most=3_600_000),
@@ -247,7 +250,18 @@ class _Reader:
         return value or None
 
     def text(self, name: str, default: str) -> str:
-        return self._get(name) or default
+        """A value that commands and logs show, so it must be no secret."""
+        value = self._get(name) or default
+        if looks_secret(value):
+            self.problems.append(f"{name} is {hidden(value)}: set it to a name, as docs/settings.md says")
+            return default
+        return value
+
+    def topic(self) -> str:
+        value = self.text("SERVICEBUS_TOPIC", "domain-events")
+        if not ENTITY.fullmatch(value):
+            self.problems.append(f"SERVICEBUS_TOPIC is {quoted(value)}: set it to {ENTITY_FORM}")
+        return value
 
     def integer(self, name: str, default: int, *, at_least: int, at_most: int) -> int:
         number = self.optional_integer(name, at_least=at_least, at_most=at_most)
@@ -262,7 +276,7 @@ class _Reader:
         except ValueError:
             number = at_least - 1
         if not at_least <= number <= at_most:
-            self.problems.append(f"{name} is {value!r}: set a whole number from {at_least} to {at_most}")
+            self.problems.append(f"{name} is {quoted(value)}: set a whole number from {at_least} to {at_most}")
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -270,7 +284,7 @@ class _Reader:
         if value is None:
             return default
         if value.lower() not in ("true", "false"):
-            self.problems.append(f"{name} is {value!r}: set true or false")
+            self.problems.append(f"{name} is {quoted(value)}: set true or false")
         return value.lower() == "true"
 
     def seconds(self, name: str, default: float, *, at_least: float = 0.001, at_most: float = 3600) -> float:
@@ -282,7 +296,9 @@ class _Reader:
         except ValueError:
             number = math.nan
         if not at_least <= number <= at_most:
-            self.problems.append(f"{name} is {value!r}: set a number of seconds from {at_least:g} to {at_most:g}")
+            self.problems.append(
+                f"{name} is {quoted(value)}: set a number of seconds from {at_least:g} to {at_most:g}"
+            )
             return default
         return number
 
@@ -291,7 +307,7 @@ class _Reader:
         try:
             return OnPoison(value)
         except ValueError:
-            self.problems.append(f"RELAY_ON_POISON is {value!r}: set 'skip', 'park' or 'block'")
+            self.problems.append(f"RELAY_ON_POISON is {quoted(value)}: set 'skip', 'park' or 'block'")
             return OnPoison.SKIP
 
     def sql(self) -> SqlFeed | None:
@@ -300,7 +316,7 @@ class _Reader:
         shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
         claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
         max_bytes = self.integer("SQL_MAX_BYTES", _MAX_BYTES, at_least=1024**2, at_most=1024**4)
-        credential, client_id = self._get("SQL__credential"), self._get("SQL__clientId")
+        credential, client_id = self._get("SQL__credential"), self.text("SQL__clientId", "") or None
         identity = self._identity("SQL__credential", credential, client_id)
         whole = self._get("SQL")
         if whole is None:
@@ -308,7 +324,7 @@ class _Reader:
         self._check_sql(whole)
         schema, _, table = feed.partition(".")
         if not (schema and table):
-            self.problems.append(f"SQL_FEED is {feed!r}: set it to the event table as schema.Table")
+            self.problems.append(f"SQL_FEED is {quoted(feed)}: set it to the event table as schema.Table")
         return SqlFeed(whole, identity, feed, shards, claim_s, max_bytes)
 
     def _check_sql(self, value: str) -> None:
@@ -338,12 +354,13 @@ class _Reader:
         chosen = self._get("RELAY_LARGE") or Large.QUARANTINE
         if chosen not in list(Large):
             self.problems.append(
-                f"RELAY_LARGE is {chosen!r}: set {' or '.join(repr(str(each)) for each in Large)}"
+                f"RELAY_LARGE is {quoted(chosen)}: set {' or '.join(repr(str(each)) for each in Large)}"
             )
         container = self.text("RELAY_BLOB_CONTAINER", "large-events")
         if not _CONTAINER.fullmatch(container):
             self.problems.append(
-                f"RELAY_BLOB_CONTAINER is {container!r}: set 3 to 63 small letters, digits and single hyphens"
+                f"RELAY_BLOB_CONTAINER is {quoted(container)}: set 3 to 63 small letters, digits and single "
+                "hyphens"
             )
         connection = self.connection(
             "BLOBS",
@@ -371,7 +388,7 @@ class _Reader:
             f"{name}__{suffix}" for suffix in (address, "credential", "clientId")
         )
         host = self._get(address_name)
-        credential, client_id = self._get(credential_name), self._get(client_name)
+        credential, client_id = self._get(credential_name), self.text(client_name, "") or None
         if whole and host:
             self.problems.append(f"{name} and {address_name} are both set: keep one of them")
         elif whole:
@@ -395,23 +412,26 @@ class _Reader:
 
     def _identity(self, name: str, credential: str | None, client_id: str | None) -> Identity:
         if credential is not None and credential.lower() != "managedidentity":
-            self.problems.append(f"{name} is {credential!r}: set 'managedidentity', or leave it out")
+            self.problems.append(f"{name} is {quoted(credential)}: set 'managedidentity', or leave it out")
         return Identity(managed=credential is not None, client_id=client_id)
 
     def _check_address(self, name: str, value: str, example: str | None) -> None:
         # A value with other characters than an address is not shown: it may be a connection string with its key.
-        shown = f" is {value!r}" if ADDRESS.fullmatch(value) else " is no address"
+        shown = f" is {quoted(value)}" if ADDRESS.fullmatch(value) else " is no address"
         if example is not None and not (is_address(value) and value.startswith(("https://", "http://"))):
             self.problems.append(f"{name}{shown}: set it as {example}")
-        if example is None and not ("/" not in value and "." in value and ADDRESS.fullmatch(value)):
+        is_host = "/" not in value and "." in value and ADDRESS.fullmatch(value) and not looks_secret(value)
+        if example is None and not is_host:
             self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
         """The CloudEvents source if that format is chosen, None for the plain one."""
         chosen = self._get("RELAY_MESSAGE_FORMAT") or "plain"
         source = self._get("RELAY_CLOUDEVENTS_SOURCE")
+        if source is not None and looks_secret(source):
+            self.problems.append(f"RELAY_CLOUDEVENTS_SOURCE is {hidden(source)}: each message would have it")
         if chosen not in ("plain", "cloudevents"):
-            self.problems.append(f"RELAY_MESSAGE_FORMAT is {chosen!r}: set 'plain' or 'cloudevents'")
+            self.problems.append(f"RELAY_MESSAGE_FORMAT is {quoted(chosen)}: set 'plain' or 'cloudevents'")
         if chosen != "cloudevents":
             return None
         if source is None or any(character.isspace() for character in source):
@@ -503,6 +523,6 @@ def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -
         return None
     match = _TIMESPAN.fullmatch(str(text))
     if match is None:
-        raise SettingsError([f"functionTimeout is {text!r}: set it as hh:mm:ss, such as 00:10:00"])
+        raise SettingsError([f"functionTimeout is {quoted(text)}: set it as hh:mm:ss, such as 00:10:00"])
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -17,6 +17,7 @@ from relay.errors import SettingsError, UsageError
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
 from relay.routes.selection import DEFAULT, Selection
+from relay.secrecy import hidden, looks_secret
 from relay.settings import CONSUMER, FILE_VARIABLE, QUARANTINE_TABLE, SERVICEBUS, Settings, SqlFeed, namespace
 
 APP = Path(__file__).parent.parent
@@ -133,6 +134,8 @@ def _without_type(streams: list[Settings]) -> Iterator[str]:
 def read_file(environment: Mapping[str, str] = os.environ, app: Path = APP) -> tuple[Path, RelayFile]:
     """The path of the app's relay.toml, which need not exist, and its content. Raises SettingsError."""
     name = environment.get(FILE_VARIABLE, "").strip()
+    if looks_secret(name):
+        raise SettingsError([f"{FILE_VARIABLE} is {hidden(name)}: set it to the path of a file"])
     path = app / (name or file.FILE)
     return path, file.read(path, named_by=FILE_VARIABLE if name else None)
 

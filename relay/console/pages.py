@@ -22,6 +22,7 @@ from relay.console.overview import StreamState, StreamView, overall, path_of
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.reasons import QUARANTINE, STATES
+from relay.secrecy import quoted
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
 SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")
@@ -62,15 +63,15 @@ class ConsoleSettings:
         trace_url = environment.get("CONSOLE_TRACE_URL", "").strip() or None
         if trace_url is not None and not _is_template(trace_url):
             problems.append(
-                f"CONSOLE_TRACE_URL is {trace_url!r}: set an https:// or http:// address that contains "
+                f"CONSOLE_TRACE_URL is {quoted(trace_url)}: set an https:// or http:// address that contains "
                 f"{_TRACE_ID} after the host"
             )
-        show_data = environment.get("CONSOLE_SHOW_DATA", "").strip().lower() or "false"
-        if show_data not in ("true", "false"):
-            problems.append(f"CONSOLE_SHOW_DATA is {show_data!r}: set 'true' or 'false'")
+        show_data = environment.get("CONSOLE_SHOW_DATA", "").strip() or "false"
+        if show_data.lower() not in ("true", "false"):
+            problems.append(f"CONSOLE_SHOW_DATA is {quoted(show_data)}: set 'true' or 'false'")
         if problems:
             raise SettingsError(problems)
-        return cls(trace_url, show_data == "true")
+        return cls(trace_url, show_data.lower() == "true")
 
     def trace_address(self, traceparent: str | None) -> str | None:
         """The address of an event's trace; None without CONSOLE_TRACE_URL, or without a trace in W3C's format.
@@ -246,4 +247,5 @@ def _is_template(text: str) -> bool:
     except ValueError:  # such as a bracket that does not close
         return False
     named = parts.scheme in ("http", "https") and parts.hostname is not None
-    return named and _TRACE_ID in text and _TRACE_ID not in parts.netloc
+    # Whoever opens the page would see a user and password.
+    return named and _TRACE_ID in text and _TRACE_ID not in parts.netloc and "@" not in parts.netloc

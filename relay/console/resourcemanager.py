@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from relay.console.model import Subscription
 from relay.errors import ServiceError, SettingsError, first_line
+from relay.secrecy import quoted
 from relay.settings import SERVICEBUS, Settings
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ def topic_address(value: str) -> str:
     """
     if not _TOPIC.fullmatch(value):
         raise SettingsError(
-            [f"{VARIABLE} is {value!r}: set https://management.azure.com followed by the resource id of the topic"]
+            [
+                f"{VARIABLE} is {quoted(value)}: set https://management.azure.com followed by the resource id of "
+                "the topic"
+            ]
         )
     return value
 
@@ -78,8 +82,8 @@ def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None
     else:
         raise SettingsError(
             [
-                f"{variable} is {value!r}: set https://management.azure.com followed by the resource id of the "
-                "namespace"
+                f"{variable} is {quoted(value)}: set https://management.azure.com followed by the resource id of "
+                "the namespace"
             ]
         )
     kind = "queues" if settings.servicebus_is_queue else "topics"

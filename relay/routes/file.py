@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from relay.clients import ENTITY, ENTITY_FORM
 from relay.errors import SettingsError
 from relay.routes.conditions import Condition, Scalar
 from relay.routes.mapping import LAYOUTS, MESSAGE, NAMES, OWN_PROPERTIES, PLAIN, TYPES, Fields, Property
 from relay.routes.pointers import Pointer
 from relay.routes.selection import DEFAULT, Route
+from relay.secrecy import hidden, looks_secret, quoted
 
 FILE = "relay.toml"
 
@@ -27,8 +29,6 @@ _SETTING = re.compile(r"[A-Z][A-Z0-9_]*")
 _TABLE = re.compile(r"[^.]+\..+")
 # A text has a character that can be seen.
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
-
-_SHOWN_CHARACTERS = 80
 
 UNROUTED = ("quarantine", "ignore")
 
@@ -115,8 +115,11 @@ def read(path: Path, *, named_by: str | None = None) -> RelayFile:
     except FileNotFoundError:
         if named_by is None:
             return RelayFile()
-        raise SettingsError([f"{named_by} names {path.name!r}: there is no such file in {path.parent}"]) from None
-    except (OSError, UnicodeDecodeError) as error:
+        names = f"{named_by} names {quoted(path.name)}"
+        raise SettingsError([f"{names}: there is no such file in {path.parent}"]) from None
+    except OSError as error:
+        raise SettingsError([f"{quoted(path.name)} cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
         raise SettingsError([f"{path.name} cannot be read: {error}"]) from error
     # Most apps have no such file.
     import tomllib
@@ -180,18 +183,6 @@ def _precedes(earlier: tuple[str | None, Route], source: str, route: Route) -> b
     return outbox in (None, source) and first.covers(route)
 
 
-def _shown(value: Any) -> str:
-    """A value as an error shows it: cut, and not at all if it may be a connection string with its key."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        # An integer may have more digits than Python writes.
-        return f"a value of the type {type(value).__name__}"
-    if "=" in text:
-        return "a value that is not shown, as it may hold a key"
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
-
-
 class Table:
     """A table of the file, whose values are taken one by one; what is wrong is gathered."""
 
@@ -225,11 +216,13 @@ class Table:
         if value is None:
             return None
         if choices and value not in choices:
-            self.wrong(name, f"is {_shown(value)}: write {' or '.join(map(repr, choices))}")
+            self.wrong(name, f"is {quoted(value)}: write {' or '.join(map(repr, choices))}")
         elif not isinstance(value, str) or not _VISIBLE.search(value):
-            self.wrong(name, f"is {_shown(value)}: write a text")
+            self.wrong(name, f"is {quoted(value)}: write a text")
+        elif looks_secret(value):
+            self.wrong(name, f"is {hidden(value)}: write a name, and the connection string into a setting")
         elif pattern is not None and not pattern.fullmatch(value):
-            self.wrong(name, f"is {_shown(value)}: write {example}")
+            self.wrong(name, f"is {quoted(value)}: write {example}")
         else:
             return value
         return None
@@ -239,7 +232,10 @@ class Table:
         if value is None or (value == [] and may_be_empty):
             return None if value is None else ()
         if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
-            self.wrong(name, f'is {_shown(value)}: write a list of texts, such as ["domainEvent"]')
+            self.wrong(name, f'is {quoted(value)}: write a list of texts, such as ["domainEvent"]')
+            return None
+        if secret := next(filter(looks_secret, value), None):
+            self.wrong(name, f"has {hidden(secret)}: write names")
             return None
         return tuple(value)
 
@@ -248,7 +244,7 @@ class Table:
         if value is None:
             return None
         if type(value) is not int or not at_least <= value <= at_most:
-            self.wrong(name, f"is {_shown(value)}: write a whole number from {at_least} to {at_most}")
+            self.wrong(name, f"is {quoted(value)}: write a whole number from {at_least} to {at_most}")
             return None
         return value
 
@@ -256,7 +252,7 @@ class Table:
         """A table within this one; an empty one if it is not there."""
         value = self.take(name)
         if value is not None and not isinstance(value, dict):
-            self.wrong(name, f"is {_shown(value)}: write a table")
+            self.wrong(name, f"is {quoted(value)}: write a table")
             value = None
         return Table(value or {}, self.at(name), self.problems)
 
@@ -266,7 +262,7 @@ class Table:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            self.wrong(name, f"is {_shown(value)}: write tables, each under [[{name}]]")
+            self.wrong(name, f"is {quoted(value)}: write tables, each under [[{name}]]")
             return []
         return [Table(each, f"{self.at(name)}[{number}]", self.problems) for number, each in enumerate(value)]
 
@@ -288,7 +284,7 @@ def _named(top: Table, name: str, make: Any) -> dict[str, Any]:
 
 def _destination(name: str, table: Table) -> Destination:
     given = table.names()
-    topic, queue = table.text("topic"), table.text("queue")
+    topic, queue = (table.text(kind, pattern=ENTITY, example=ENTITY_FORM) for kind in ("topic", "queue"))
     connection = table.text("connection", pattern=_SETTING, example="a setting's name") or "SERVICEBUS"
     window_s = table.number("duplicate_window_s", at_least=20, at_most=604_800)
     if "topic" in given and "queue" in given:
@@ -378,7 +374,7 @@ def _fields(table: Table) -> dict[str, tuple[Pointer, ...]]:
         pointers = () if value is None else tuple(_pointer(table, name, each) for each in texts)
         if name in _QUERIED and any(_is_number(part) for each in pointers if each for part in each.names):
             table.wrong(
-                name, f"is {_shown(value)}: no query can look into an array. Choose a field that is in none"
+                name, f"is {quoted(value)}: no query can look into an array. Choose a field that is in none"
             )
         elif value is not None and all(pointers):
             found[name] = tuple(each for each in pointers if each)
@@ -427,7 +423,7 @@ def _pointer(table: Table, name: str, value: Any) -> Pointer | None:
     """The pointer that a member has; None if it has none, which is a problem."""
     try:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"is {_shown(value)}: write a JSON Pointer, such as /data/createdAt")
+            raise ValueError(f"is {quoted(value)}: write a JSON Pointer, such as /data/createdAt")
         return Pointer.parse(value)
     except ValueError as error:
         table.wrong(name, str(error))
@@ -444,7 +440,7 @@ def _route(
     to = table.texts("to") or ()
     for each in to:
         if each not in destinations:
-            table.wrong("to", f"has {_shown(each)}: there are {', '.join(sorted(destinations))}")
+            table.wrong("to", f"has {quoted(each)}: there are {', '.join(sorted(destinations))}")
     table.no_more()
     return outbox, Route(when, tuple(dict.fromkeys(to)))
 
@@ -456,7 +452,7 @@ def _conditions(table: Table) -> tuple[Condition, ...]:
         prefix = value.get("prefix") if isinstance(value, dict) and set(value) == {"prefix"} else None
         values = _scalars(value)
         if not values and not (isinstance(prefix, str) and prefix):
-            table.wrong(name, f'is {_shown(value)}: write a value, a list of values, or {{ prefix = "…" }}')
+            table.wrong(name, f'is {quoted(value)}: write a value, a list of values, or {{ prefix = "…" }}')
             continue
         try:
             found.append(Condition(name, values, prefix))

@@ -8,7 +8,10 @@ import os
 import sys
 import traceback
 from base64 import b64encode
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from subprocess import run as run_process
 
 import pytest
@@ -22,13 +25,50 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
+from relay.console.pages import ConsoleSettings
+from relay.console.resourcemanager import address_of
 from relay.errors import SettingsError, UsageError
+from relay.secrecy import looks_secret, quoted
 from relay.settings import Settings
+from relay.streams import read_streams
+from tests.support.operators import relay_command
+from tests.unit.test_documented_names import settings_of
 
 SECRET = "hidden"
 KEY = b64encode(SECRET.encode() * 4).decode()
 COSMOS = f"AccountEndpoint=https://127.0.0.1:1/;AccountKey={KEY}"
+BLOBS = f"AccountName=a;AccountKey={KEY};BlobEndpoint=http://127.0.0.1:1/a"
 SERVICEBUS = f"Endpoint=sb://127.0.0.1:1/;SharedAccessKeyName=k;SharedAccessKey={SECRET}"
+
+# Forms of a secret that somebody may paste into any setting, each with what must be shown nowhere.
+SAMPLES = {
+    "a connection string of Service Bus": (
+        "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=aGlkZGVuaGlkZGVu",
+        "aGlkZGVu",
+    ),
+    "a connection string of Cosmos DB": (f"AccountEndpoint=https://a/;AccountKey={KEY}", KEY),
+    "a connection string of SQL Server": (
+        "Server=tcp:s.database.windows.net;Database=d;Uid=u;Pwd=hidden",
+        "hidden",
+    ),
+    "a connection string of PostgreSQL": ("host=h dbname=d user=u password=hidden", "hidden"),
+    "a URL of PostgreSQL": ("postgresql://relay:hidden@h:5432/d", "hidden"),
+    "a URL with a password": ("https://relay:hidden@a.documents.azure.com/", "hidden"),
+    "a shared access signature": ("sr=https%3a%2f%2fn&sig=hidden%3d&se=1700000000&skn=k", "hidden"),
+    "a key": ("C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH3LzHh2lnO2k=", "ob0N8A7Cgv30VRDJIWEH"),
+    "a key without its padding": ("C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEH3LzHh2lnO2k", "ob0N8A7Cgv30VRDJIWEH"),
+    "a token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJoaWRkZW4ifQ.c2lnbmF0dXJl", "eyJzdWIiOiJoaWRkZW4ifQ"),
+    "a client secret": ("abc8Q~0123456789abcdefghijklmnopqrstuv", "0123456789abcdef"),
+    "a key in hexadecimal digits": ("0123456789abcdef0123456789abcdef01234567", "0123456789abcdef"),
+}
+# Each is of a connection, and holds a secret when it is right.
+CONNECTIONS = {"COSMOS", "SQL", "SERVICEBUS", "BLOBS"}
+SETTINGS = sorted(set(settings_of("docs/settings.md")) - CONNECTIONS)
+ADDRESSES = {
+    "COSMOS": ("accountEndpoint", "https://a.documents.azure.com:443/"),
+    "SERVICEBUS": ("fullyQualifiedNamespace", "n.servicebus.windows.net"),
+    "BLOBS": ("serviceUri", "https://a.blob.core.windows.net"),
+}
 
 _ENDPOINTS = [
     f"https://relay:{SECRET}@a.documents.azure.com:443/",
@@ -94,6 +134,90 @@ def test_a_malformed_value_is_an_error_that_names_the_setting_and_not_the_value(
     shown = "".join(traceback.format_exception(refused.value)) + caplog.text + "".join(capsys.readouterr())
     assert SECRET not in shown
     assert KEY not in shown
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("sample", SAMPLES)
+async def test_a_secret_in_another_setting_is_shown_nowhere(
+    name: str, sample: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value, secret = SAMPLES[sample]
+    environment = {"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS, "SQL": "postgresql://127.0.0.1:1/d", "BLOBS": BLOBS}
+    service, _, member = name.partition("__")
+    if member and service in ADDRESSES:
+        # A connection string would make the other settings of the service count for nothing.
+        del environment[service]
+        environment |= {f"{service}__{suffix}": address for suffix, address in [ADDRESSES[service]]}
+
+    run = await relay_command({**environment, name: value}, "check", "--json")
+
+    assert run.code == 2, run.out
+    assert f"{name} is " in run.out
+    assert secret not in run.out + run.err + "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topic = {}",
+        "queue = {}",
+        "connection = {}",
+        "duplicate_window_s = {}",
+        "[outboxes.x]\ncontainer = {}",
+        "[outboxes.x]\nfeed = {}",
+        "[outboxes.x]\ncontainer = 'c'\ntypes = [{}]",
+        "[outboxes.x]\ncontainer = 'c'\nlease_container = {}",
+    ],
+)
+def test_a_secret_in_the_file_is_an_error_that_does_not_show_it(sample: str, line: str, tmp_path: Path) -> None:
+    value, secret = SAMPLES[sample]
+    (tmp_path / "relay.toml").write_text(f"[destinations.m]\n{line.format(repr(value))}\n")
+
+    with pytest.raises(SettingsError) as refused:
+        read_streams({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS}, app=tmp_path)
+
+    assert secret not in str(refused.value)
+    assert line.rpartition("\n")[2].partition(" ")[0] in str(refused.value)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_secret_in_a_setting_of_the_console_is_an_error_that_does_not_show_it(sample: str) -> None:
+    value, secret = SAMPLES[sample]
+    settings = Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS})
+    other = replace(settings, servicebus_setting="ORDERS_BUS")
+    address = f"https://relay:hidden@management.azure.com/{value}/{{trace_id}}"
+    reads: list[tuple[str, Callable[[str], object]]] = [
+        ("CONSOLE_SHOW_DATA", lambda text: ConsoleSettings.from_environment({"CONSOLE_SHOW_DATA": text})),
+        ("CONSOLE_TRACE_URL", lambda text: ConsoleSettings.from_environment({"CONSOLE_TRACE_URL": text})),
+        ("CONSOLE_TOPIC_URL", lambda text: address_of(settings, {"CONSOLE_TOPIC_URL": text})),
+        ("CONSOLE_ORDERS_BUS_URL", lambda text: address_of(other, {"CONSOLE_ORDERS_BUS_URL": text})),
+    ]
+    for name, read in reads:
+        for text in (value, address):
+            with pytest.raises(SettingsError, match=f"{name} is ") as refused:
+                read(text)
+            assert secret not in str(refused.value)
+            assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "domain-events",
+        "orders/Europe.West_1~2",
+        "Production-Domain-Events-Of-The-Shop-In-Europe-2026",
+        "0f8fad5bd9cb469fa165708a7a5c4f2e",
+        "0f8fad5b-d9cb-469f-a165-708a7a5c4f2e",
+        "outbox.domain_event",
+        "/contacts",
+        "https://example.com/contacts",
+        "n.servicebus.windows.net",
+    ],
+)
+def test_a_name_is_no_secret(text: str) -> None:
+    assert not looks_secret(text)
+    assert quoted(text) == repr(text)
 
 
 @given(
