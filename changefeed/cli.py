@@ -8,7 +8,6 @@ cannot be reached; 2 something has to be changed: the arguments, the settings or
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -44,14 +43,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     except ChangefeedError as error:
         code = 1 if isinstance(error, (DatabaseError, FeedBusyError)) else 2
         outcome = commands.Outcome({"error": _redacted(str(error), url)}, (), code)
-        print(f"error: {shell.as_typed(outcome.values['error'])}", file=sys.stderr)
+        print(f"error: {shell.as_typed(shell.printable_lines(outcome.values['error']))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     if parsed.json:
-        print(json.dumps({**outcome.values, "exitCode": outcome.code}, default=_jsonable, ensure_ascii=False))
+        print(shell.as_json({**outcome.values, "exitCode": outcome.code}, default=_jsonable))
     else:
         for line in outcome.lines:
-            print(line)
+            print(shell.printable(line))
     return outcome.code
 
 

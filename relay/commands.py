@@ -102,11 +102,3 @@ def parsed_word(word: str) -> str:
     if not word.startswith(ENCODED):
         return word
     return unquote(word.removeprefix(ENCODED), errors="surrogatepass")
-
-
-def escaped(character: str) -> str:
-    """The code of a character, as Python writes it."""
-    number = ord(character)
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

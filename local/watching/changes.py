@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from outbox_emulators.shell import as_json, printable
 from relay.console.moments import started_at, took_s, written_moment
 
 # Maximum number of events remembered. The stream has only the latest ones.
@@ -53,14 +53,14 @@ class Change:
         known = self.after_s is not None and self.what != "committed"
         after = f", after {_span(self.after_s or 0.0)}" if known else ""
         why = "" if self.reason is None else f": {self.reason}"
-        return (
+        return printable(
             f"{at:<12}  {self.partition_key}{number}  {self.action or '-'}  {words}{where}{why}{after}  {self.id}"
         )
 
     def as_json(self) -> str:
         """The same as one JSON object, with the time in RFC 3339 and the latency in milliseconds."""
         at = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
-        return json.dumps(
+        return as_json(
             {
                 "id": self.id,
                 "partitionKey": self.partition_key,
@@ -71,8 +71,7 @@ class Change:
                 "reason": self.reason,
                 "at": at,
                 "latencyMs": None if self.after_s is None else round(self.after_s * 1000, 1),
-            },
-            ensure_ascii=False,
+            }
         )
 
 
@@ -101,7 +100,7 @@ def staleness(known: Mapping[str, Any]) -> str:
         return "The events are known again."
     since = "yet" if known["at"] is None else f"since {datetime.fromtimestamp(known['at']):%H:%M:%S}"
     why = "; ".join(" ".join(f"{each['what']}: {each['text']}".split()) for each in known["problems"])
-    return f"No further events are known {since}{f' ({why})' if why else ''}."
+    return printable(f"No further events are known {since}{f' ({why})' if why else ''}.")
 
 
 def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:

@@ -13,6 +13,7 @@ from relay import assembly
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.holdups import holdups
 from relay.cli.rules import explained
+from relay.cli.shell import printable
 from relay.cli.suggestions import with_choice, with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_servicebus
@@ -83,7 +84,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     try:
         streams = chosen_streams(arguments, environment)
     except SettingsError as error:
-        return _result(ExitCode.USAGE, settings_findings(error), terminal)
+        return result(ExitCode.USAGE, settings_findings(error), terminal)
     required = Requirements(arguments.min_window, arguments.min_ttl)
     found = await findings(streams, environment, required, arguments.servicebus_admin)
     scans = []
@@ -94,7 +95,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
             # What stops the next page was found without a scan.
             found += [each for each in _once([(settings.stream, scanned)], streams) if each not in found]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return with_completed(_result(code, found, terminal, scans), arguments)
+    return with_completed(result(code, found, terminal, scans), arguments)
 
 
 async def findings(
@@ -221,19 +222,19 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
 
 
 def _line(finding: Finding, terminal: Terminal) -> str:
-    level, what = f"{finding.level:<8}", finding.what
+    level, what = f"{finding.level:<8}", printable(finding.what)
     if finding.level is Level.OK:
         return terminal.painted(f"{level} {what}", "faint")
     return f"{terminal.painted(level, _STYLES[finding.level])} {what}"
 
 
-def _result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Sequence[Scan] = ()) -> Result:
+def result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Sequence[Scan] = ()) -> Result:
     counts = Counter(finding.level for finding in found)
     lines = []
     for finding in found:
         lines.append(_line(finding, terminal))
         if finding.remedy is not None:
-            lines.append(f"{'':<8} -> {finding.remedy}")
+            lines.append(f"{'':<8} -> {printable(finding.remedy)}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
     data: dict[str, Any] = {
         "counts": {str(level): counts[level] for level in Level},
@@ -244,4 +245,4 @@ def _result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Seq
     for scan in scans:
         # Two outboxes have members of one name: what is wrong with the events of both.
         data |= {name: data[name] + value if name in data else value for name, value in scan.data.items()}
-    return Result(code, data, lines)
+    return Result(code, data, lines, styled=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +22,7 @@ from relay.cli.deadletters_choice import (
     rows,
     subscriptions_of,
 )
+from relay.cli.shell import as_json
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.deadletters.letter import DeadLetter, body, described
 from relay.deadletters.queue import DeadLetterQueue
@@ -119,7 +119,7 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
         return Result(ExitCode.FINDINGS, {"missing": [arguments.name]}, [f"{arguments.name} is no dead letter"])
     [(letter, encoded)] = found
     shown = {**letter.data(), **described(encoded), **({"data": body(encoded)} if arguments.data else {})}
-    return Result(ExitCode.OK, {"deadLetter": shown}, json.dumps(shown, ensure_ascii=False, indent=2).split("\n"))
+    return Result(ExitCode.OK, {"deadLetter": shown}, as_json(shown, indent=2).split("\n"))
 
 
 async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:

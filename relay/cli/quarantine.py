@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from relay.cli.records import (
 )
 from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
+from relay.cli.shell import as_json
 from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal, table
 from relay.errors import UsageError
@@ -221,7 +221,7 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
     if document is None:
         return Result(ExitCode.FINDINGS, {"missing": [arguments.id]}, [f"{arguments.id} is not in quarantine"])
     record = {**summaries[0].data(), "document": document}
-    return Result(ExitCode.OK, {"record": record}, json.dumps(record, ensure_ascii=False, indent=2).split("\n"))
+    return Result(ExitCode.OK, {"record": record}, as_json(record, indent=2).split("\n"))
 
 
 def _check_choice(arguments: argparse.Namespace) -> None:

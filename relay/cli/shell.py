@@ -7,6 +7,7 @@ test keeps the three alike.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -76,6 +77,30 @@ def python() -> str:
 def as_typed(text: str) -> str:
     """The text, with this Python in each of its commands `python -m …`."""
     return re.sub(r"(?<![\w./-])python -m (?=\w)", lambda _: f"{python()} -m ", text)
+
+
+def printable(text: str) -> str:
+    """The text on one line, each character that a terminal obeys or does not show as Python writes it: `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """The text, each of its lines as `printable`."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def as_json(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """The value in JSON, with escapes for what `printable` replaces."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+    # Within JSON only a text has such characters; between its lines there are line feeds.
+    return "\n".join(
+        line
+        if line.isprintable()
+        else "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+        for line in text.split("\n")
+    )
 
 
 def run(main: Callable[[], int]) -> int:

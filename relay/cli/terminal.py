@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from enum import IntEnum
 from typing import Any, TextIO
 from unicodedata import combining, east_asian_width
 
+from relay.cli.shell import as_json, printable, printable_lines
 from relay.errors import UsageError
 
 # A terminal is updated often, a log now and then.
@@ -58,11 +58,13 @@ class Result:
         code: The exit code of the process.
         data: The members of `--json` in addition to `command` and `exitCode`.
         lines: The output without `--json`.
+        styled: Its lines are printable already, but for the styles that they have.
     """
 
     code: ExitCode
     data: Mapping[str, Any]
     lines: list[str] = field(default_factory=list)
+    styled: bool = False
 
 
 @dataclass(slots=True)
@@ -135,7 +137,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         self._end_progress()
-        print(text, file=self.err, flush=True)
+        print(printable_lines(text), file=self.err, flush=True)
 
     def progress(self, what: str, total: int | None) -> Progress:
         """Count a long operation on standard error."""
@@ -148,6 +150,9 @@ class Terminal:
         terminal = self
 
         class Handler(logging.StreamHandler[TextIO]):
+            def format(self, record: logging.LogRecord) -> str:
+                return printable_lines(super().format(record))
+
             def emit(self, record: logging.LogRecord) -> None:
                 with terminal._progress.interrupted() if terminal._progress else nullcontext():
                     super().emit(record)
@@ -161,7 +166,7 @@ class Terminal:
 
     def confirm(self, question: str) -> bool:
         """Ask on standard error; only a whole `yes` confirms."""
-        print(f"{question} Type yes to continue: ", end="", file=self.err, flush=True)
+        print(f"{printable(question)} Type yes to continue: ", end="", file=self.err, flush=True)
         return self.stdin.readline().strip().lower() == "yes"
 
     def show(self, command: str, result: Result) -> None:
@@ -169,10 +174,10 @@ class Terminal:
         self._end_progress()
         if self.as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
-            print(json.dumps(whole, ensure_ascii=False, indent=2), file=self.out, flush=True)
+            print(as_json(whole, indent=2), file=self.out, flush=True)
         else:
             for line in result.lines:
-                print(line, file=self.out)
+                print(line if result.styled else printable(line), file=self.out)
             self.out.flush()
 
     def _end_progress(self) -> None:
@@ -215,8 +220,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def bounded(text: str) -> str:
     """`text` without characters that a terminal obeys, at most `WIDEST` wide; what is cut off is an ellipsis."""
     beginning = text[: 8 * WIDEST]
-    # Unprintable characters, such as escape sequences, as Python writes them: `\x1b`.
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in beginning)
+    shown = printable(beginning)
     if beginning == text and _width(shown) <= WIDEST:
         return shown
     while _width(shown) >= WIDEST:

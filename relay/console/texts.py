@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from relay.commands import escaped, line, parsed_word, release_key, set_aside
+from relay.cli.shell import printable
+from relay.commands import line, parsed_word, release_key, set_aside
 from relay.console.bounds import REASON, both_ends, was_cut
 from relay.outbox import cut_text
 from relay.reasons import State
@@ -20,7 +21,6 @@ from relay.reasons import State
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _LONG_WORD = 48
 _CODE = re.compile("`([^`]+)`")
 # As `relay.results` writes it, at the end of a line.
@@ -96,11 +96,7 @@ def written(moment: str | None) -> str:
 
 def visible(text: str | None) -> str:
     """A text of others on one line: what cannot be printed, or turns the direction of writing, as its code."""
-    if text is None:
-        return UNKNOWN
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else _ESCAPES.get(each) or escaped(each) for each in text)
+    return UNKNOWN if text is None else printable(text)
 
 
 def short(text: str | None, most: int = 160) -> str:

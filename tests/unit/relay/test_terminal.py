@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import time
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from relay.cli import check
 from relay.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from relay.errors import UsageError
+from relay.findings import Finding
 from tests.support.operators import Keyboard
 
 
@@ -228,3 +233,39 @@ def test_a_table_without_rows_has_no_header() -> None:
 )
 def test_a_cell_is_narrow_and_has_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
     assert bounded(text) == shown
+
+
+TEXTS = st.text(
+    st.one_of(st.characters(), st.sampled_from("\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2066\ud800\r\t"))
+)
+
+
+@given(TEXTS)
+@example("\x1b]0;owned\x07\x9b2J\u202e\ud83d \x00\n")
+def test_no_text_of_others_is_obeyed_by_a_terminal(text: str) -> None:
+    out, err, keyboard = io.StringIO(), io.StringIO(), Keyboard("yes\n")
+    terminal = Terminal(as_json=False, out=out, err=err, stdin=keyboard)
+    as_json = Terminal(as_json=True, out=(json_out := io.StringIO()), err=err, stdin=keyboard)
+
+    terminal.show("x", Result(ExitCode.OK, {}, [text, *table([text], [[text]])]))
+    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text), Finding.ok(text)], terminal))
+    terminal.note(text)
+    terminal.confirm(text)
+    terminal.log_handler().emit(logging.LogRecord("n", logging.ERROR, "", 0, "%s", (text,), None))
+    as_json.show("x", Result(ExitCode.OK, {text: [text]}))
+
+    for stream in (out, err, json_out):
+        assert stream.getvalue().replace("\n", "").isprintable()
+    assert json.loads(json_out.getvalue())[text] == [text]
+
+
+@given(TEXTS)
+def test_a_style_is_the_only_sequence_of_a_coloured_line(text: str) -> None:
+    terminal = Terminal(as_json=False, out=(out := Stream(terminal=True)))
+
+    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text)], terminal))
+
+    [red, plain, *rest] = re.split(r"\x1b\[(?:1;31|0)m", out.seen)[1:]
+    assert red == "error   "
+    assert rest == []
+    assert plain.replace("\n", "").isprintable()
