@@ -14,13 +14,15 @@ pytestmark = pytest.mark.slow
 KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
 """The controls of each kind of universe."""
 
+pytestmark = pytest.mark.usefixtures("prepared")
+
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])
 def test_what_is_taken_out_is_missed(kind: str, name: str) -> None:
     control = KINDS[kind][name]
     universe = runner.kind_named(kind)
 
-    with runner.prepared(), control.without():
+    with control.without():
         for seed in range(control.first, control.first + control.within):
             violations = runner.run(universe, universe.plan(seed)).violations
             if any(violation.startswith(f"{control.wrong}:") for violation in violations):

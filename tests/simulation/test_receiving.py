@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,10 +16,7 @@ FOUND_WITHIN = 12
 FIRST = {"what is discarded counts as handled": 6, "a released key is parked until its last message": 2}
 
 
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared")
 
 
 def test_each_effect_is_had_once_and_in_order() -> None:

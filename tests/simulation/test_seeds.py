@@ -10,6 +10,8 @@ import pytest
 
 from simulation import runner
 
+pytestmark = pytest.mark.usefixtures("prepared")
+
 SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.json"))
 _SLOW_KINDS = ("whole", "wire")
 
@@ -24,7 +26,6 @@ def test_a_universe_that_failed_once_is_sound(path: Path) -> None:
     seed = json.loads(path.read_text(encoding="utf-8"))
     kind = runner.kind_named(seed["kind"])
 
-    with runner.prepared():
-        result = runner.run(kind, kind.plan(seed["seed"], seed["events"], seed["faults"]))
+    result = runner.run(kind, kind.plan(seed["seed"], seed["events"], seed["faults"]))
 
     assert result.violations == []

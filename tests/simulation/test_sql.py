@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation import runner
@@ -12,10 +10,7 @@ from simulation.sql import universe
 UNIVERSES = 5
 
 
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared")
 
 
 def test_every_event_is_published_once_and_in_order() -> None:

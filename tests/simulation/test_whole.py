@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,10 +15,7 @@ UNIVERSES = 4
 FAULTS = 40
 
 
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared")
 
 
 def test_each_event_that_a_service_commits_has_its_effect_once_and_in_order() -> None:

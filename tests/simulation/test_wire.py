@@ -20,13 +20,7 @@ from simulation.plan import Plan, Result
 from simulation.wire import services, universe
 from simulation.wire.strikes import KINDS
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
 
 def run(plan: Plan) -> Result:

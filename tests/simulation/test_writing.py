@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation import runner
@@ -15,10 +13,7 @@ UNIVERSES = 15
 FOUND_WITHIN = 15
 
 
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+pytestmark = pytest.mark.usefixtures("prepared")
 
 
 def test_what_a_writer_is_told_of_a_commit_is_so() -> None:
