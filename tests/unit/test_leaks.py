@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -181,7 +182,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             str(folder / "test_leaking.py"),
         ],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=False,
     )
