@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 
 import pytest
 
@@ -101,9 +102,10 @@ async def test_attempts_in_a_row_add_no_log_rows(worker: WorkerMaker, ingestion:
     rows = rows_of(ingestion.envelopes)
     said = [row["Properties"].get("action") for row in rows["AppTraces"]]
     assert [action for action in said if action is not None] == ["relay_batch"]
-    [published] = [row for row in rows["AppMetrics"] if row["Name"] == "relay.events.published"]
-    [sends] = [row for row in rows["AppMetrics"] if row["Name"] == "relay.sends"]
-    assert (published["Sum"], sends["Sum"]) == (100, 100)
+    counted: Counter[str] = Counter()
+    for row in rows["AppMetrics"]:  # Several of a metric, if its export came in between.
+        counted[row["Name"]] += row["Sum"]
+    assert (counted["relay.events.published"], counted["relay.sends"]) == (100, 100)
 
 
 async def test_ingestion_that_refuses_for_a_quota_costs_rows_but_no_attempt(
@@ -119,7 +121,7 @@ async def test_ingestion_that_refuses_for_a_quota_costs_rows_but_no_attempt(
         await process.ask(flush=True)
 
     counted = [row["Sum"] for row in rows_of(ingestion.envelopes)["AppMetrics"] if row["Name"] == "relay.sends"]
-    assert counted == [1]
+    assert sum(counted) == 1
 
 
 async def test_what_ingestion_refuses_for_now_is_sent_again(worker: WorkerMaker, ingestion: Ingestion) -> None:

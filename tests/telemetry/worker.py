@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 from tests.support.outbox import event
+from tests.support.watchdog import WATCHDOG_S
 
 
 class Shown(logging.Handler):
@@ -69,7 +70,8 @@ def flush() -> None:
     providers: tuple[Any, ...] = (trace.get_tracer_provider(), metrics.get_meter_provider(), get_logger_provider())
     for provider in providers:
         if hasattr(provider, "force_flush"):
-            provider.force_flush()
+            # Its own limit of 10 or 30 s is none for a busy machine, which then has fewer rows.
+            assert provider.force_flush(WATCHDOG_S * 1000)
 
 
 class Worker:
