@@ -9,12 +9,10 @@ from simulation.controls import Control
 from simulation.core import controls
 from simulation.sql import controls as sql_controls
 
-pytestmark = pytest.mark.slow
-
 KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
 """The controls of each kind of universe."""
 
-pytestmark = pytest.mark.usefixtures("prepared")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])

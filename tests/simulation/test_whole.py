@@ -9,13 +9,11 @@ import pytest
 from simulation import runner
 from simulation.whole import universe
 
-pytestmark = pytest.mark.slow
-
 UNIVERSES = 4
 FAULTS = 40
 
 
-pytestmark = pytest.mark.usefixtures("prepared")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
 
 def test_each_event_that_a_service_commits_has_its_effect_once_and_in_order() -> None:

@@ -200,6 +200,24 @@ async def test_no_invocation_begins_after_the_end_and_a_running_one_is_awaited()
     assert timer.function.begun == ["12:00:30"]
 
 
+async def test_a_running_invocation_that_is_abandoned_leaves_no_task() -> None:
+    timer, begun = Timer(runOnStartup=True), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    timer.function.behaviour = hold
+    timer.listener.start()
+    await begun.wait()
+
+    assert not await timer.listener.stop(within_s=0)
+    await timer.listener.abandon()
+
+    assert timer.listener._running is not None
+    assert timer.listener._running.cancelled()
+
+
 async def test_an_occurrence_missed_between_two_hosts_is_past_due_once(storage: Storage) -> None:
     first = Timer(minutes=1, storage=storage)
     assert await first.run() == ["12:01:00"]
@@ -323,6 +341,9 @@ class Inner:
         self.runs = False
         self.changed.set()
         return self.ends
+
+    async def abandon(self) -> None:
+        self.changed.set()
 
 
 class Host:

@@ -32,6 +32,9 @@ class InnerListener(Protocol):
     async def stop(self, *, within_s: float) -> bool:
         """End, and wait that long for what is running; returns whether it has ended."""
 
+    async def abandon(self) -> None:
+        """Wait no longer for what is running: the host ends, and the worker with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LockTimings:
@@ -108,12 +111,12 @@ class Singleton:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if not self._holding:
-            return
-        ended = await self._inner.stop(within_s=within_s)
-        if ended and self._storage is not None:
-            self._storage.unlock(self._name, self._owner)
-        self._hold(False)
+        if self._holding:
+            ended = await self._inner.stop(within_s=within_s)
+            if ended and self._storage is not None:
+                self._storage.unlock(self._name, self._owner)
+            self._hold(False)
+        await self._inner.abandon()
 
     async def _keep(self) -> None:
         while True:

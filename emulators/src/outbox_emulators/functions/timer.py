@@ -125,6 +125,12 @@ class TimerListener:
             logger.warning("%s did not end within %.1f s and is abandoned", self._running.get_name(), within_s)
         return bool(done)
 
+    async def abandon(self) -> None:
+        """Wait no longer for the running invocation: the host ends, and the worker with it."""
+        if self._running is not None and not self._running.done():
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
     def _now(self) -> datetime:
         return localized(self._clock.now(), self._trigger.schedule.zone)
 
