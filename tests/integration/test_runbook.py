@@ -471,7 +471,8 @@ async def test_a_feed_that_cannot_be_read_or_that_nobody_reads_is_named(
     sql.create()
     sql.connection.execute(f"insert into {CLAIM} (consumer, shard_id, owner) values ('relay', 0, null)")
     unowned = [await sql_operator.follow(row) for row in ("unowned", "replicas without errors")]
-    environment = dict(line.strip().split("=", 1) for line in (sql_operator.folder / "relay.env").open())
+    written = (sql_operator.folder / "relay.env").read_text(encoding="utf-8").splitlines()
+    environment = dict(line.strip().split("=", 1) for line in written)
     settings = Settings.from_environment({name: value.strip("'") for name, value in environment.items()})
     async with working(settings):
         sql.named("e1")

@@ -11,11 +11,13 @@ from typing import Any, Self
 
 
 class Listener(ABC):
-    """Takes connections on a free port of this machine, and ends all tasks for them with itself."""
+    """Takes connections on a free port of this machine, and ends them and all tasks for them with itself."""
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._ended = False
 
     @property
     def port(self) -> int:
@@ -35,23 +37,27 @@ class Listener(ABC):
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
+        self._ended = True
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # One whose task had not begun has not closed its connection.
+        for writer in self._writers:
+            writer.transport.abort()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._serve(reader, writer)
-        finally:
-            self._tasks.discard(task)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._ended:  # The system had accepted it already.
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
+        self._start(self._serve(reader, writer))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that ends with the server."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     @abstractmethod
