@@ -1,22 +1,17 @@
 """The domain event: a document of the outbox that has all a message needs, or the reason why it has not.
 
-Documents have the same shape in every kind of outbox, and quarantine keeps them as they were delivered:
-
-    {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
-     "traceparent": …, "sequence": …}
-
-Facts that only a source knows, such as the time of the commit, are passed next to the document. A source that has
-JSON as text adds `data` as that text (`DATA_TEXT`): a number in it may have more digits than any parser keeps.
-An outbox with other fields (relay.toml) is mapped to this shape where it is read: its own document is then a
-member too (`ORIGINAL`), and what this shape has within `data`, or not at all, is in another (`MAPPED`).
+A document (relay/documents.py) has the same fields in every kind of outbox. Facts that only a source knows, such
+as the time of the commit, are passed next to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from relay.documents import Mapped, SourceDocument
 
 # MessageId, SessionId and PartitionKey have at most 128 characters. The service is written in .NET, where a
 # character is a UTF-16 unit: an emoji counts as two.
@@ -28,21 +23,6 @@ MAX_KEY_LENGTH = 128
 # brings is bounded so that both hold however the service counts, CloudEvents included, which repeats each of
 # these.
 MAX_PROPERTIES_BYTES = 15_000
-
-Document = Mapping[str, Any]
-
-DATA_TEXT = "_dataText"
-"""The member of a document that has `data` as it was written."""
-
-ORIGINAL = "_original"
-"""The member of a mapped document that has the document as the outbox has it."""
-
-MAPPED = "_mapped"
-"""The member of a mapped document that has what was mapped and has no place in the shape above: `action` and
-`createdAt`, which need not be in `data`; `properties` and `message`, by name; and `PROBLEM`."""
-
-PROBLEM = "problem"
-"""The member of `MAPPED` that says, without any value, which rule of relay.toml does not fit the document."""
 
 EventName = tuple[str, str]
 """The partition key and the id of an event."""
@@ -78,7 +58,7 @@ class Event(NamedTuple):
         id: The document's id, 1 to 128 characters: the message id.
         partition_key: The document's partition key, 1 to 128 characters: session id and partition key.
         action: What happened (`data.action`): the message's subject.
-        document: The whole document, as its source delivered it.
+        document: The document, with all that the relay knows of it.
         position: The document's place among those it came with, from 0.
         committed_at: When it was committed, in whole seconds since 1970; None if its source does not say.
         expires_at: When its source deletes it, in seconds since 1970; None if never.
@@ -92,7 +72,7 @@ class Event(NamedTuple):
     type: str
     action: str
     data: Mapping[str, Any]
-    document: Document
+    document: SourceDocument
     position: int = 0
     committed_at: int | None = None
     expires_at: int | None = None
@@ -111,7 +91,7 @@ class Rejected:
     """A document that is not published, and why: it goes to quarantine.
 
     Attributes:
-        document: The whole document, as its source delivered it.
+        document: The document, with all that the relay knows of it.
         reason: The code under which it is quarantined.
         detail: The finding, without the payload.
         position: The document's place among those it came with, from 0.
@@ -120,7 +100,7 @@ class Rejected:
         expires_at: When its source deletes it, in seconds since 1970; None if never.
     """
 
-    document: Document
+    document: SourceDocument
     reason: Reason
     detail: str
     position: int = 0
@@ -138,7 +118,7 @@ class Rejected:
     @property
     def id(self) -> str:
         """The document's id, if it has one; half of a surrogate pair as `\\ud800`, which can be typed."""
-        identifier = str(self.document.get("id"))
+        identifier = str(self.document.fields.get("id"))
         return identifier.encode(errors="backslashreplace").decode()
 
     @property
@@ -178,11 +158,16 @@ class Received:
 
 
 def read_event(
-    document: Document, position: int = 0, *, committed_at: int | None = None, expires_at: int | None = None
+    document: SourceDocument,
+    position: int = 0,
+    *,
+    committed_at: int | None = None,
+    expires_at: int | None = None,
 ) -> Event | Rejected:
     """Check a document of the relayed type, and take from it what a message needs.
 
     Args:
+        document: The document; one that relay.toml does not fit is rejected for that before all else.
         position: Its place among those it came with.
         committed_at: When it was committed, in seconds since 1970, if its source says so.
         expires_at: When its source deletes it, in seconds since 1970, if ever.
@@ -190,27 +175,42 @@ def read_event(
     Returns:
         The event, or its rejection with the first reason found, in the order of `Reason`.
     """
+    fields, mapped = document.fields, document.mapped
     try:
-        identifier = _checked_key(document, "id", _ID_REASONS)
-        partition_key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
-        data, action = _checked_data(document)
-        traceparent = document.get("traceparent")
-        created_at = data.get("createdAt")
-        # Nearly always all of them are short and ASCII, and one look at them together takes a tenth of the checks.
-        together = f"{identifier}{partition_key}{action}{created_at}{traceparent}"
-        if not together.isascii() or len(together) > MAX_PROPERTIES_BYTES:
-            texts = {"data.action": action, "data.createdAt": created_at, "traceparent": traceparent}
-            _check_unicode({"id": identifier, "partitionKey": partition_key, **texts})
-            _check_properties(texts)
+        if document.problem is not None:
+            raise _Invalid(Reason.NOT_MAPPED, document.problem)
+        identifier = _checked_key(fields, "id", _ID_REASONS)
+        partition_key = _checked_key(fields, "partitionKey", _PARTITION_KEY_REASONS)
+        data = fields.get("data")
+        # It nearly always is a dict, and to look for a Mapping takes several times as long.
+        if type(data) is not dict and not isinstance(data, Mapping):
+            raise _Invalid(Reason.DATA_NOT_OBJECT, f"data is {_json_kind(fields, 'data')}, not an object")
+        traceparent = fields.get("traceparent")
+        if mapped is None:
+            action, created_at = data.get("action"), data.get("createdAt")
+            if not isinstance(action, str):
+                said = f"data.action is {_json_kind(data, 'action')}, not a string"
+                raise _Invalid(Reason.ACTION_NOT_STRING, said)
+            # Nearly always all of them are short and ASCII, and one look at them together takes a tenth of the
+            # checks.
+            together = f"{identifier}{partition_key}{action}{created_at}{traceparent}"
+            if not together.isascii() or len(together) > MAX_PROPERTIES_BYTES:
+                texts = {"data.action": action, "data.createdAt": created_at, "traceparent": traceparent}
+                _check_unicode({"id": identifier, "partitionKey": partition_key, **texts})
+                _check_properties(texts)
+        else:
+            action = mapped.action
+            _check_unicode({"id": identifier, "partitionKey": partition_key})
+            _check_mapped(fields, mapped)
     except _Invalid as invalid:
         return Rejected(
-            document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
+            document, invalid.reason, invalid.detail, position, _usable_key(fields), expires_at=expires_at
         )
-    sequence, text = document.get("sequence"), document.get(DATA_TEXT)
+    sequence, body = fields.get("sequence"), document.body
     return Event(
         identifier,
         partition_key,
-        document["type"],
+        fields["type"],
         action,
         data,
         document,
@@ -219,44 +219,8 @@ def read_event(
         expires_at,
         sequence if type(sequence) is int else None,
         traceparent if isinstance(traceparent, str) else None,
-        text.encode() if isinstance(text, str) else None,
+        None if body is None else body.encode(),
     )
-
-
-def read_mapped(
-    document: Document, position: int = 0, *, committed_at: int | None = None, expires_at: int | None = None
-) -> Event | Rejected:
-    """As `read_event`, of a mapped document: that it cannot be mapped is found before all others."""
-    mapped, data = document[MAPPED], document.get("data")
-    plain = {name: value for name, value in document.items() if name not in (MAPPED, ORIGINAL)}
-    # If data is no object, or missing, that is found as in any other document.
-    if PROBLEM not in mapped and isinstance(data, Mapping):
-        plain["data"] = {name: mapped[name] for name in ("action", "createdAt") if name in mapped}
-    try:
-        if PROBLEM in mapped:
-            raise _Invalid(Reason.NOT_MAPPED, mapped[PROBLEM])
-        event = read_event(plain, position, committed_at=committed_at, expires_at=expires_at)
-        if isinstance(event, Rejected):
-            return replace(event, document=document)
-        _check_mapped(event, mapped)
-    except _Invalid as invalid:
-        return Rejected(
-            document, invalid.reason, invalid.detail, position, _usable_key(document), expires_at=expires_at
-        )
-    return event._replace(data=document["data"], document=document)
-
-
-def created_at_of(document: Document) -> Any:
-    """When its writer made it, likewise."""
-    holder = document.get(MAPPED, document.get("data"))
-    return holder.get("createdAt") if isinstance(holder, Mapping) else None
-
-
-def action_of(document: Document) -> Any:
-    """What happened, by a document that may be no event; None if it does not say."""
-    holder = document.get(MAPPED, document.get("data"))
-    # It nearly always is a dict, and to look for a Mapping takes several times as long.
-    return holder.get("action") if type(holder) is dict or isinstance(holder, Mapping) else None
 
 
 def by_partition_key(events: Iterable[Event]) -> dict[str, list[Event]]:
@@ -284,16 +248,16 @@ _PARTITION_KEY_REASONS: _KeyReasons = (
 )
 
 
-def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
-    value = document.get(name)
+def _checked_key(fields: Mapping[str, Any], name: str, reasons: _KeyReasons) -> str:
+    value = fields.get(name)
     # A character is two units at most.
     if isinstance(value, str) and 0 < len(value) <= MAX_KEY_LENGTH // 2:
         return value
     missing, not_string, empty, too_long = reasons
-    if name not in document:
+    if name not in fields:
         raise _Invalid(missing, f"the document has no {name}")
     if not isinstance(value, str):
-        raise _Invalid(not_string, f"{name} is {_json_kind(document, name)}, not a string")
+        raise _Invalid(not_string, f"{name} is {_json_kind(fields, name)}, not a string")
     if not value:
         raise _Invalid(empty, f"{name} is the empty string")
     if (units := utf16_units(value)) > MAX_KEY_LENGTH:
@@ -301,17 +265,6 @@ def _checked_key(document: Document, name: str, reasons: _KeyReasons) -> str:
             too_long, f"{name} has {units} characters (UTF-16); Service Bus accepts {MAX_KEY_LENGTH} at most"
         )
     return value
-
-
-def _checked_data(document: Document) -> tuple[Mapping[str, Any], str]:
-    data = document.get("data")
-    # It nearly always is a dict, and to look for a Mapping takes several times as long.
-    if type(data) is not dict and not isinstance(data, Mapping):
-        raise _Invalid(Reason.DATA_NOT_OBJECT, f"data is {_json_kind(document, 'data')}, not an object")
-    action = data.get("action")
-    if not isinstance(action, str):
-        raise _Invalid(Reason.ACTION_NOT_STRING, f"data.action is {_json_kind(data, 'action')}, not a string")
-    return data, action
 
 
 def _check_unicode(names: Mapping[str, object]) -> None:
@@ -337,24 +290,23 @@ def _check_properties(names: Mapping[str, object]) -> None:
         )
 
 
-def _check_mapped(event: Event, mapped: Document) -> None:
-    """As the two above, of all that relay.toml makes properties of."""
-    texts = {"type": event.type, "action": event.action, "time": mapped.get("createdAt")}
-    properties = mapped.get("properties", {})
+def _check_mapped(fields: Mapping[str, Any], mapped: Mapped) -> None:
+    """Check all that relay.toml makes properties of."""
+    texts = {"type": fields["type"], "action": mapped.action, "time": mapped.created_at}
     # A name has its bytes too, and a number eight of its own.
     texts |= {
         f"properties.{name}": name + (value if isinstance(value, str) else " " * 8)
-        for name, value in properties.items()
+        for name, value in mapped.properties.items()
     }
-    texts |= {f"message.{name}": value for name, value in mapped.get("message", {}).items()}
-    texts["traceparent"] = event.traceparent
+    texts |= {f"message.{name}": value for name, value in mapped.message.items()}
+    texts["traceparent"] = fields.get("traceparent")
     _check_unicode(texts)
     _check_properties(texts)
 
 
-def _usable_key(document: Document) -> str | None:
+def _usable_key(fields: Mapping[str, Any]) -> str | None:
     try:
-        key = _checked_key(document, "partitionKey", _PARTITION_KEY_REASONS)
+        key = _checked_key(fields, "partitionKey", _PARTITION_KEY_REASONS)
     except _Invalid:
         return None
     return key if _is_unicode(key) else None

@@ -52,12 +52,12 @@ class Order:
     @classmethod
     def to_store(cls, item: Rejected, *, carried_out: bool) -> Order:
         """The relay's own order for what it stores: not carried out until it is known to be stored."""
-        return cls(carried_out, Place.of(item.document), item.reason, item.detail)
+        return cls(carried_out, item.document.place, item.reason, item.detail)
 
     def covers(self, document: Event | Rejected) -> bool:
         """Whether it is about this document: another version of it, at another place, is another event."""
         anywhere = self.place is None and not self.carried_out
-        return anywhere or self.place == Place.of(document.document)
+        return anywhere or self.place == document.document.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Holds:
         key = document.partition_key
         if key is None or key not in self.parked:
             return False
-        poison, place = self.parked[key], Place.of(document.document)
+        poison, place = self.parked[key], document.document.place
         return poison is None or not place.is_before(poison)
 
 
@@ -125,7 +125,7 @@ def order(partition_key: str, event_id: str) -> dict[str, Any]:
 
 def carried_out(partition_key: str, item: Rejected) -> dict[str, Any]:
     """The item that keeps a quarantined document from being published or quarantined again."""
-    return {**order(partition_key, item.id), "place": Place.of(item.document).item(), "carriedOut": True}
+    return {**order(partition_key, item.id), "place": item.document.place.item(), "carriedOut": True}
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:

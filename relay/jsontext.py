@@ -10,12 +10,10 @@ from typing import Any
 
 import orjson
 
-from relay.events import DATA_TEXT
-
 # Maximum depth of a value that is kept as one. The standard library takes 1000 levels or so, fewer if it is called
 # from deep within, and the number differs between versions of Python.
 _MAX_DEPTH = 512
-_TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see {DATA_TEXT})"
+_TOO_DEEP = f"(nested deeper than {_MAX_DEPTH} levels: see the stored text)"
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
 _LONE = re.compile("[\ud800-\udfff]")

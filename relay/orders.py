@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.deadline import within
+from relay.documents import SourceDocument
 from relay.errors import QuarantineError, SourceError, first_line
 from relay.events import Event, EventName, Reason, Received, Rejected
 from relay.fence import Settled
@@ -166,7 +167,7 @@ class Orders:
         if not places:
             return found
         items = [
-            Rejected({"partitionKey": key, **place.document()}, Reason.SET_ASIDE, "", position, key)
+            Rejected(SourceDocument({}, {"partitionKey": key}, place), Reason.SET_ASIDE, "", position, key)
             for position, ((key, _), place) in enumerate(places.items())
         ]
         try:

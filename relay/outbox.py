@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relay.events import Document, Event, Received, Rejected, action_of, created_at_of
+from relay.documents import SourceDocument, StoredDocument
+from relay.events import Event, Received, Rejected
 from relay.findings import Finding
 from relay.place import Place, PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
@@ -53,26 +54,27 @@ class Committed:
     @classmethod
     def of(
         cls,
-        document: Document,
+        document: SourceDocument,
         partition: str,
         place: PlaceInFeed,
         committed_at: float,
         expires_at: float | None = None,
     ) -> Committed:
-        """An event from its document, which has the shape of relay/events.py.
+        """An event from its document.
 
         A document that can never become a message is an event here too: it is on its way to quarantine, whose
         record has the same key.
         """
-        key = document.get("partitionKey")
+        fields = document.fields
+        key = fields.get("partitionKey")
         return cls(
-            id=id_name(str(document.get("id"))),
+            id=id_name(str(fields.get("id"))),
             partition_key=key_name(key) if isinstance(key, str) else NO_PARTITION_KEY,
-            action=_text(action_of(document), _ACTION),
+            action=_text(document.action, _ACTION),
             committed_at=committed_at,
-            created_at=_text(created_at_of(document), _SHORT),
-            sequence=_number(document.get("sequence")),
-            traceparent=_text(document.get("traceparent"), _SHORT),
+            created_at=_text(document.created_at, _SHORT),
+            sequence=_number(fields.get("sequence")),
+            traceparent=_text(fields.get("traceparent"), _SHORT),
             partition=partition,
             place=place,
             expires_at=expires_at,
@@ -132,12 +134,13 @@ class Range:
     shard: int | None = None
     cursor: str | None = None
 
-    def holds(self, document: Document) -> bool:
+    def holds(self, document: SourceDocument) -> bool:
         """Whether a document has the key, the action and an id of the range."""
+        fields = document.fields
         return (
-            (self.partition_key is None or document.get("partitionKey") == self.partition_key)
-            and (self.action is None or action_of(document) == self.action)
-            and (not self.ids or document.get("id") in self.ids)
+            (self.partition_key is None or fields.get("partitionKey") == self.partition_key)
+            and (self.action is None or document.action == self.action)
+            and (not self.ids or fields.get("id") in self.ids)
         )
 
 
@@ -194,7 +197,7 @@ class Reading(Protocol):
     async def count(self) -> int | None:
         """Number of events; None if the outbox cannot count them. Called once, before `pages`."""
 
-    def pages(self) -> AsyncGenerator[list[Document], None]:
+    def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
         """The documents, in commit order within each partition key."""
 
 
@@ -235,26 +238,31 @@ class Outbox(Protocol):
     async def in_range(self, chosen: Range, /) -> Reading:
         """The events of a range. Reading them gives positions to events of an SQL feed that have none."""
 
-    def event_of(self, document: Document, /) -> Event | Rejected:
-        """The event of a document that `in_range` gave or the quarantine has, or why it cannot be published."""
+    def event_of(self, document: SourceDocument, /) -> Event | Rejected:
+        """The event of a document, or why it cannot be published."""
 
-    async def restored(self, document: Document, /) -> Document | None:
+    async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
         """The document of an event of which quarantine has the key alone, as it is now; None if there is none.
 
         Its row did not exist when the relay came to it, and may be there again: of a partition that was attached
         again, or of a backup.
         """
 
-    def delivered(self, stored: Document, /) -> Document:
-        """A document, or a row by the names of its columns, in the shape of relay/events.py."""
+    def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
+        """A document, or a row by the names of its columns, as the rules of relay.toml map it now.
 
-    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+        Args:
+            stored: As the outbox or the quarantine has it.
+            place: The place of a row in its feed, where that is known.
+        """
+
+    async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
         """The document of an event as it is now, without its place in the feed; None if there is none."""
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """An event by its key and id; None if there is none."""
 
-    async def passed(self, document: Document, /) -> bool:
+    async def passed(self, document: SourceDocument, /) -> bool:
         """Whether the relay has passed a document that `in_range` gave, or that is in quarantine.
 
         False also if that is unknown.
@@ -275,7 +283,7 @@ class Outbox(Protocol):
 class Canary(Protocol):
     """An outbox as a smoke test writes to it."""
 
-    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+    async def write(self, document: dict[str, Any], /) -> SourceDocument:
         """Commit an event in the outbox's layout; returns its document as the relay reads it.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay import jsontext
 
@@ -37,16 +37,6 @@ class Place:
     version: str | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Place:
-        """The place of a document as its source delivered it."""
-        ulid, lsn = document.get("_ulid"), document.get("_lsn")
-        if isinstance(ulid, str):
-            return cls(ulid=ulid, shard=_integer(document.get("_shard")))
-        if type(lsn) is int:
-            return cls(lsn=lsn, order=_integer(document.get("order")))
-        return cls(version=version_of(document))
-
-    @classmethod
     def from_item(cls, item: Any) -> Place | None:
         """The place that an item of the quarantine has, as `item` made it; None for one of an older version."""
         return cls(**item) if isinstance(item, dict) and item else None
@@ -54,11 +44,6 @@ class Place:
     def item(self) -> dict[str, int | str]:
         """The known members, for an item of the quarantine."""
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def document(self) -> dict[str, int | str]:
-        """The members of a document at this place, as its source names them."""
-        members = {"_lsn": self.lsn, "order": self.order, "_ulid": self.ulid, "_shard": self.shard}
-        return {name: value for name, value in members.items() if value is not None}
 
     @property
     def number(self) -> int | None:
@@ -83,6 +68,20 @@ class Place:
         return self.order < other.order
 
 
+class RowPlace(NamedTuple):
+    """The place of a row, as the database gives it: every row has one, and few are written as text."""
+
+    shard: int
+    ulid: bytes
+
+    @property
+    def place(self) -> Place:
+        """This place with its position as text that sorts."""
+        from changefeed.ulid import to_text
+
+        return Place(ulid=to_text(self.ulid), shard=self.shard)
+
+
 def ulid_time(text: str) -> int:
     """The time in a position of an SQL feed, in whole seconds since 1970. Raises ValueError if it is none."""
     from changefeed.ulid import milliseconds
@@ -95,7 +94,3 @@ def _ulid(text: str) -> bytes:
     from changefeed.ulid import from_text
 
     return from_text(text)
-
-
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int else None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from relay.documents import SourceDocument
 from relay.errors import SettingsError, UsageError
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
@@ -123,7 +124,9 @@ def _without_type(streams: list[Settings]) -> Iterator[str]:
                 if (
                     condition.name == "type"
                     and types
-                    and not any(condition.holds({"type": one}) for one in each.selection.types)
+                    and not any(
+                        condition.holds(SourceDocument.plain({"type": one})) for one in each.selection.types
+                    )
                 ):
                     yield (
                         f"the rule `{route}` of the outbox {each.outbox} never counts: its events are of the type "

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from journal import entries
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import OrderedSender
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import OperationError, StoreError
-from relay.events import Document, Event, Reason, Rejected
+from relay.events import Event, Reason, Rejected
 from relay.evidence import AcceptedLedger
+from relay.place import Place
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -35,13 +36,18 @@ _SETTINGS = Settings.from_environment(
 class _Outbox:
     """What a release asks of the outbox."""
 
-    def __init__(self, event_of: Callable[[Any], Event | Rejected]) -> None:
+    def __init__(
+        self,
+        document_of: Callable[[StoredDocument, Place | None], SourceDocument],
+        event_of: Callable[[SourceDocument], Event | Rejected],
+    ) -> None:
+        self.document_of = document_of
         self.event_of = event_of
 
     async def passed_behind(self, event: Event) -> list[str]:
         return []
 
-    async def passed(self, _document: Document) -> bool:
+    async def passed(self, _document: SourceDocument) -> bool:
         return False
 
 
@@ -116,11 +122,17 @@ class BaseOperator(ABC):
 class Operator(BaseOperator):
     """An operator of services in memory."""
 
-    def __init__(self, services: Services, number: int, event_of: Callable[[Any], Event | Rejected]) -> None:
-        """`event_of` makes events of documents, as the outbox does."""
+    def __init__(
+        self,
+        services: Services,
+        number: int,
+        document_of: Callable[[StoredDocument, Place | None], SourceDocument],
+        event_of: Callable[[SourceDocument], Event | Rejected],
+    ) -> None:
+        """`document_of` reads what quarantine has, and `event_of` makes events of it, as the outbox does."""
         super().__init__(services, number, services.topic.window_s)
         self.services = services
-        self._outbox = _Outbox(event_of)
+        self._outbox = _Outbox(document_of, event_of)
 
     def _items(self) -> Items:
         return SimulatedItems(self.services.to_store, self.services.store)

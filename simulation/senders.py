@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from relay.errors import PoisonError, RetryableError
-from relay.events import Document
+from relay.events import Event
 from relay.servicebus.transfers import LinkLimits, Transfer
 from simulation.line import Line
 from simulation.topic import BusyError, RefusedError, Topic
@@ -95,7 +95,7 @@ class SimulatedSender:
         is_lost = line.loses > 0 and entropy.random() < line.loses
         arrives = not is_lost or entropy.random() < 0.5
         messages = list(transfer.messages())
-        poison = [refused for each in transfer.events if (refused := _refusal_of(each.document))]
+        poison = [refused for each in transfer.events if (refused := _refusal_of(each))]
 
         def arrive() -> None:
             if not line.is_open(process):
@@ -129,7 +129,7 @@ class SimulatedSender:
             process.after(line.delay_s(), answered, ended)
 
 
-def _refusal_of(document: Document) -> str | None:
+def _refusal_of(event: Event) -> str | None:
     """The condition with which the topic refuses an event. A row has no room for it but in its data."""
-    refused: str | None = document.get("refused") or document["data"].get("refused")
+    refused: str | None = event.document.stored.get("refused") or event.data.get("refused")
     return refused

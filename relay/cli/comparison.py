@@ -10,7 +10,7 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 
 from relay.canary import DATES
-from relay.events import MAPPED, action_of, created_at_of
+from relay.documents import Mapped, SourceDocument
 from relay.routes.mapping import Long, Moment
 from relay.servicebus.messages import CONTENT_TYPE
 
@@ -46,18 +46,18 @@ class Difference:
 
 
 def compare(
-    document: Mapping[str, Any], message: ServiceBusReceivedMessage, cloudevents_source: str | None
+    document: SourceDocument, message: ServiceBusReceivedMessage, cloudevents_source: str | None
 ) -> list[Difference]:
     """Every difference between a stored document and its message, according to the message contract."""
-    mapped = document.get(MAPPED, {})
+    fields, mapped = document.fields, document.mapped or Mapped()
     expected = {
-        "message_id": document["id"],
-        "session_id": document["partitionKey"],
-        "partition_key": document["partitionKey"],
-        "subject": action_of(document),
+        "message_id": fields["id"],
+        "session_id": fields["partitionKey"],
+        "partition_key": fields["partitionKey"],
+        "subject": document.action,
         "content_type": CONTENT_TYPE,
         # Times are compared nowhere: the service counts them from its own clock.
-        **{name: value for name, value in mapped.get("message", {}).items() if isinstance(value, str)},
+        **{name: value for name, value in mapped.message.items() if isinstance(value, str)},
     }
     arrived = {name: getattr(message, name) for name in expected}
     own = _expected_properties(document, cloudevents_source)
@@ -69,32 +69,33 @@ def compare(
     ]
 
 
-def _compare_body(document: Mapping[str, Any], message: ServiceBusReceivedMessage) -> list[Difference]:
+def _compare_body(document: SourceDocument, message: ServiceBusReceivedMessage) -> list[Difference]:
     raw = b"".join(message.body)
     try:
         arrived = json.loads(raw)
     except ValueError:
         return [Difference("body", "JSON", f"{len(raw)} bytes that are not", BODY_REMEDY)]
-    return differences(document["data"], arrived, "data")
+    return differences(document.fields["data"], arrived, "data")
 
 
-def _expected_properties(document: Mapping[str, Any], cloudevents_source: str | None) -> dict[str, Any]:
-    action, created_at = action_of(document), created_at_of(document)
-    own = {"type": document["type"], "createdAt": created_at}
-    # Only Cosmos DB has the former, and an SQL outbox may have no column for the latter.
-    named = (("cosmosTimestamp", "_ts"), ("traceparent", "traceparent"))
-    own |= {name: document[member] for name, member in named if member in document}
+def _expected_properties(document: SourceDocument, cloudevents_source: str | None) -> dict[str, Any]:
+    fields, created_at = document.fields, document.created_at
+    own = {"type": fields["type"], "createdAt": created_at}
+    if not document.is_row and "_ts" in document.stored:
+        own["cosmosTimestamp"] = document.stored["_ts"]
+    # An SQL outbox may have no column for it.
+    own |= {"traceparent": fields["traceparent"]} if "traceparent" in fields else {}
     if cloudevents_source is not None:
         own |= {
             "cloudEvents:specversion": "1.0",
-            "cloudEvents:id": document["id"],
+            "cloudEvents:id": fields["id"],
             "cloudEvents:source": cloudevents_source,
-            "cloudEvents:type": action,
-            "cloudEvents:partitionkey": document["partitionKey"],
+            "cloudEvents:type": document.action,
+            "cloudEvents:partitionkey": fields["partitionKey"],
             "cloudEvents:time": created_at,
         }
-        own |= {"cloudEvents:traceparent": document["traceparent"]} if "traceparent" in document else {}
-    properties = document.get(MAPPED, {}).get("properties", {})
+        own |= {"cloudEvents:traceparent": fields["traceparent"]} if "traceparent" in fields else {}
+    properties = (document.mapped or Mapped()).properties
     return own | {name: int(each) if type(each) in (Long, Moment) else each for name, each in properties.items()}
 
 

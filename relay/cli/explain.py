@@ -13,8 +13,9 @@ from relay import assembly
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import STANDARD_BYTES
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import UsageError
-from relay.events import Document, Reason, Rejected
+from relay.events import Reason, Rejected
 from relay.routes.mapping import Long, Moment, Value
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
@@ -57,7 +58,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     return Result(ExitCode.FINDINGS if aside else ExitCode.OK, {"streams": explained}, lines)
 
 
-def _in_file(name: str) -> Document:
+def _in_file(name: str) -> StoredDocument:
     path = Path(name)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -70,12 +71,14 @@ def _in_file(name: str) -> Document:
     return found
 
 
-async def _explained(settings: Settings, stored: Document | None, arguments: argparse.Namespace) -> dict[str, Any]:
+async def _explained(
+    settings: Settings, stored: StoredDocument | None, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """What one stream does with the event, as `--json` has it."""
     outbox = assembly.open_outbox(settings)
     try:
         if stored is not None:
-            document: Document | None = outbox.delivered(stored)
+            document: SourceDocument | None = outbox.document_of(stored)
         else:
             document = await outbox.current(arguments.key, arguments.event)
         found = {"destination": settings.destination}

@@ -217,10 +217,10 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
     """The record whose id begins so, with its whole document."""
     async with _opened(arguments, environment) as (_, records, _):
         summaries, _ = await records.find_by_ids([arguments.id])
-        document = await records.document(summaries[0]) if summaries else None
-    if document is None:
+        kept = await records.document(summaries[0]) if summaries else None
+    if kept is None:
         return Result(ExitCode.FINDINGS, {"missing": [arguments.id]}, [f"{arguments.id} is not in quarantine"])
-    record = {**summaries[0].data(), "document": document}
+    record = {**summaries[0].data(), "document": kept.stored}
     return Result(ExitCode.OK, {"record": record}, as_json(record, indent=2).split("\n"))
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from operator import itemgetter
-from typing import Any
 
 from relay import assembly, commands, holds
 from relay.errors import ServiceError, StoreError, UsageError
@@ -29,7 +28,7 @@ from relay.quarantine.items import (
     in_order,
     latest,
 )
-from relay.quarantine.record import hold, part_id
+from relay.quarantine.record import Kept, hold, part_id
 from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.
@@ -90,18 +89,16 @@ class Records:
             found |= {summary.id: summary for summary in summaries}
         return in_order(found.values()), missing
 
-    async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
+    async def document(self, summary: RecordSummary) -> Kept | None:
         """The quarantined document, joined from its parts; None if the record no longer exists."""
         try:
-            if summary.parts == 0:
-                record = await self._items.read(summary.id, summary.partition_key)
-                document: dict[str, Any] = record.item["document"]
-                return document
+            record = (await self._items.read(summary.id, summary.partition_key)).item
             parts = [await self._items.read(part, summary.partition_key) for part in _part_ids(summary)]
         except ItemNotFound:
             return None
-        whole: dict[str, Any] = json.loads("".join([str(part.item["text"]) for part in parts]))
-        return whole
+        if not parts:
+            return Kept.of(record, record["document"])
+        return Kept.of(record, json.loads("".join([str(part.item["text"]) for part in parts])))
 
     async def remove(self, summary: RecordSummary, outbox: Outbox | None = None) -> None:
         """Remove a record and its parts in one transaction, if they still exist.
@@ -128,9 +125,10 @@ class Records:
         """What a record holds, if it was parked behind another event and may not have been passed."""
         if summary.reason != Reason.KEY_PARKED:
             return None
-        document = await self.document(summary)
-        if document is None:
+        kept = await self.document(summary)
+        if kept is None:
             return None
+        document = kept.source if outbox is None else outbox.document_of(kept.stored, kept.place)
         # Without an answer it may not have been.
         with suppress(ServiceError):
             if outbox is not None and await outbox.passed(document):

@@ -11,7 +11,8 @@ from relay import commands
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
-from relay.events import ORIGINAL, Document, Event, EventName, Reason
+from relay.documents import SourceDocument
+from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
 from relay.settings import Settings
@@ -152,21 +153,19 @@ class Release:
 
     async def _load(self, summary: RecordSummary) -> Event | StillInvalid | None:
         """The event of a record, or why it cannot be sent; None if the record is gone."""
-        document: Document | None = await self._records.document(summary)
-        if document is None:
+        kept = await self._records.document(summary)
+        if kept is None:
             return None
-        if ORIGINAL not in document and "partitionKey" not in document:
+        # As relay.toml maps it now.
+        document = self._outbox.document_of(kept.stored, kept.place)
+        if "partitionKey" not in document.fields:
             document = await self._outbox.restored(document) or document
-        event = None
-        if ORIGINAL in document or "type" in document:
-            # As relay.toml maps it now.
-            event = self._outbox.event_of(document)
-            document = event.document
-        if event is None or not self._selection.has_type(document.get("type")):
+        if not self._selection.has_type(document.fields.get("type")):
             detail = f"the document's type is not {self._selection.types_text}"
             return StillInvalid(summary, _TYPE_DIFFERS, detail)
         if not self._selection.takes(document):
             return StillInvalid(summary, _OTHER_STREAM, self._where(document))
+        event = self._outbox.event_of(document)
         if not isinstance(event, Event):
             return StillInvalid(summary, str(event.reason), event.detail)
         if event.name in self._sent:
@@ -176,7 +175,7 @@ class Release:
         self._sent.add(event.name)
         return event
 
-    def _where(self, document: Document) -> str:
+    def _where(self, document: SourceDocument) -> str:
         """Where the rules send a document that is none of this stream's."""
         route = self._selection.route_of(document)
         if route is None:

@@ -22,10 +22,10 @@ from typing import Any
 
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import Terminal
+from relay.documents import SourceDocument
 from relay.errors import ServiceError, UsageError
-from relay.events import MAX_KEY_LENGTH, Document, Event, Rejected
+from relay.events import MAX_KEY_LENGTH, Event, Rejected
 from relay.outbox import Outbox, Range, Reading
-from relay.place import Place
 
 _VERSION = 1
 _DIGEST_CHARACTERS = 16
@@ -77,7 +77,7 @@ class Invalid:
 
     @classmethod
     def of(cls, rejected: Rejected) -> Invalid:
-        key = str(rejected.document.get("partitionKey"))
+        key = str(rejected.document.fields.get("partitionKey"))
         return cls(rejected.id, key, str(rejected.reason), rejected.detail)
 
     def data(self) -> dict[str, str]:
@@ -127,7 +127,7 @@ class ReplayState:
             raise ServiceError(f"the state file cannot be read or written: {error}") from error
         return state
 
-    def covers(self, document: Document) -> bool:
+    def covers(self, document: SourceDocument) -> bool:
         """Whether an earlier run has handled this document.
 
         Raises:
@@ -142,10 +142,10 @@ class ReplayState:
             )
         key, lsn = found
         reached, ids = self._reached.get(key, (-1, set()))
-        return lsn < reached or (lsn == reached and document["id"] in ids)
+        return lsn < reached or (lsn == reached and document.fields.get("id") in ids)
 
     def advance(
-        self, handled: Mapping[str, Sequence[Mapping[str, Any]]], published: int, invalid: Iterable[Invalid]
+        self, handled: Mapping[str, Sequence[SourceDocument]], published: int, invalid: Iterable[Invalid]
     ) -> None:
         """Store a chunk that was sent. Raises ServiceError: the file cannot be written.
 
@@ -159,7 +159,7 @@ class ReplayState:
         for documents in handled.values() if self.file is not None else ():
             last = _place_of(documents[-1]) if documents else None
             if last is not None:
-                ids = [item["id"] for item in documents if _place_of(item) == last]
+                ids = [item.fields["id"] for item in documents if _place_of(item) == last]
                 places[last[0]] = {"lsn": last[1], "ids": ids}
         self._note({"published": published, "places": places, "invalid": [each.data() for each in new]})
 
@@ -210,9 +210,9 @@ class ReplayState:
         return state
 
 
-def _place_of(document: Document) -> tuple[str, int] | None:
+def _place_of(document: SourceDocument) -> tuple[str, int] | None:
     """A key, and the document's place among those of the key; None if the source does not say."""
-    place, key = Place.of(document), str(document.get("partitionKey"))
+    place, key = document.place, str(document.fields.get("partitionKey"))
     number = place.number
     if number is None:
         return None
@@ -290,7 +290,7 @@ class Replay:
         if self.sender is not None and not (self.sender.failures or self.counts.unread or self.counts.left):
             self.state.finish()
 
-    async def _take(self, documents: list[Document]) -> None:
+    async def _take(self, documents: list[SourceDocument]) -> None:
         self.counts.matched += len(documents)
         waiting = [document for document in documents if not self.state.covers(document)]
         self.counts.skipped += len(documents) - len(waiting)
@@ -311,11 +311,11 @@ class Replay:
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}
         self.state.advance(dealt_with, len(sent.accepted), invalid)
 
-    async def _is_left(self, document: Document) -> bool:
+    async def _is_left(self, document: SourceDocument) -> bool:
         """Whether a document is left to the relay, which has not or may not have passed it, or to a release."""
         if self.parked is None:
             return False
-        key = document.get("partitionKey")
+        key = document.fields.get("partitionKey")
         if key in self.parked:
             self.counts.parked[str(key)] += 1
             return True

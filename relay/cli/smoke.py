@@ -20,8 +20,9 @@ from relay.cli.records import Records, open_records
 from relay.cli.session import Session, choose, open_session
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.clients import ADMIN_VARIABLE
+from relay.documents import SourceDocument
 from relay.errors import StoreError, UsageError
-from relay.events import Reason, action_of
+from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.examples import Example, Unplaceable, example
@@ -130,7 +131,7 @@ class Smoke:
     """The result of a smoke test.
 
     Attributes:
-        document: The canary as the relay reads it, in the shape of relay/events.py.
+        document: The canary as the relay reads it.
         latency_s: From the start of the write to the receipt of the message; None if none arrived.
         differences: Between the stored and the received event.
         quarantined: The canary's quarantine record, if there was one instead of a message.
@@ -140,7 +141,7 @@ class Smoke:
 
     subscription: str
     timeout_s: float
-    document: dict[str, Any]
+    document: SourceDocument
     latency_s: float | None = None
     differences: list[Difference] = field(default_factory=list)
     quarantined: RecordSummary | None = None
@@ -159,8 +160,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     administration = administration_of(settings, arguments, environment)
     made = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), settings)
     subscription = await choose(settings, arguments.subscription, administration)
-    smoke = Smoke(subscription, timeout_s, dict(made.document))
-    key = smoke.document["partitionKey"]
+    smoke = Smoke(subscription, timeout_s, made.document)
+    key = smoke.document.fields["partitionKey"]
     # The lock is held through the canary, the oversized event, and the last of the small ones.
     hold_s = timeout_s * (2 + _SMALL) + pause_s if arguments.oversized else timeout_s
     # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
@@ -228,7 +229,7 @@ class SmokeTest:
         smoke = self.smoke
         began = time.monotonic()
         async with self._written(made) as smoke.document:
-            found = await self._first_found(smoke.document["partitionKey"])
+            found = await self._first_found(smoke.document.fields["partitionKey"])
             latency_s = time.monotonic() - began
         if isinstance(found, RecordSummary):
             smoke.quarantined = found
@@ -261,7 +262,7 @@ class SmokeTest:
         if reason != Reason.MESSAGE_TOO_LARGE:
             return
         await asyncio.sleep(pause_s)
-        key = self.smoke.document["partitionKey"]
+        key = self.smoke.document.fields["partitionKey"]
         arrived = [await self._send_small(key) for _ in range(_SMALL)]
         quarantined = [summary.reason for summary in await self._take(key)]
         self.smoke.oversized = Oversized(reason, _SMALL, sum(arrived), quarantined)
@@ -269,7 +270,7 @@ class SmokeTest:
     async def _quarantine_oversized(self) -> str | None:
         async with self._written(self._event(f"{PREFIX}{uuid4()}", "x" * _OVERSIZED_BYTES)) as document:
             deadline = time.monotonic() + self.smoke.timeout_s
-            while not (summaries := await self._take(document["partitionKey"])):
+            while not (summaries := await self._take(document.fields["partitionKey"])):
                 if time.monotonic() > deadline:
                     return None
                 await asyncio.sleep(_POLL_S)
@@ -278,10 +279,10 @@ class SmokeTest:
     async def _send_small(self, partition_key: str) -> bool:
         async with self._written(self._event(partition_key, "small")) as document:
             message = await self.session.receive(self.smoke.timeout_s)
-        return message is not None and message.message_id == document["id"]
+        return message is not None and message.message_id == document.fields["id"]
 
     def _event(self, partition_key: str, text: str) -> Example:
-        action = action_of(self.smoke.document)
+        action = self.smoke.document.action
         document = {
             "id": canary_id(),
             "partitionKey": partition_key,
@@ -301,7 +302,7 @@ class SmokeTest:
         return summaries
 
     @asynccontextmanager
-    async def _written(self, made: Example) -> AsyncIterator[dict[str, Any]]:
+    async def _written(self, made: Example) -> AsyncIterator[SourceDocument]:
         """An event as the relay reads it, which is deleted at the end of the block."""
         try:
             yield await self.outbox.write(made.stored)
@@ -317,8 +318,8 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
         lines += _oversized_lines(smoke.oversized)
     data: dict[str, Any] = {
         "subscription": smoke.subscription,
-        "id": smoke.document["id"],
-        "partitionKey": smoke.document["partitionKey"],
+        "id": smoke.document.fields["id"],
+        "partitionKey": smoke.document.fields["partitionKey"],
         "arrived": smoke.latency_s is not None,
         "latencyMs": None if smoke.latency_s is None else round(smoke.latency_s * 1000),
         "differences": [difference.data() for difference in smoke.differences],
@@ -355,7 +356,7 @@ def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
 def _rules(smoke: Smoke, settings: Settings) -> list[str]:
     if settings.servicebus_is_queue:
         return []
-    subject = action_of(smoke.document)
+    subject = smoke.document.action
     return [f"-> Check that the rules of '{smoke.subscription}' match an event with the subject {subject}."]
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from relay.cosmos.containers import explaining, parameters
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.cosmos.source import in_commit_order
-from relay.events import MAPPED, Document
+from relay.documents import Mapped, SourceDocument, StoredDocument
 from relay.outbox import Committed, Gone, Range, cut_text
 from relay.routes.conditions import NAMED
 from relay.routes.mapping import Fields
@@ -38,8 +38,8 @@ _NOTHING = (None, -1)
 
 _RANGE_ID = "x-ms-documentdb-partitionkeyrangeid"
 
-_OF_DATA = frozenset({"action", "createdAt"})
-_OF_DOCUMENT = frozenset({"id", "partitionKey", "sequence", "traceparent", "order", "ttl", "_lsn", "_ts"})
+_OF_DOCUMENT = ("id", "partitionKey", "sequence", "traceparent", "order")
+_OF_SERVICE = ("ttl", "_lsn", "_ts")
 # More than any of these may be shown of.
 _MOST_TEXT = 4096
 
@@ -121,7 +121,7 @@ class Feed:
             events, last = [], reader.last
             for document, place in numbered(documents, last):
                 last = place
-                partition = await _partition(positions, reader.feed_range, document.get("partitionKey"))
+                partition = await _partition(positions, reader.feed_range, document.fields.get("partitionKey"))
                 events.append(committed_of(document, partition, place))
             # Nothing is awaited from here: a caller that is cancelled loses no event, and reads none twice.
             self._read += events
@@ -132,37 +132,33 @@ class Feed:
 
 
 def numbered(
-    documents: Sequence[Document], last: tuple[int | None, int] = _NOTHING
-) -> Iterator[tuple[Document, tuple[int, int]]]:
+    documents: Sequence[SourceDocument], last: tuple[int | None, int] = _NOTHING
+) -> Iterator[tuple[SourceDocument, tuple[int, int]]]:
     """Documents in commit order, each with its place: its `_lsn`, and its number within that commit.
 
     `last` is the place of the document before the first one.
     """
     lsn, place = last
     for document in in_commit_order(documents):
-        own, order = int(document.get("_lsn") or 0), document.get("order")
+        own, order = document.lsn or 0, document.fields.get("order")
         place = order if type(order) is int else place + 1 if own == lsn else 0
         lsn = own
         yield document, (own, place)
 
 
-def brief(document: Document) -> Document:
+def brief(document: SourceDocument) -> SourceDocument:
     """What `numbered` and `committed_of` need of a document, which may have 2 MB."""
-    holder = MAPPED if MAPPED in document else "data"
-    found = document.get(holder)
-    members = {name: found[name] for name in _OF_DATA & found.keys()} if isinstance(found, dict) else {}
-    return {
-        **{name: _cut(document[name]) for name in _OF_DOCUMENT & document.keys()},
-        holder: {name: _cut(value) for name, value in members.items()},
-    }
+    stored = {name: document.stored[name] for name in _OF_SERVICE if name in document.stored}
+    fields = {name: _cut(document.fields[name]) for name in _OF_DOCUMENT if name in document.fields}
+    return SourceDocument(stored, fields, mapped=Mapped(_cut(document.action), _cut(document.created_at)))
 
 
 def _cut(value: object) -> object:
     return cut_text(value, _MOST_TEXT) if isinstance(value, str) else value
 
 
-def committed_of(document: Document, partition: str, place: tuple[int, int]) -> Committed:
-    ts, ttl = document.get("_ts"), document.get("ttl")
+def committed_of(document: SourceDocument, partition: str, place: tuple[int, int]) -> Committed:
+    ts, ttl = document.stored.get("_ts"), document.stored.get("ttl")
     committed_at = ts if type(ts) is int else 0
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
     return Committed.of(document, partition, place, committed_at, expires_at)
@@ -267,7 +263,7 @@ def expression(pointer: Pointer) -> str:
     return "c" + "".join(f".{each}" if each in _OWN else f"[{json.dumps(each)}]" for each in pointer.names)
 
 
-# Names of the shape of relay/events.py, none of which is a word of the language. Any other is quoted.
+# Names of fields and their members, none of which is a word of the language. Any other is quoted.
 _OWN = frozenset({"id", "partitionKey", "type", "data", "action", "createdAt"})
 
 
@@ -297,7 +293,7 @@ class CosmosReading:
         self._counts = [*counts]
         return sum(count for _, count in counts)
 
-    async def pages(self) -> AsyncGenerator[list[Document], None]:
+    async def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
         for feed_range, count in self._counts:
             found = 0
             async with aclosing(self.pages_of(feed_range, count)) as pages:
@@ -310,7 +306,7 @@ class CosmosReading:
 
     async def pages_of(
         self, feed_range: dict[str, Any], count: int | None
-    ) -> AsyncGenerator[list[Document], None]:
+    ) -> AsyncGenerator[list[SourceDocument], None]:
         """The documents of one feed range in commit order, page by page.
 
         Reading ends when all `count` documents were read, or at the end of the feed. It does not end at the first
@@ -320,7 +316,7 @@ class CosmosReading:
         settled = count is not None and self._range.until < time.time() - _SETTLED_S
         found = 0
         # A page may end within a commit, so its last commit waits for the next page.
-        commit: list[Document] = []
+        commit: list[SourceDocument] = []
         if settled and count == 0:
             return
         with explaining(self._container.id):
@@ -340,10 +336,10 @@ class CosmosReading:
         if whole or commit:
             yield list(in_commit_order(whole + commit))
 
-    def _held(self, stored: Document) -> Document | None:
+    def _held(self, stored: StoredDocument) -> SourceDocument | None:
         """The document of a stored one; None if it is not in the range."""
         document = self._selection.document_of(stored)
-        if document is None or not self._range.since <= document["_ts"] < self._range.until:
+        if document is None or not self._range.since <= stored["_ts"] < self._range.until:
             return None
         return document if self._range.holds(document) else None
 
@@ -367,10 +363,12 @@ class CosmosReading:
             return sum([int(str(count)) async for count in counts])
 
 
-def _split_last_commit(documents: list[Document]) -> tuple[list[Document], list[Document]]:
+def _split_last_commit(
+    documents: list[SourceDocument],
+) -> tuple[list[SourceDocument], list[SourceDocument]]:
     """The documents of all commits but the last, and those of the last, which may be incomplete."""
-    last = documents[-1].get("_lsn") if documents else None
+    last = documents[-1].lsn if documents else None
     start = len(documents)
-    while last is not None and start and documents[start - 1].get("_lsn") == last:
+    while last is not None and start and documents[start - 1].lsn == last:
         start -= 1
     return documents[:start], documents[start:]

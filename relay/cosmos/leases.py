@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from relay.cosmos.effective_keys import EffectiveKeys
-from relay.events import Document
+from relay.documents import StoredDocument
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -96,7 +96,7 @@ class LeasePosition:
     def covers(self, effective_key: str) -> bool:
         return self.minimum <= effective_key < self.maximum
 
-    def has_passed(self, document: Document) -> bool:
+    def has_passed(self, document: StoredDocument) -> bool:
         """Whether everything up to a document of its range is known to be done; False if it has no `_lsn`."""
         lsn = document.get("_lsn")
         return isinstance(lsn, int) and lsn <= self.done

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SUMMARY = (
     "SELECT c.id, c.partitionKey, c.reason, c.detail, c.quarantinedAt, c.position, c.invocationId, "
-    'c.documentParts, c.document.id AS documentId, c.lsn, c["order"] AS place FROM c'
+    'c.documentParts, c.documentId, c.document.id AS storedId, c.lsn, c["order"] AS place FROM c'
 )
 
 # The meaning of a status for the items. The service refuses items that are too large with 413, and those nested

@@ -29,9 +29,10 @@ from relay.cosmos.feed import (
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.locks import stale_locks
 from relay.cosmos.scan import undeliverable
-from relay.cosmos.source import mapped_again, mapped_event_of, select
+from relay.cosmos.source import event_of, select
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import ServiceError
-from relay.events import DATA_TEXT, Document, Event, Rejected
+from relay.events import Event, Rejected
 from relay.findings import Finding
 from relay.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
@@ -90,7 +91,7 @@ class CosmosOutbox:
         found = []
         with explaining(container.id), integers_of_any_length():
             for lease in positions.leases:
-                documents: list[Document] = []
+                documents: list[StoredDocument] = []
                 async for page in behind(container, lease, limit).by_page():
                     documents = [document async for document in page if not lease.has_passed(document)]
                     break
@@ -130,9 +131,9 @@ class CosmosOutbox:
         found: dict[str, str] = {}
         for start in range(0, len(wanted), _IDS):
             for document in await self._of_ids(partition_key, wanted[start : start + _IDS], ("data",)):
-                if "data" in document:
-                    text = document.get(DATA_TEXT)
-                    found[document["id"]] = text or jsontext.encode(document["data"]).decode()
+                fields = document.fields
+                if "data" in fields:
+                    found[fields["id"]] = document.body or jsontext.encode(fields["data"]).decode()
         return found
 
     async def identity(self) -> str:
@@ -144,43 +145,43 @@ class CosmosOutbox:
     async def in_range(self, chosen: Range, /) -> Reading:
         return CosmosReading(await self._container(), self._settings.selection, chosen)
 
-    def event_of(self, document: Document, /) -> Event | Rejected:
-        selection = self._settings.selection
-        return selection.judged(mapped_event_of(mapped_again(document, selection)))
+    def event_of(self, document: SourceDocument, /) -> Event | Rejected:
+        return self._settings.selection.judged(event_of(document))
 
-    async def restored(self, document: Document, /) -> Document | None:
+    async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
         """None: the change feed has whole documents."""
         return None
 
-    def delivered(self, stored: Document, /) -> Document:
+    def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
+        """A document has its place itself."""
         return self._settings.selection.fields.document(stored)
 
-    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+    async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
         """As `find`, by a query."""
         return next(iter(await self._of_ids(partition_key, [identifier])), None)
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         """The id may have `/`, `?` or `#`. One that is joined from several is looked for among all of the key."""
         fields = self._settings.selection.fields
-        stored = await self._of_ids(partition_key, [identifier])
-        if not stored:
+        found = await self._of_ids(partition_key, [identifier])
+        if not found:
             return None
-        taken = self._settings.selection.takes(stored[0])
+        taken = self._settings.selection.takes(found[0])
         # Only the change feed has the _lsn.
-        async with aclosing(self._feed_of_key(partition_key, stored[0]["_ts"])) as feed:
+        async with aclosing(self._feed_of_key(partition_key, found[0].stored["_ts"])) as feed:
             async for each in feed:
                 document = fields.document(each)
-                if document.get("id") == identifier:
-                    passed = await self._passed(partition_key, document.get("_lsn"))
-                    return Found(document.get("type"), taken, passed, [Place.of(document)])
-        return Found(stored[0].get("type"), taken, None)
+                if document.fields.get("id") == identifier:
+                    passed = await self._passed(partition_key, document.lsn)
+                    return Found(document.fields.get("type"), taken, passed, [document.place])
+        return Found(found[0].fields.get("type"), taken, None)
 
-    async def passed(self, document: Document, /) -> bool:
-        return await self._passed(document.get("partitionKey"), document.get("_lsn")) is True
+    async def passed(self, document: SourceDocument, /) -> bool:
+        return await self._passed(document.fields.get("partitionKey"), document.lsn) is True
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         """Events of a key are asked for in commit order: one reading of the feed serves them all."""
-        place = Place.of(event.document).in_feed
+        place = event.document.place.in_feed
         if place is None or event.committed_at is None:
             return ()
         key = event.partition_key
@@ -197,11 +198,11 @@ class CosmosOutbox:
         found = []
         async for stored in self._feed_of_key(partition_key, since):
             document = self._settings.selection.document_of(stored)
-            place = None if document is None else Place.of(document).in_feed
-            if document is None or document["_ts"] < since or place is None:
+            place = None if document is None else document.place.in_feed
+            if document is None or stored["_ts"] < since or place is None:
                 continue
-            if await self._passed(partition_key, document["_lsn"]) is not False:
-                found.append((place, str(document["id"])))
+            if await self._passed(partition_key, document.lsn) is not False:
+                found.append((place, str(document.fields["id"])))
         return found
 
     async def _passed(self, partition_key: object, lsn: object) -> bool | None:
@@ -214,7 +215,7 @@ class CosmosOutbox:
 
     async def _of_ids(
         self, partition_key: str, ids: Collection[str], names: Sequence[str] | None = None
-    ) -> list[Document]:
+    ) -> list[SourceDocument]:
         """The documents of a key with these ids; only `_ts` and the named fields if some are named."""
         fields = self._settings.selection.fields
         id_places = fields.of_document("id")
@@ -227,7 +228,7 @@ class CosmosOutbox:
         if len(id_places) == 1:
             where, values = f"ARRAY_CONTAINS(@ids, {expression(id_places[0])})", {"ids": list(ids)}
         rows = await self._query(partition_key, f"SELECT {columns} FROM c WHERE {where}", **values)
-        return [document for row in rows if (document := fields.document(row)).get("id") in ids]
+        return [document for row in rows if (document := fields.document(row)).fields.get("id") in ids]
 
     async def _query(self, partition_key: str, query: str, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query of one partition."""
@@ -236,7 +237,7 @@ class CosmosOutbox:
             rows = container.query_items(query, parameters=parameters(**values), partition_key=partition_key)
             return [row async for row in rows]
 
-    async def _feed_of_key(self, partition_key: str, since: int) -> AsyncGenerator[Document, None]:
+    async def _feed_of_key(self, partition_key: str, since: int) -> AsyncGenerator[StoredDocument, None]:
         """The documents of a key that were changed since a time, in seconds since 1970."""
         container = await self._container()
         with explaining(container.id):
@@ -277,9 +278,9 @@ class CosmosCanary:
         self._container = container
         self._fields = fields
 
-    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+    async def write(self, document: dict[str, Any], /) -> SourceDocument:
         with explaining(self._container.id):
-            return dict(self._fields.document(await self._container.create_item(document)))
+            return self._fields.document(await self._container.create_item(document))
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         from azure.cosmos.exceptions import CosmosResourceNotFoundError

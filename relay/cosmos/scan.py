@@ -18,9 +18,10 @@ from typing import Any
 from relay.cosmos.containers import Containers, explaining
 from relay.cosmos.feed import behind, integers_of_any_length
 from relay.cosmos.leases import LeasePosition, read_positions
-from relay.cosmos.source import mapped_event_of
+from relay.cosmos.source import event_of
+from relay.documents import StoredDocument
 from relay.errors import OperationError
-from relay.events import Document, Event, Rejected
+from relay.events import Event, Rejected
 from relay.findings import Finding
 from relay.routes.mapping import Fields
 from relay.scans import Places, Refused, Scan, refused_findings
@@ -72,7 +73,7 @@ async def scan(settings: Settings) -> Scan:
     return Scan(findings, {"scanned": found.documents, "obstacles": found.obstacles, "rejected": rejected})
 
 
-def _examine(document: Document, lease: LeasePosition, settings: Settings, found: _Found) -> None:
+def _examine(document: StoredDocument, lease: LeasePosition, settings: Settings, found: _Found) -> None:
     found.documents += 1
     selection = settings.selection
     obstacles = list(_obstacles(document, lease, selection.fields))
@@ -80,7 +81,7 @@ def _examine(document: Document, lease: LeasePosition, settings: Settings, found
     # What is not delivered is not validated either.
     read = None if obstacles else selection.document_of(document)
     if read is not None:
-        event = selection.judged(mapped_event_of(read))
+        event = selection.judged(event_of(read))
         found.refused += [Refused(lease.id, event)] if isinstance(event, Rejected) else []
         if isinstance(event, Event):
             found.ids.see(event.id, event.partition_key)
@@ -120,12 +121,12 @@ def _not_scanned(said: str, settings: Settings) -> Finding:
     )
 
 
-def _obstacles(document: Document, lease: LeasePosition, fields: Fields) -> Iterator[dict[str, Any]]:
+def _obstacles(document: StoredDocument, lease: LeasePosition, fields: Fields) -> Iterator[dict[str, Any]]:
     """The document as `--json` has it, under the id that it is stored with, if the host cannot deliver it: `lease`
     stops there."""
     depth, characters = measure(document)
     if depth > MAX_DEPTH or characters > MAX_INTEGER_CHARACTERS:
-        read = fields.document(document)
+        read = fields.document(document).fields
         yield {
             "id": document["id"],
             "partitionKey": read.get("partitionKey"),
@@ -138,7 +139,7 @@ def _obstacles(document: Document, lease: LeasePosition, fields: Fields) -> Iter
 
 
 def undeliverable(
-    documents: Iterable[Document], lease: LeasePosition, container: str, fields: Fields
+    documents: Iterable[StoredDocument], lease: LeasePosition, container: str, fields: Fields
 ) -> list[Finding]:
     """The findings about documents behind a lease that the host cannot deliver."""
     return [_finding(obstacle, container) for each in documents for obstacle in _obstacles(each, lease, fields)]

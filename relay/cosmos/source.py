@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import Any
 
 import azure.functions as func
@@ -22,8 +21,9 @@ from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from relay.cosmos.containers import Containers
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import ChangesError
-from relay.events import MAPPED, ORIGINAL, Document, Event, Received, Rejected, read_event, read_mapped
+from relay.events import Event, Received, Rejected, read_event
 from relay.routes.selection import Selection
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
@@ -47,7 +47,7 @@ class ChangeBatch(func.DocumentList):
         """The content of a DocumentList. Raises ChangesError."""
         return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
 
-    def documents(self) -> list[Document | None]:
+    def documents(self) -> list[StoredDocument | None]:
         """The documents, value for value. Raises ChangesError if the text is no JSON array of objects."""
         text = self.text
         try:
@@ -64,7 +64,7 @@ class ChangeBatch(func.DocumentList):
         return documents
 
 
-CosmosBatch = ChangeBatch | Iterable[Document | None]
+CosmosBatch = ChangeBatch | Iterable[StoredDocument | None]
 """The trigger's documents, as text or parsed."""
 
 
@@ -84,8 +84,8 @@ class CosmosSource:
         positions = await self._containers.positions()
         passed = []
         for number, item in enumerate(items, 1):
-            lsn, value = item.document.get("_lsn"), _partition_key(item)
-            if type(lsn) is int and value is not _UNUSABLE and await positions.has_passed(value, lsn):
+            lsn, value = item.document.lsn, _partition_key(item)
+            if lsn is not None and value is not _UNUSABLE and await positions.has_passed(value, lsn):
                 passed.append(item.position)
             if number % _AT_ONCE == 0:
                 # Other invocations and renewals must continue meanwhile.
@@ -97,11 +97,11 @@ def _partition_key(item: Event | Rejected) -> Any:
     """The partition key value under which Cosmos DB has stored the document: null and numbers are legal too."""
     if item.partition_key is not None:
         return item.partition_key
-    if "partitionKey" not in item.document:
+    if "partitionKey" not in item.document.fields:
         from azure.cosmos.partition_key import NonePartitionKeyValue
 
         return NonePartitionKeyValue
-    value = item.document["partitionKey"]
+    value = item.document.fields["partitionKey"]
     return value if value is None or isinstance(value, str | int | float) else _UNUSABLE
 
 
@@ -138,23 +138,27 @@ def install_decoder() -> None:
     CosmosDBTriggerConverter.decode = staticmethod(decode)  # type: ignore[method-assign]
 
 
-def select(documents: Iterable[Document | None], selection: Selection) -> Received:
+def select(documents: Iterable[StoredDocument | None], selection: Selection) -> Received:
     """Pick the events of a stream, put them into commit order, and check each."""
     received = Received()
-    chosen: list[Document] = []
-    takes, may_be_unrouted = selection.takes, selection.may_be_unrouted
-    make: Callable[[Document, int], Event | Rejected] = event_of
-    if selection.fields.is_mapped:
-        documents, make = _mapped(documents, selection), mapped_event_of
+    chosen: list[SourceDocument] = []
+    document_of, may_be_unrouted = selection.document_of, selection.may_be_unrouted
+    # The type alone decides nearly always, and nothing has to be made of a document that has another one.
+    types = () if selection.fields.is_mapped else selection.types
+    is_by_type = bool(types) and selection.is_by_type
     for wrapped in documents:
         # The trigger's Document is a UserDict, every look into which is two calls: look into its dict instead.
-        document: Document | None = getattr(wrapped, "data", wrapped)
-        if document is None or not takes(document):
+        stored = getattr(wrapped, "data", wrapped)
+        if stored is None or (types and stored.get("type") not in types):
+            received.ignored += 1
+            continue
+        document = SourceDocument(stored, stored) if is_by_type else document_of(stored)
+        if document is None:
             received.ignored += 1
         else:
             chosen.append(document)
     for position, document in enumerate(in_commit_order(chosen)):
-        event = make(document, position)
+        event = event_of(document, position)
         if may_be_unrouted:
             event = selection.judged(event)
         if isinstance(event, Event):
@@ -164,49 +168,32 @@ def select(documents: Iterable[Document | None], selection: Selection) -> Receiv
     return received
 
 
-def _mapped(documents: Iterable[Document | None], selection: Selection) -> Iterator[Document | None]:
-    for wrapped in documents:
-        yield None if wrapped is None else selection.mapped(getattr(wrapped, "data", wrapped))
-
-
-def mapped_again(document: Document, selection: Selection) -> Document:
-    """A document that quarantine has, as relay.toml maps it now."""
-    return selection.fields.document(document.get(ORIGINAL, document))
-
-
-def mapped_event_of(document: Document, position: int = 0) -> Event | Rejected:
-    """As `event_of`, of a document that may be a mapped one."""
-    return event_of(document, position, read_mapped if MAPPED in document else read_event)
-
-
-def event_of(
-    document: Document, position: int = 0, read: Callable[..., Event | Rejected] = read_event
-) -> Event | Rejected:
+def event_of(document: SourceDocument, position: int = 0) -> Event | Rejected:
     """The event of a document that is to be one; `position` is its place among those it came with."""
-    committed_at = document.get("_ts")
+    committed_at = document.stored.get("_ts")
     if type(committed_at) is not int:
-        return read(document, position)
-    ttl = document.get("ttl")
+        return read_event(document, position)
+    ttl = document.stored.get("ttl")
     # Without a `ttl` of its own, or with -1, a document stays, as the container is provisioned.
     # https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
     expires_at = committed_at + ttl if type(ttl) is int and ttl > 0 else None
-    return read(document, position, committed_at=committed_at, expires_at=expires_at)
+    return read_event(document, position, committed_at=committed_at, expires_at=expires_at)
 
 
-def in_commit_order(documents: Sequence[Document]) -> Sequence[Document]:
+def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
     """The documents of each transaction in the order in which their events happened.
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
     commit, does; if a document of the transaction has none, the feed's order stays.
     """
-    lsns = [document.get("_lsn") for document in documents]
+    lsns = [document.stored.get("_lsn") for document in documents]
     if all(one != other or one is None for one, other in pairwise(lsns)):
         return documents
-    ordered: list[Document] = []
-    for lsn, members in groupby(documents, lambda document: document.get("_lsn")):
+    ordered: list[SourceDocument] = []
+    for lsn, members in groupby(documents, lambda document: document.stored.get("_lsn")):
         transaction = list(members)
-        if lsn is not None and all(isinstance(document.get("order"), int) for document in transaction):
-            transaction.sort(key=itemgetter("order"))
+        if lsn is not None and all(isinstance(each.fields.get("order"), int) for each in transaction):
+            transaction.sort(key=lambda each: each.fields["order"])
         ordered += transaction
     return ordered

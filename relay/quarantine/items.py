@@ -123,8 +123,11 @@ class RecordSummary:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RecordSummary:
-        """A summary from a row with the names of the record, and with `documentId` and `place`."""
-        document_id = row.get("documentId")
+        """A summary from a row with the names of the record, and with `place`.
+
+        A record of an earlier version has no `documentId`: `storedId` is then that of the document.
+        """
+        document_id = row.get("documentId", row.get("storedId"))
         return cls(
             id=row["id"],
             partition_key=row["partitionKey"],

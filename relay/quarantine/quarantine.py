@@ -112,7 +112,7 @@ class StoredQuarantine:
             held = {name: item for name, item in by_record.items() if name not in behind}
             try:
                 parks = of_key[0].reason is not Reason.KEY_PARKED
-                place = Place.of(of_key[0].document)
+                place = of_key[0].document.place
                 parked = ParkedKey(items, key, _count, held, behind)
                 await parked.store(records, parks=parks, place=place)
             except NotParked:

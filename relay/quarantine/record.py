@@ -7,13 +7,15 @@ there is no moment at which one of them exists alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from relay import holds, jsontext
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import StoreError
 from relay.events import Rejected
-from relay.place import version_of
+from relay.place import Place, version_of
 from relay.quarantine.items import (
     BatchFailed,
     Create,
@@ -32,6 +34,9 @@ from relay.quarantine.items import (
 RECORD_TYPE = "quarantinedEvent"
 PART_TYPE = "quarantinedEventPart"
 
+# Version 1 had what the relay knows of a document among the members of the document, and no number.
+_VERSION = 2
+
 # If a document has no string for a partition key, its record still needs one.
 NO_PARTITION_KEY = "(no partition key)"
 
@@ -48,34 +53,114 @@ _ORDER_CHANGED = (ItemExists, ItemNotFound, ItemChanged)
 def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     """The record of one document.
 
-    Its id is a digest of the document's content, `_etag` and `_ts` included: writing it again is harmless,
-    while a later version of the document gets its own record. `lsn` and `order`, its place within that
-    commit, or `ulid`, its place in an SQL feed, give the order within its partition key where the document has
-    them; `quarantinedAt` (UTC) and `position` (the document's place among those it came with) give the order of
-    arrival.
+    `document` is what the outbox stored and nothing else: it is mapped again when it is released. The record's id
+    is a digest of that, `_etag` and `_ts` included, and of a row's place: writing it again is harmless, while a
+    later version of the document gets its own record. `lsn` and `order`, its place within that commit, or `ulid`
+    and `shard`, its place in an SQL feed, give the order within its partition key where they are known;
+    `quarantinedAt` (UTC) and `position` (the document's place among those it came with) give the order of arrival.
     """
-    document = dict(item.document)
-    partition_key = document.get("partitionKey")
+    source = item.document
+    stored, identifier = dict(source.stored), source.fields.get("id")
+    partition_key = source.fields.get("partitionKey")
     return {
-        "id": version_of(document),
+        "id": version_of(_digested(source)),
         "partitionKey": partition_key if isinstance(partition_key, str) else NO_PARTITION_KEY,
         "type": RECORD_TYPE,
+        "version": _VERSION,
         "reason": str(item.reason),
         "detail": item.detail,
         "quarantinedAt": datetime.now(UTC).isoformat(),
         "invocationId": invocation_id,
         "position": item.position,
-        **_place(document),
-        "document": document,
+        **({"documentId": identifier} if isinstance(identifier, str) else {}),
+        **_place(source),
+        "document": stored,
     }
 
 
-def _place(document: Mapping[str, Any]) -> dict[str, int | str]:
-    ulid = document.get("_ulid")
-    if isinstance(ulid, str):
-        return {"ulid": ulid}
-    places = {"lsn": document.get("_lsn"), "order": document.get("order")}
+def _digested(source: SourceDocument) -> Mapping[str, Any]:
+    """What tells a document from its other versions; of a row, what records of version 1 had of it."""
+    if source.placed is None:
+        return dict(source.stored)
+    place = source.place
+    if source.mapped is not None:
+        return {"row": dict(source.stored), "place": place.item()}
+    text = {} if source.body is None else {"_dataText": source.body}
+    return {**source.fields, "_shard": place.shard, "_ulid": place.ulid, **text}
+
+
+def _place(source: SourceDocument) -> dict[str, int | str]:
+    if source.placed is not None:
+        return source.place.item()
+    places = {"lsn": source.lsn, "order": source.fields.get("order")}
     return {name: value for name, value in places.items() if type(value) is int}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A document that quarantine has.
+
+    Attributes:
+        stored: The document or the row, as the outbox has it.
+        place: The place of a row in its feed; None of a document of Cosmos DB, which has its own.
+        fields: The fields that the record itself names.
+    """
+
+    stored: StoredDocument
+    place: Place | None
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], document: StoredDocument) -> Kept:
+        """What a record has; `document` is its document, which may be kept in parts."""
+        if record.get("version") != _VERSION:
+            return _kept_before(record, document)
+        place = Place(ulid=record["ulid"], shard=record.get("shard")) if "ulid" in record else None
+        named = {"id": record.get("documentId"), "order": record.get("order")}
+        return cls(document, place, {**named, "partitionKey": record["partitionKey"]})
+
+    @property
+    def source(self) -> SourceDocument:
+        """The document with the fields that the record names, whatever the rules of relay.toml are now."""
+        return SourceDocument(self.stored, self.fields, self.place)
+
+
+def _kept_before(record: Mapping[str, Any], document: StoredDocument) -> Kept:
+    """What a record of version 1 has, in which the relay's own members are among those of the document."""
+    fields = {"id": document.get("id"), "order": document.get("order"), "partitionKey": record["partitionKey"]}
+    original, text = document.get("_original"), document.get("_dataText")
+    is_mapped = isinstance(original, dict) and isinstance(document.get("_mapped"), dict)
+    ulid, shard = document.get("_ulid"), document.get("_shard")
+    # Cosmos DB has given every document of its own a time.
+    if isinstance(ulid, str) and type(shard) is int and "_ts" not in document:
+        place = Place(ulid=ulid, shard=shard)
+        if is_mapped and isinstance(original, dict) and "_ulid" not in original:
+            return Kept(_with_text(original, document.get("data"), text), place, fields)
+        return Kept(_row_before(document if original is None else original, text), place, fields)
+    # The relay copied these from the document that it mapped; no user can choose them.
+    known = ("_ts", "_etag", "_rid", "_lsn")
+    if (
+        is_mapped
+        and isinstance(original, dict)
+        and all(original.get(each) == document.get(each) for each in known)
+    ):
+        return Kept(original, None, fields)
+    return Kept(document, None, fields)
+
+
+def _row_before(document: StoredDocument, text: object) -> StoredDocument:
+    """The row that a document of version 1 was made of, in the columns that it was made of."""
+    columns = {"id": "id", "partitionKey": "partition_key", "type": "type", "data": "data"}
+    columns |= {"sequence": "sequence", "traceparent": "traceparent"}
+    row = {column: document[name] for name, column in columns.items() if name in document}
+    return row if text is None else {**row, "data": text}
+
+
+def _with_text(row: StoredDocument, data: object, text: object) -> StoredDocument:
+    """A row of version 1, in which JSON text was what it says, with the text of its data again."""
+    if text is None:
+        return row
+    return {name: text if isinstance(value, dict) and value == data else value for name, value in row.items()}
 
 
 async def create(items: Writable, record: Mapping[str, Any]) -> bool:

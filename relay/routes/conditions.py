@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.events import ORIGINAL, Document, action_of
+from relay.documents import SourceDocument
 from relay.routes.pointers import Pointer
 
 Scalar = str | int | float | bool
 
-NAMED: Mapping[str, Callable[[Document], Any]] = {
-    "id": lambda document: document.get("id"),
-    "key": lambda document: document.get("partitionKey"),
-    "type": lambda document: document.get("type"),
-    "action": action_of,
+NAMED: Mapping[str, Callable[[SourceDocument], Any]] = {
+    "id": lambda document: document.fields.get("id"),
+    "key": lambda document: document.fields.get("partitionKey"),
+    "type": lambda document: document.fields.get("type"),
+    "action": lambda document: document.action,
 }
 """The fields that a condition may name, whatever the outbox calls them."""
 
@@ -37,12 +37,12 @@ class Condition:
     name: str
     values: tuple[Scalar, ...] = ()
     prefix: str | None = None
-    find: Callable[[Document], Any] = field(init=False, repr=False, compare=False)
+    find: Callable[[SourceDocument], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "find", _finder(self.name))
 
-    def holds(self, document: Document) -> bool:
+    def holds(self, document: SourceDocument) -> bool:
         """Whether the document's value is one of `values`, or begins with `prefix`."""
         return self._fits(self.find(document))
 
@@ -67,10 +67,14 @@ class Condition:
         return f"{self.name} is {' or '.join(values)}"
 
 
-def _finder(name: str) -> Callable[[Document], Any]:
+def _finder(name: str) -> Callable[[SourceDocument], Any]:
     if name in NAMED:
         return NAMED[name]
     if not name.startswith("/"):
         raise ValueError(f"is no field: write {', '.join(NAMED)}, or a JSON Pointer such as /data/tenant")
     pointer = Pointer.parse(name)
-    return lambda document: pointer.find(document.get(ORIGINAL, document))
+
+    def find(document: SourceDocument) -> Any:
+        return pointer.find_in(document.views) if document.views else pointer.find(document.fields)
+
+    return find

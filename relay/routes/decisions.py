@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relay.events import Document
+from relay.documents import SourceDocument
 from relay.routes.conditions import Condition
 
 Rule = tuple[Sequence[Condition], bool]
 """Conditions, and the answer for a document that fulfils all of them. The first such rule counts."""
 
-Decision = Callable[[Document], bool] | bool
+Decision = Callable[[SourceDocument], bool] | bool
 """The answer for a document, or for every one."""
 
 
@@ -33,7 +33,7 @@ def decision(rules: Sequence[Rule], *, otherwise: bool) -> Decision:
     return _looked_up(needed, otherwise) or _one_by_one(needed, otherwise)
 
 
-def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool] | None:
+def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[SourceDocument], bool] | None:
     """The answer by the value of one field; None if the rules are about more than the texts that it may be."""
     conditions = [condition for when, _ in rules for condition in when]
     has_one_each, has_one_field = len(conditions) == len(rules), len({each.name for each in conditions}) == 1
@@ -45,7 +45,7 @@ def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], b
         for value in condition.values:
             answers.setdefault(value, answer)
 
-    def decide(document: Document) -> bool:
+    def decide(document: SourceDocument) -> bool:
         value = find(document)
         return answers.get(value, otherwise) if isinstance(value, str) else otherwise
 
@@ -56,8 +56,8 @@ def _names_texts(condition: Condition) -> bool:
     return condition.prefix is None and all(isinstance(value, str) for value in condition.values)
 
 
-def _one_by_one(rules: Sequence[Rule], otherwise: bool) -> Callable[[Document], bool]:
-    def decide(document: Document) -> bool:
+def _one_by_one(rules: Sequence[Rule], otherwise: bool) -> Callable[[SourceDocument], bool]:
+    def decide(document: SourceDocument) -> bool:
         for when, answer in rules:
             for condition in when:
                 if not condition.holds(document):

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from relay.canary import PREFIX
-from relay.events import MAPPED, PROBLEM, Document
+from relay.documents import SourceDocument, StoredDocument
+from relay.place import Place
 from relay.routes.conditions import Condition, Scalar
 from relay.routes.pointers import MISSING, Pointer
 from relay.routes.selection import Route, Selection
@@ -27,25 +28,25 @@ class Example:
 
     Attributes:
         stored: What the outbox stores: the document, or the row by its columns if relay.toml names fields of one.
-        document: What the relay makes of that, in the shape of relay/events.py.
+        document: What the relay makes of that, with its fields.
     """
 
     stored: dict[str, Any]
-    document: Document
+    document: SourceDocument
 
 
 class Unplaceable(Exception):
     """Why no event of a smoke test can have the outbox's layout, in a part of a sentence."""
 
 
-def example(document: Document, selection: Selection, *, is_row: bool = False) -> Example | None:
+def example(document: StoredDocument, selection: Selection, *, is_row: bool = False) -> Example | None:
     """The document as one of the stream, changed as little as a rule asks for; None if that would do harm.
 
     Its action stays, and its key keeps its own end: an event with the action or the key of real ones would be
     handled by their consumers.
 
     Args:
-        document: Of the shape of relay/events.py, with all that an event may have.
+        document: With the usual names (relay/documents.py), and all that an event may have.
         selection: Of the stream.
         is_row: Whether the outbox is an SQL one, of which relay.toml names fields.
 
@@ -63,8 +64,8 @@ def example(document: Document, selection: Selection, *, is_row: bool = False) -
                     layout.fulfil(condition, made)
             found = layout.document(made)
             if selection.takes(found) and (not selection.routes or selection.route_of(found) is not None):
-                if PROBLEM in found.get(MAPPED, {}):
-                    raise Unplaceable(found[MAPPED][PROBLEM])
+                if found.problem is not None:
+                    raise Unplaceable(found.problem)
                 return Example(made, found)
     return None
 
@@ -80,13 +81,15 @@ class _Layout:
         names = ("id", "key", "action", "type")
         self._kept = [pointer.names for name in names for pointer in self._place(name)]
 
-    def document(self, stored: Document) -> Document:
+    def document(self, stored: StoredDocument) -> SourceDocument:
         """What the relay makes of it."""
         fields = self._selection.fields
-        return fields.of_row(stored, {"type": self._selection.type}) if self._is_row else fields.document(stored)
+        return (
+            fields.of_row(stored, {}, Place(), self._selection.type) if self._is_row else fields.document(stored)
+        )
 
-    def stored(self, document: Document) -> dict[str, Any]:
-        """A document of the shape of relay/events.py, as the outbox stores it."""
+    def stored(self, document: StoredDocument) -> dict[str, Any]:
+        """A document with the usual names, as the outbox stores it."""
         if not self._selection.fields.is_mapped:
             return deepcopy(dict(document))
         made: dict[str, Any] = {} if self._is_row else {name: document[name] for name in ("id", "ttl")}

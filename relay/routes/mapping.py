@@ -1,7 +1,7 @@
 """Which fields of an outbox are the id, the key and so on: the parts `[fields]`, `[properties]` and `[message]`.
 
-What is stored becomes a document of the shape of relay/events.py where it is read. What cannot be mapped does not
-fail there: the document says why (`PROBLEM`), and is set aside like any other that can never become a message.
+What is stored gets its fields (relay/documents.py) where it is read. What cannot be mapped does not fail there:
+the document says why (`problem`), and is set aside like any other that can never become a message.
 docs/mapping.md describes the parts.
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay import jsontext
-from relay.events import DATA_TEXT, MAPPED, MAX_KEY_LENGTH, ORIGINAL, PROBLEM, Document, utf16_units
+from relay.documents import Mapped, SourceDocument, StoredDocument
+from relay.events import MAX_KEY_LENGTH, utf16_units
+from relay.place import Place, RowPlace
 from relay.routes.pointers import MISSING, Pointer
 from relay.times import parse_duration
 
@@ -48,10 +50,8 @@ NAMES = (*DOCUMENT_FIELDS, "action", "time")
 
 # The fields that need not be in `data`, with their names there.
 _BESIDE = {"action": "action", "time": "createdAt"}
-# The member of a document that has a field.
+# The names of fields in relay/documents.py, where they differ.
 _MEMBERS = {"key": "partitionKey", "trace": "traceparent"}
-# What sources and the core know of a document beside its fields; relay/events.py describes the last one.
-_SYSTEM = ("_ts", "_lsn", "_etag", "_rid", "ttl", "_shard", "_ulid", DATA_TEXT)
 
 LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "article": {},
@@ -237,35 +237,51 @@ class Fields:
     is_mapped: bool = True
     _documents: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
     _rows: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
+    _time_place: Pointer | None = field(init=False, repr=False, compare=False)
+    _rules: tuple[list[_Rule], list[_Rule]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given = dict(self.given)
         data = given["data"][0].text if "data" in given else None
         object.__setattr__(self, "_documents", _places(DOCUMENT_FIELDS, data) | given)
         object.__setattr__(self, "_rows", _places(ROW_FIELDS, data) | given)
+        object.__setattr__(self, "_time_place", given["time"][0] if "time" in given else None)
+        properties = [_Rule("properties", each.name, each.pointer, each.convert) for each in self.properties]
+        message = [_Rule("message", name, pointer, MESSAGE[name]) for name, pointer in self.message]
+        object.__setattr__(self, "_rules", (properties, message))
 
     @property
     def names_fields(self) -> bool:
         """Whether relay.toml names fields: a row of an SQL outbox is then mapped by its columns."""
         return bool(self.given)
 
-    def type_of(self, stored: Document) -> Any:
+    def type_of(self, stored: StoredDocument) -> Any:
         """The type of a stored document; None if it has none."""
-        found = _found("type", self._documents["type"], stored)
+        found = _found("type", self._documents["type"], (stored,))
         return None if found is MISSING else found
 
-    def document(self, stored: Document) -> Document:
-        """A stored document, or what relay/sql/rows.py makes of a row, in the shape of relay/events.py."""
-        return self._mapped(stored, self._documents, {}) if self.is_mapped else stored
+    def document(self, stored: StoredDocument) -> SourceDocument:
+        """A document of Cosmos DB with its fields."""
+        return self._mapped(stored, (stored,), self._documents) if self.is_mapped else SourceDocument.plain(stored)
 
-    def of_row(self, row: Document, known: Document) -> dict[str, Any]:
-        """A row of an SQL outbox, by its columns, in that shape.
+    def of_fields(self, row: SourceDocument) -> SourceDocument:
+        """A row of an SQL outbox whose columns have the usual names: it is mapped by its fields."""
+        if not self.is_mapped:
+            return row
+        return self._mapped(row.stored, (row.fields,), self._documents, row.placed, row.body)
+
+    def of_row(
+        self, row: StoredDocument, opened: StoredDocument, place: Place | RowPlace, event_type: str
+    ) -> SourceDocument:
+        """A row of an SQL outbox, mapped by its columns.
 
         Args:
-            row: By column, values that JSON has; JSON text as what it says.
-            known: Members of the document that the row need not have.
+            row: By column, values that JSON has.
+            opened: The columns whose text is JSON, as what it says.
+            place: Its place in the feed.
+            event_type: The type of a row that has none.
         """
-        return self._mapped(row, self._rows, known)
+        return self._mapped(row, (row, opened), self._rows, place, event_type=event_type)
 
     def of_document(self, name: str) -> tuple[Pointer, ...]:
         """Where a field of a stored document is: the first of these that is there; an id is all of them."""
@@ -276,50 +292,65 @@ class Fields:
         return self._rows[name]
 
     def _mapped(
-        self, stored: Document, places: Mapping[str, tuple[Pointer, ...]], known: Document
-    ) -> dict[str, Any]:
-        document: dict[str, Any] = {name: stored[name] for name in _SYSTEM if name in stored}
-        document |= known
-        mapped: dict[str, Any] = {}
+        self,
+        stored: StoredDocument,
+        views: tuple[Mapping[str, Any], ...],
+        places: Mapping[str, tuple[Pointer, ...]],
+        placed: Place | RowPlace | None = None,
+        body: str | None = None,
+        event_type: str | None = None,
+    ) -> SourceDocument:
+        """The document with its fields, which are at these places of the views."""
+        fields: dict[str, Any] = {} if event_type is None else {"type": event_type}
+        beside: dict[str, Any] = {}
         problems: list[str] = []
         for name, pointers in places.items():
-            value, member = _found(name, pointers, stored), _MEMBERS.get(name, name)
-            if name in _BESIDE:
-                mapped |= {} if value is MISSING else {_BESIDE[name]: value}
-            elif value is not MISSING:
-                document[member] = value
-            if value is MISSING and name in _REQUIRED and member not in known:
+            value, member = _found(name, pointers, views), _MEMBERS.get(name, name)
+            if value is not MISSING:
+                (beside if name in _BESIDE else fields)[member] = value
+            elif name in _REQUIRED and member not in fields:
                 where = (" and " if name == "id" else " or ").join(map(str, pointers))
                 wanted = "no text" if len(pointers) > 1 and name == "id" else "nothing"
                 problems.append(f"fields.{name}: there is {wanted} at {where}")
-        for name, value in (("type", document.get("type", "")), ("action", mapped.get("action", ""))):
+        for name, value in (("type", fields.get("type", "")), ("action", beside.get("action", ""))):
             if not isinstance(value, str):
                 where = " or ".join(map(str, places[name]))
                 problems.append(f"fields.{name}: {where} is {_kind(value)}, not a string")
-        _read_data(document)
-        problems += self._add_rest(stored, mapped)
-        if problems:
-            mapped[PROBLEM] = problems[0]
-        return document | {ORIGINAL: stored, MAPPED: mapped}
+        text = fields.get("data")
+        if isinstance(text, str) and (found := jsontext.read_object(text)) is not None:
+            fields["data"], body = found
+        created_at = beside.get("time")
+        if created_at is not None and self._time_place is not None:
+            try:
+                _time(created_at)
+            except Unmappable as error:
+                problems.append(f"fields.time: {self._time_place} {error}")
+        properties, message = self._further(views, problems)
+        mapped = Mapped(beside.get("action"), created_at, properties, message)
+        return SourceDocument(stored, fields, placed, mapped, body, problems[0] if problems else None, views)
 
-    def _add_rest(self, stored: Document, mapped: dict[str, Any]) -> Iterator[str]:
-        """Add properties and the like to what was mapped; gives the problems."""
-        if mapped.get("createdAt") is not None and "time" in dict(self.given):
-            try:
-                _time(mapped["createdAt"])
-            except Unmappable as error:
-                yield f"fields.time: {dict(self.given)['time'][0]} {error}"
-        rules: list[tuple[str, str, Pointer, Callable[[Any], Value]]]
-        rules = [("properties", each.name, each.pointer, each.convert) for each in self.properties]
-        rules += [("message", name, pointer, MESSAGE[name]) for name, pointer in self.message]
-        for part, name, pointer, convert in rules:
-            found = pointer.find(stored)
-            if found is None or found is MISSING:
-                continue
-            try:
-                mapped.setdefault(part, {})[name] = convert(found)
-            except Unmappable as error:
-                yield f"{part}.{name}: {pointer} {error}"
+    def _further(
+        self, views: Sequence[Mapping[str, Any]], problems: list[str]
+    ) -> tuple[dict[str, Value], dict[str, Value]]:
+        """The properties, and what else the message has; adds to the problems."""
+        made: tuple[dict[str, Value], dict[str, Value]] = ({}, {})
+        for values, rules in zip(made, self._rules, strict=True):
+            for rule in rules:
+                found = rule.pointer.find_in(views)
+                if found is None or found is MISSING:
+                    continue
+                try:
+                    values[rule.name] = rule.convert(found)
+                except Unmappable as error:
+                    problems.append(f"{rule.part}.{rule.name}: {rule.pointer} {error}")
+        return made
+
+
+class _Rule(NamedTuple):
+    part: str
+    name: str
+    pointer: Pointer
+    convert: Callable[[Any], Value]
 
 
 _REQUIRED = ("id", "key", "type", "action", "data")
@@ -333,30 +364,25 @@ def _places(fields: Mapping[str, str], data: str | None) -> dict[str, tuple[Poin
     return found
 
 
-def _found(name: str, pointers: tuple[Pointer, ...], stored: Document) -> Any:
+def _found(name: str, pointers: tuple[Pointer, ...], views: Sequence[Mapping[str, Any]]) -> Any:
     if name == "id" and len(pointers) > 1:
-        return _joined(pointers, stored)
-    return next((value for each in pointers if (value := each.find(stored)) is not MISSING), MISSING)
+        return _joined(pointers, views)
+    for pointer in pointers:
+        value = pointer.find_in(views)
+        if value is not MISSING:
+            return value
+    return MISSING
 
 
-def _joined(pointers: tuple[Pointer, ...], stored: Document) -> Any:
+def _joined(pointers: tuple[Pointer, ...], views: Sequence[Mapping[str, Any]]) -> Any:
     """An id of several texts: with a space between them, or a digest of that if it is too long."""
-    parts = [pointer.find(stored) for pointer in pointers]
+    parts = [pointer.find_in(views) for pointer in pointers]
     if not all(isinstance(each, str) and each for each in parts):
         return MISSING
     text = " ".join(parts)
     if utf16_units(text) <= MAX_KEY_LENGTH:
         return text
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-def _read_data(document: dict[str, Any]) -> None:
-    """Data that is stored as JSON text is the object that the text has; the message's body is the text."""
-    data = document.get("data")
-    if isinstance(data, str) and data.lstrip()[:1] == "{":
-        found = jsontext.read_object(data)
-        if found is not None:
-            document["data"], document[DATA_TEXT] = found
 
 
 def _kind(value: Any) -> str:
@@ -367,4 +393,4 @@ def _kind(value: Any) -> str:
 
 
 PLAIN = Fields(is_mapped=False)
-"""The fields of an outbox whose documents have the shape of relay/events.py."""
+"""The fields of an outbox whose documents have them by their own names."""

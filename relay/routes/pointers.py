@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-from relay.events import Document
 
 _ESCAPED = re.compile(r"(?:[^~]|~[01])*")
 
@@ -43,7 +42,7 @@ class Pointer:
             raise ValueError(f"is {text!r}: in a JSON Pointer, write ~ as ~0 and / within a name as ~1")
         return cls(text, tuple(name.replace("~1", "/").replace("~0", "~") for name in names))
 
-    def find(self, document: Document) -> Any:
+    def find(self, document: Mapping[str, Any]) -> Any:
         """The value there, or MISSING. A name of digits is an element of an array."""
         value: Any = document
         for name in self.names:
@@ -56,6 +55,14 @@ class Pointer:
             if value is MISSING:
                 return MISSING
         return value
+
+    def find_in(self, views: Iterable[Mapping[str, Any]]) -> Any:
+        """The value there in the first of several views of a document that has one, or MISSING."""
+        for view in views:
+            value = self.find(view)
+            if value is not MISSING:
+                return value
+        return MISSING
 
     def __str__(self) -> str:
         return self.text

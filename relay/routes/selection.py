@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from relay.events import Document, Event, Reason, Rejected
+from relay.documents import SourceDocument, StoredDocument
+from relay.events import Event, Reason, Rejected
 from relay.routes.conditions import Condition
 from relay.routes.decisions import Decision, decision
 from relay.routes.mapping import PLAIN, Fields
@@ -30,7 +31,7 @@ class Route:
     when: tuple[Condition, ...]
     to: tuple[str, ...]
 
-    def holds(self, document: Document) -> bool:
+    def holds(self, document: SourceDocument) -> bool:
         return all(condition.holds(document) for condition in self.when)
 
     def covers(self, other: Route) -> bool:
@@ -58,7 +59,7 @@ class Selection:
         is_first: Whether it is the first stream of its outbox, which has what belongs to no other one.
         keeps_unrouted: Whether it sets aside the events that no route takes, as the first stream may.
         fields: Where the fields of an event are in what the outbox stores. All methods but `document_of` and
-            `mapped` take documents of the shape of relay/events.py.
+            `mapped` take documents whose fields are known.
         takes: Whether a document is the stream's, to publish or to set aside. Every document is asked about.
         may_be_unrouted: Whether `judged` may set aside an event that the stream takes.
     """
@@ -70,7 +71,7 @@ class Selection:
     is_first: bool = True
     keeps_unrouted: bool = False
     fields: Fields = PLAIN
-    takes: Callable[[Document], bool] = field(init=False, repr=False, compare=False)
+    takes: Callable[[SourceDocument], bool] = field(init=False, repr=False, compare=False)
     may_be_unrouted: bool = field(init=False, repr=False, compare=False)
     _has_route: Decision = field(init=False, repr=False, compare=False)
 
@@ -80,7 +81,7 @@ class Selection:
         object.__setattr__(self, "_has_route", routed)
         object.__setattr__(self, "may_be_unrouted", self.keeps_unrouted and routed is not True)
 
-    def _decided(self) -> Callable[[Document], bool]:
+    def _decided(self) -> Callable[[SourceDocument], bool]:
         rules = [(each.when, self.destination in each.to) for each in self.routes]
         decide = decision(rules, otherwise=self.keeps_unrouted) if rules else True
         if len(self.types) == 1 and not self.events:
@@ -89,21 +90,21 @@ class Selection:
             if decide is not False:
                 return _of_type_and(self.type, decide)
 
-        def takes(document: Document) -> bool:
+        def takes(document: SourceDocument) -> bool:
             return (
-                self.has_type(document.get("type"))
+                self.has_type(document.fields.get("type"))
                 and all(condition.holds(document) for condition in self.events)
                 and (decide if isinstance(decide, bool) else decide(document))
             )
 
         return takes
 
-    def document_of(self, stored: Document) -> Document | None:
+    def document_of(self, stored: StoredDocument) -> SourceDocument | None:
         """The document that a stored one is here; None if it is none of the stream's."""
-        document = self.mapped(stored) if self.fields.is_mapped else stored
+        document = self.mapped(stored) if self.fields.is_mapped else SourceDocument.plain(stored)
         return document if document is not None and self.takes(document) else None
 
-    def mapped(self, stored: Document) -> Document | None:
+    def mapped(self, stored: StoredDocument) -> SourceDocument | None:
         """The document that a stored one is in an outbox with other fields; None if its type is none of these."""
         return self.fields.document(stored) if self.has_type(self.fields.type_of(stored)) else None
 
@@ -126,13 +127,13 @@ class Selection:
         """Whether a document of this type may be an event."""
         return found in self.types or not self.types
 
-    def unmet(self, document: Document) -> str | None:
+    def unmet(self, document: SourceDocument) -> str | None:
         """The condition for a document to be an event that this one does not fulfil; None if it is an event."""
-        if not self.has_type(document.get("type")):
+        if not self.has_type(document.fields.get("type")):
             return f"the type is {self.types_text}"
         return next((str(each) for each in self.events if not each.holds(document)), None)
 
-    def route_of(self, document: Document) -> Route | None:
+    def route_of(self, document: SourceDocument) -> Route | None:
         """The route that counts for an event; None if there is none."""
         return next((route for route in self.routes if route.holds(document)), None)
 
@@ -146,12 +147,12 @@ class Selection:
         return Rejected.of(event, Reason.NO_ROUTE, "no route of relay.toml takes it")
 
 
-def _of_type(event_type: str) -> Callable[[Document], bool]:
-    return lambda document: document.get("type") == event_type
+def _of_type(event_type: str) -> Callable[[SourceDocument], bool]:
+    return lambda document: document.fields.get("type") == event_type
 
 
-def _of_type_and(event_type: str, decide: Callable[[Document], bool]) -> Callable[[Document], bool]:
-    return lambda document: document.get("type") == event_type and decide(document)
+def _of_type_and(event_type: str, decide: Callable[[SourceDocument], bool]) -> Callable[[SourceDocument], bool]:
+    return lambda document: document.fields.get("type") == event_type and decide(document)
 
 
 BY_DEFAULT = Selection(("domainEvent",))

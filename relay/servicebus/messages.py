@@ -24,7 +24,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from relay import jsontext
-from relay.events import MAPPED, Event
+from relay.events import Event
 from relay.routes.mapping import PLAIN, Fields, Value
 
 CONTENT_TYPE = "application/json"
@@ -82,7 +82,7 @@ def cloudevents(source: str) -> Contract:
         properties["cloudEvents:source"] = source
         properties["cloudEvents:type"] = event.action
         properties["cloudEvents:partitionkey"] = event.partition_key
-        created_at = event.data.get("createdAt")
+        created_at = properties.get("createdAt")
         if isinstance(created_at, str) and _is_rfc3339(created_at):
             properties["cloudEvents:time"] = created_at
         if "traceparent" in properties:
@@ -98,24 +98,22 @@ def contract(cloudevents_source: str | None, fields: Fields = PLAIN) -> Contract
     `fields` are those of the outbox, whose documents may be mapped ones.
     """
     message_of = plain if cloudevents_source is None else cloudevents(cloudevents_source)
-    return _of_mapped(message_of) if fields.is_mapped else message_of
+    return _with_mapped(message_of) if fields.is_mapped else message_of
 
 
-def _of_mapped(message_of: Contract) -> Contract:
-    """A contract for events with the time of their writer, properties and the like beside their data."""
+def _with_mapped(message_of: Contract) -> Contract:
+    """A contract for events with properties and the like beside their data."""
 
     def message(event: Event) -> Message:
-        mapped = event.document.get(MAPPED)
+        made, mapped = message_of(event), event.document.mapped
         if mapped is None:
-            return message_of(event)
-        body = jsontext.encode(event.data) if event.body is None else event.body
-        made = message_of(event._replace(data=mapped, body=body))
-        named = mapped.get("message", {})
+            return made
+        named = mapped.message
         names = ("correlation_id", "reply_to", "time_to_live", "scheduled_enqueue_time")
         further = Further(*(named.get(name) for name in names))
         return made._replace(
             subject=named.get("subject", made.subject),
-            application_properties={**made.application_properties, **mapped.get("properties", {})},
+            application_properties={**made.application_properties, **mapped.properties},
             further=None if further == Further() else further,
         )
 
@@ -128,7 +126,7 @@ def with_original_id(message_of: Contract) -> Contract:
     def message(event: Event) -> Message:
         made = message_of(event)
         return made._replace(
-            application_properties={**made.application_properties, "originalId": event.document["id"]}
+            application_properties={**made.application_properties, "originalId": event.document.fields["id"]}
         )
 
     return message
@@ -142,10 +140,12 @@ def _message(event: Event, properties: dict[str, Value]) -> Message:
 
 def _properties(event: Event) -> dict[str, Value]:
     properties: dict[str, Value] = {"type": event.type}
+    document = event.document
     # Only Cosmos DB gives a document its own time.
-    if event.committed_at is not None and "_ts" in event.document:
+    if document.placed is None and event.committed_at is not None and "_ts" in document.stored:
         _put_integer(event.committed_at, "cosmosTimestamp", properties)
-    created_at = event.data.get("createdAt")
+    mapped = document.mapped
+    created_at = event.data.get("createdAt") if mapped is None else mapped.created_at
     if isinstance(created_at, str):
         properties["createdAt"] = created_at
     if event.traceparent is not None:

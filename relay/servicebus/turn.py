@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.deadline import Deadline
+from relay.documents import SourceDocument
 from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.events import Event
 from relay.evidence import AcceptedLedger, Evidence
@@ -79,7 +80,7 @@ class Probe:
 
     def keep_claim(self, transfer: Transfer) -> Event:
         """The large event of an accepted claim, to be repeated as that: nothing else of it is kept."""
-        event = transfer.events[-1]._replace(data={}, document={}, body=None)
+        event = transfer.events[-1]._replace(data={}, document=SourceDocument({}, {}), body=None)
         self._claim = event, transfer.message_of
         return event
 

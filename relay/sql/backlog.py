@@ -198,7 +198,9 @@ class Backlog:
             cursor = cursors.get(shard_id, START)
             for entry in await run_async(self._session, self._tables.numbered(shard_id, cursor, 1)):
                 document = document_of(entry, shard_id, self._feed.selection)
-                found.append(f"{document.get('id')!r} of the partition key {document.get('partitionKey')!r}")
+                found.append(
+                    f"{document.fields.get('id')!r} of the partition key {document.fields.get('partitionKey')!r}"
+                )
         return found
 
     async def _oldest_s(self, shard_id: int, cursor: bytes) -> float | None:

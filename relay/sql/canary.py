@@ -13,9 +13,10 @@ from typing import Any
 from changefeed import START, AsyncConsumer, ChangefeedError
 from changefeed.statements import AsyncSession, Entry, Statement, run_async
 from changefeed.tables import Tables
+from relay.documents import SourceDocument
 from relay.errors import ServiceError, UsageError, first_line
-from relay.events import DATA_TEXT
 from relay.outbox import CLEAN_UP_S
+from relay.place import Place
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import connect, explaining
@@ -39,7 +40,7 @@ class SqlCanary:
         self._tables = Tables(session.dialect, feed.feed)
         self._cursors: dict[str, bytes] = {}
 
-    async def write(self, document: dict[str, Any], /) -> dict[str, Any]:
+    async def write(self, document: dict[str, Any], /) -> SourceDocument:
         with explaining(self._feed):
             cursor = await self._cursor()
         values = self._row(document) if self._fields.names_fields else self._usual_row(document)
@@ -62,7 +63,7 @@ class SqlCanary:
         with explaining(self._feed):
             return await self._stored(document)
 
-    async def _stored(self, document: dict[str, Any]) -> dict[str, Any]:
+    async def _stored(self, document: dict[str, Any]) -> SourceDocument:
         """The event as the relay reads it."""
         if self._fields.names_fields:
             names = list(self._columns)
@@ -71,13 +72,14 @@ class SqlCanary:
                 f"select {columns} from {self._tables.events} where id = ?", document["id"]
             )
             found = Entry(START, dict(zip(names, row, strict=True)), {})
-            document = document_of(found, self._shard_id, self._feed.selection)
+            read = document_of(found, self._shard_id, self._feed.selection)
             # All digits that the database has given a number: the text is the message's body.
-            return {**document, "data": json.loads(document[DATA_TEXT])}
+            return read._replace(fields={**read.fields, "data": json.loads(str(read.body))})
         stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
         without = {"ttl"} | ({"traceparent"} - self._columns.keys())
         kept = {name: value for name, value in document.items() if name not in without}
-        return dict(self._fields.document({**kept, "data": json.loads(stored[0][0])}))
+        kept["data"] = json.loads(stored[0][0])
+        return self._fields.of_fields(SourceDocument({}, kept, Place()))
 
     def _usual_row(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a row, by column, where relay.toml names no fields."""

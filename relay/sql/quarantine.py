@@ -260,12 +260,9 @@ def values_of(item: items.Item) -> list[Any]:
     row: dict[str, Any] = {"id": encode_id(item["id"]), "partitionKey": encode(item["partitionKey"])}
     if item["type"] == RECORD_TYPE:
         document = item.get("document")
-        document_id = document.get("id") if isinstance(document, dict) else item.get("documentId")
-        named = {
-            **item,
-            "place": item.get("order"),
-            "documentId": document_id if isinstance(document_id, str) else None,
-        }
+        own_id = document.get("id") if isinstance(document, dict) else None
+        stored_id = own_id if isinstance(own_id, str) else None
+        named = {"documentId": stored_id, **item, "place": item.get("order")}
         row = {name: _encoded(named.get(name)) for name in _SUMMARY.values()} | row
     return [digest(item["partitionKey"]), _new_etag(), item["type"], body, *map(row.get, _SUMMARY.values())]
 

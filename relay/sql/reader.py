@@ -21,7 +21,8 @@ from changefeed.tables import Tables, Unnumbered
 from changefeed.ulid import LENGTH, at, from_text, milliseconds, to_text
 from relay import jsontext
 from relay.canary import is_canary
-from relay.events import DATA_TEXT, Document, Event, Rejected
+from relay.documents import SourceDocument, StoredDocument
+from relay.events import Event, Rejected, read_event
 from relay.findings import Finding
 from relay.outbox import (
     POSITIONS_DELETED,
@@ -43,8 +44,7 @@ from relay.sql.rows import (
     document_if_taken,
     document_of,
     identifier_of,
-    mapped_again,
-    read,
+    of_row,
     select,
 )
 
@@ -55,11 +55,13 @@ _LOOK_BACK = 1000
 # Maximum number of ids in one statement.
 _IDS = 100
 
+# The place of a row that has none in the feed.
+_NOWHERE = Place()
+
 # Rows of a page of a range.
 _PAGE_ROWS = 500
 
 # The members of a document that was made of a key alone, besides the columns of the key.
-_PLACE_AND_TYPE = ("_ulid", "_shard", "type")
 
 ResultT = TypeVar("ResultT")
 
@@ -160,8 +162,8 @@ class SqlOutbox:
         for start in range(0, len(wanted), _IDS):
             for entry in await self._ask(self._tables.rows(partition_key, wanted[start : start + _IDS])):
                 document = document_of(entry, 0, self._selection)
-                text = document.get(DATA_TEXT)
-                found[document["id"]] = text or jsontext.encode(document["data"]).decode()
+                fields = document.fields
+                found[fields["id"]] = document.body or jsontext.encode(fields["data"]).decode()
         return found
 
     async def identity(self) -> str:
@@ -171,23 +173,23 @@ class SqlOutbox:
     async def in_range(self, chosen: Range, /) -> Reading:
         return SqlReading(self, self._settings, chosen, await self._read_cursors())
 
-    def event_of(self, document: Document, /) -> Event | Rejected:
-        ulid = document.get("_ulid")
-        at = committed_at(from_text(ulid)) if isinstance(ulid, str) else None
-        return self._selection.judged(read(mapped_again(document, self._selection), 0, at))
+    def event_of(self, document: SourceDocument, /) -> Event | Rejected:
+        ulid = document.place.ulid
+        at = None if ulid is None else committed_at(from_text(ulid))
+        return self._selection.judged(read_event(document, committed_at=at))
 
-    async def restored(self, document: Document, /) -> Document | None:
-        ulid, shard_id = document.get("_ulid"), document.get("_shard")
-        key = {name: value for name, value in document.items() if name not in _PLACE_AND_TYPE}
-        if not isinstance(ulid, str) or type(shard_id) is not int or "id" not in key or "data" in key:
+    async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
+        place = document.place
+        if place.ulid is None or place.shard is None or "id" not in document.fields or "data" in document.fields:
             return None
-        row = await self._ask(self._tables.row(key))
-        return None if row is None else document_of(Entry(from_text(ulid), row, {}), shard_id, self._selection)
+        row = await self._ask(self._tables.row(document.stored))
+        entry = Entry(from_text(place.ulid), row, {})
+        return None if row is None else document_of(entry, place.shard, self._selection)
 
-    def delivered(self, stored: Document, /) -> Document:
-        return document_of(Entry(START, dict(stored), {}), 0, self._selection)
+    def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
+        return of_row(stored, place or _NOWHERE, self._selection)
 
-    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+    async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
         found = await self._ask(self._tables.rows(partition_key, [identifier]))
         return document_of(found[0], 0, self._selection) if found and found[0].row is not None else None
 
@@ -202,18 +204,18 @@ class SqlOutbox:
         at = [Place(ulid=to_text(ulid), shard=shard) for shard, ulid in places]
         taken = document_if_taken(found[0], 0, self._selection) is not None
         document = document_of(found[0], 0, self._selection)
-        return Found(document.get("type"), taken, passed, at)
+        return Found(document.fields.get("type"), taken, passed, at)
 
-    async def passed(self, document: Document, /) -> bool:
-        ulid = document.get("_ulid")
-        if not isinstance(ulid, str):
+    async def passed(self, document: SourceDocument, /) -> bool:
+        ulid, shard_id = document.place.ulid, document.place.shard
+        if ulid is None or shard_id is None:
             return False
-        return from_text(ulid) <= (await self._read_cursors()).get(document["_shard"], START)
+        return from_text(ulid) <= (await self._read_cursors()).get(shard_id, START)
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         """By the feed of the event's shard, up to its present cursor."""
-        ulid, shard_id = event.document.get("_ulid"), event.document.get("_shard")
-        if not isinstance(ulid, str) or type(shard_id) is not int:
+        ulid, shard_id = event.document.place.ulid, event.document.place.shard
+        if ulid is None or shard_id is None:
             return ()
         claim = (await self._claims()).get(shard_id)
         if claim is None:
@@ -308,7 +310,7 @@ class SqlReading:
         """Unknown: the feed stores only positions and keys."""
         return None
 
-    async def pages(self) -> AsyncGenerator[list[Document], None]:
+    async def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
         """Of each shard, one after another. Events that have no position yet get one, as by any reader."""
         shards = range(self._feed.shards) if self._range.shard is None else [self._range.shard]
         for shard_id in shards:
@@ -350,7 +352,7 @@ class SqlReading:
 
         return await self._outbox.use(read)
 
-    def _documents(self, entry: Entry, shard_id: int) -> list[Document]:
+    def _documents(self, entry: Entry, shard_id: int) -> list[SourceDocument]:
         """The document of an entry, if it is in the range."""
         document = document_if_taken(entry, shard_id, self._feed.selection)
         if document is None:
@@ -358,10 +360,11 @@ class SqlReading:
         if entry.row is not None:
             return [document] if self._range.holds(document) else []
         # Its key and action are no longer known. A smoke test deletes its own events.
-        if not is_canary(document["id"]) and (not self._range.ids or document["id"] in self._range.ids):
+        identifier = document.fields["id"]
+        if not is_canary(identifier) and (not self._range.ids or identifier in self._range.ids):
             where = f"shard {shard_id}, position {to_text(entry.ulid)}"
             detail = f"{self._feed.feed} has no such row any more ({where})"
-            self.gone.append(Gone(str(document["id"]), ROW_MISSING, detail))
+            self.gone.append(Gone(str(identifier), ROW_MISSING, detail))
         return []
 
 

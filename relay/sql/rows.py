@@ -1,46 +1,39 @@
 """From rows of the event table to events.
 
 The columns `id`, `partition_key` and `data` are required; `action`, `created_at`, `sequence`, `traceparent` and
-`type` are used if the table has them. A row becomes a document of the shape that every outbox has
-(relay/events.py), with its position:
+`type` are used if the table has them. They become the fields that a document of every outbox has
+(relay/documents.py):
 
     {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
-     "sequence": …, "traceparent": …, "_shard": 0, "_ulid": "01JD…"}
+     "sequence": …, "traceparent": …}
 
 `data` is what its writer stored; `action` and `created_at` are added if it has no such member. The message's
 body is the text of the column, to which nothing else is done. Columns of types that JSON does not have become
-text, so that every document can be stored in quarantine. Where relay.toml names fields, a row is an object by the
-names of its columns, text that is a JSON object or array is that, and the fields are taken from it.
+text, so that every row can be stored in quarantine. Where relay.toml names fields, they are taken from the row as
+an object by the names of its columns, and a place within a column is in the JSON that its text is.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from changefeed.statements import Entry
-from changefeed.ulid import milliseconds, to_text
+from changefeed.ulid import milliseconds
 from relay import jsontext
 from relay.canary import is_canary
-from relay.events import (
-    DATA_TEXT,
-    MAPPED,
-    ORIGINAL,
-    Document,
-    Event,
-    Received,
-    Rejected,
-    read_event,
-    read_mapped,
-)
+from relay.documents import SourceDocument, StoredDocument
+from relay.events import Event, Received, Rejected, read_event
+from relay.place import Place, RowPlace
 from relay.routes.selection import Selection
 
 REQUIRED_COLUMNS = ("id", "partition_key", "data")
+_REQUIRED = tuple(zip(("id", "partitionKey", "data"), REQUIRED_COLUMNS, strict=True))
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
 _UUID_BYTES = 16
@@ -67,7 +60,7 @@ def select(entries: Iterable[Entry], shard_id: int, selection: Selection) -> Rec
     return received
 
 
-def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> Document | None:
+def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> SourceDocument | None:
     """The document of an entry that is one of the stream's; None for any other.
 
     A deleted row is the first stream's, because nothing is known of it but its key. A smoke test deletes its event
@@ -95,32 +88,10 @@ def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 
     return event_in(document_of(entry, shard_id, selection), entry, selection, position)
 
 
-def event_in(document: Document, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
-    """Likewise, where the entry's document was made before."""
-    event = read(document, position, committed_at(entry.ulid))
+def event_in(document: SourceDocument, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
+    """The event of one entry whose document was made before."""
+    event = read_event(document, position, committed_at=committed_at(entry.ulid))
     return event if entry.row is None else selection.judged(event)
-
-
-def read(document: Document, position: int, committed_at: int | None) -> Event | Rejected:
-    """The event of a document, which may be a mapped one."""
-    if MAPPED in document:
-        return read_mapped(document, position, committed_at=committed_at)
-    return read_event(document, position, committed_at=committed_at)
-
-
-def mapped_again(document: Document, selection: Selection) -> Document:
-    """A document that quarantine has, as relay.toml maps it now."""
-    fields, original = selection.fields, document.get(ORIGINAL, document)
-    # One that was made of a row without names of fields has its place.
-    if "_ulid" in original:
-        return document if fields.names_fields and original is document else fields.document(original)
-    if not fields.names_fields:
-        return document
-    place = {name: document[name] for name in ("_shard", "_ulid") if name in document}
-    found = _of_columns(original, place, selection)
-    if DATA_TEXT in document and found.get("data") == document["data"]:
-        found[DATA_TEXT] = document[DATA_TEXT]
-    return found
 
 
 def committed_at(ulid: bytes) -> int:
@@ -129,64 +100,117 @@ def committed_at(ulid: bytes) -> int:
     return min(milliseconds(ulid) // 1000, int(time.time()))
 
 
-def document_of(entry: Entry, shard_id: int, selection: Selection) -> dict[str, Any]:
+def document_of(entry: Entry, shard_id: int, selection: Selection) -> SourceDocument:
     """The document of one entry. Of a row that does not exist, it has the primary key and no more."""
-    place = {"_shard": shard_id, "_ulid": to_text(entry.ulid)}
+    place = RowPlace(shard_id, entry.ulid)
     if entry.row is None:
         key = {name: identifier_of(value) for name, value in entry.key.items()}
-        return {**key, "type": selection.type, **place}
-    row = entry.row
+        return SourceDocument(key, {**key, "type": selection.type}, place)
+    return of_row(entry.row, place, selection)
+
+
+def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:
+    """The document of a row, in values of the database or, as quarantine has them, of JSON."""
     if selection.fields.names_fields:
         return _by_columns(row, place, selection)
     data, text = _data(row)
-    document: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": identifier_of(row.get("id")),
         "partitionKey": identifier_of(row.get("partition_key")),
         "type": type_of(row, selection),
         "data": data,
-        **place,
     }
-    if text is not None:
-        document[DATA_TEXT] = text
+    for name, column in _REQUIRED:
+        if column not in row:
+            del fields[name]
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
-            document[column] = _integer(row[column])
-    return dict(selection.fields.document(document))
+            fields[column] = _integer(row[column])
+    return selection.fields.of_fields(SourceDocument(Columns(row), fields, place, body=text))
 
 
-def _by_columns(row: Mapping[str, Any], place: Mapping[str, Any], selection: Selection) -> dict[str, Any]:
+def _by_columns(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:
     """The document of a row with other columns."""
-    texts: dict[str, str] = {}
-    document = _of_columns({name: _cell(name, value, texts) for name, value in row.items()}, place, selection)
-    column, *within = selection.fields.of_columns("data")[0].names
-    if column in texts and isinstance(document.get("data"), dict):
-        text = jsontext.member(texts[column], within)
-        if text is not None:
-            document[DATA_TEXT] = text
-    return document
-
-
-def _of_columns(row: Document, place: Mapping[str, Any], selection: Selection) -> dict[str, Any]:
-    document = selection.fields.of_row(row, {"type": selection.type, **place})
+    stored = {name: _cell(value) for name, value in row.items()}
+    opened = Opened(stored)
+    document = selection.fields.of_row(stored, opened, place, selection.type)
+    fields = dict(document.fields)
     for name in ("id", "partitionKey"):
-        if isinstance(document.get(name), int):
-            document[name] = identifier_of(document[name])
-    if isinstance(document["type"], str):
+        if isinstance(fields.get(name), int):
+            fields[name] = identifier_of(fields[name])
+    if isinstance(fields["type"], str):
         # A column of fixed length is padded with spaces.
-        document["type"] = document["type"].rstrip(" ")
-    return document
+        fields["type"] = fields["type"].rstrip(" ")
+    body = document.body
+    column, *within = selection.fields.of_columns("data")[0].names
+    if within and column in opened and isinstance(fields.get("data"), dict):
+        body = jsontext.member(jsontext.escaped(stored[column]), within)
+    return SourceDocument(stored, fields, place, document.mapped, body, document.problem, document.views)
 
 
-def _cell(name: str, value: Any, texts: dict[str, str]) -> Any:
-    """A column's value as JSON has it. JSON text is added to `texts`, by the column's name."""
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        found = jsontext.read_object(value)
-        if found is not None:
-            parsed, texts[name] = found
-            return parsed
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        parsed = jsontext.parsed(value)
-        return value if parsed is None or jsontext.is_deep(parsed, value) else parsed
+class Columns(Mapping[str, Any]):
+    """A row by its columns. A value becomes one that JSON has where it is looked at."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:
+        return _cell(self._row[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+
+class Opened(Mapping[str, Any]):
+    """The columns of a row whose text is a JSON object or array, as that. It is read where it is looked at."""
+
+    __slots__ = ("_read", "_row")
+
+    def __init__(self, row: StoredDocument) -> None:
+        self._row = row
+        self._read: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The object or array that a column's text is; the default for any other column."""
+        if name not in self._read:
+            self._read[name] = _opened(self._row.get(name))
+        found = self._read[name]
+        return default if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._row if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _opened(value: Any) -> Any:
+    """The object or array that a text is; None if it is neither."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value if isinstance(value, dict) else None
+    text = jsontext.escaped(value)
+    found = jsontext.parsed(text)
+    if isinstance(found, dict):
+        return jsontext.shallow(found) if jsontext.is_deep(found, text) else found
+    return found if isinstance(found, list) and not jsontext.is_deep(found, text) else None
+
+
+def _cell(value: Any) -> Any:
+    """A column's value as JSON has it."""
     if isinstance(value, bytes) and len(value) == _UUID_BYTES:
         return identifier_of(value)
     if isinstance(value, datetime):

@@ -276,7 +276,7 @@ def _way_past(entry: Entry, shard_id: int, selection: Selection) -> str:
             f"It is the event at the position {entry.ulid.hex()}. To go on without it, delete its row in the "
             "event table: the event is then quarantined under its primary key."
         )
-    key, identifier = (str(document.get(name)) for name in ("partitionKey", "id"))
+    key, identifier = (str(document.fields.get(name)) for name in ("partitionKey", "id"))
     return f"To set the event aside: {commands.set_aside(key, identifier)}"
 
 

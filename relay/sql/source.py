@@ -74,7 +74,13 @@ class SqlSource:
         return received
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        shards = {each.document["_shard"] for each in items}
-        cursors = {shard_id: await self._cursor(shard_id) for shard_id in shards}
-        passed = [each for each in items if from_text(each.document["_ulid"]) <= cursors[each.document["_shard"]]]
-        return frozenset(each.position for each in passed)
+        places = [(each.position, *_place_of(each)) for each in items]
+        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {shard_id for _, shard_id, _ in places}}
+        return frozenset(position for position, shard_id, ulid in places if ulid <= cursors[shard_id])
+
+
+def _place_of(item: Event | Rejected) -> tuple[int, bytes]:
+    place = item.document.place
+    assert place.shard is not None
+    assert place.ulid is not None
+    return place.shard, from_text(place.ulid)

@@ -9,6 +9,7 @@ from journal import entries
 from journal.entries import digest_of
 from relay import jsontext
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.holds import PARKED_TYPE
 from simulation import reality
 from simulation.core.host import Host
@@ -47,7 +48,7 @@ class Universe(BaseUniverse[Host]):
 
     def _begin(self) -> Callable[[Fault], None]:
         self.services.leases.begin()
-        Operator(self.services, 1, event_of)
+        Operator(self.services, 1, lambda stored, _: SourceDocument.plain(stored), event_of)
         return Strikes(self.services, lambda: self.working, self.keep_hosts).strike
 
     def _host(self, name: str) -> Host:

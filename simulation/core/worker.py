@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relay.cosmos.source import select
+from relay.documents import StoredDocument
 from relay.errors import LeaseError
-from relay.events import Document, Event, Received, Rejected
+from relay.events import Event, Received, Rejected
 from relay.evidence import AcceptedLedger
 from relay.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
@@ -45,7 +46,7 @@ class SimulatedSource:
         self._leases = leases
         self._keys = _Keys(container)
 
-    def read(self, batch: Iterable[Document | None], /) -> Received:
+    def read(self, batch: Iterable[StoredDocument | None], /) -> Received:
         return select(batch, BY_DEFAULT)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
@@ -57,7 +58,7 @@ class SimulatedSource:
             item.position
             for item in items
             if item.partition_key is not None
-            and await positions.has_passed(item.partition_key, item.document["_lsn"])
+            and await positions.has_passed(item.partition_key, item.document.lsn or 0)
         ]
         return frozenset(passed)
 
@@ -68,11 +69,11 @@ class Worker:
     def __init__(self, services: Services, name: str) -> None:
         self.process = services.world.process(name)
         self._services = services
-        self._relay: Relay[Iterable[Document | None]] | None = None
+        self._relay: Relay[Iterable[StoredDocument | None]] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self.process.on_death(self._died)
 
-    def invoke(self, documents: Sequence[Document], invocation: str, retry: int) -> asyncio.Future[None]:
+    def invoke(self, documents: Sequence[StoredDocument], invocation: str, retry: int) -> asyncio.Future[None]:
         """Call the function; the future belongs to the process that calls."""
         answer: asyncio.Future[None] = self._services.world.running.loop.create_future()
         if not self.process.is_alive:
@@ -83,12 +84,12 @@ class Worker:
         return answer
 
     def _begin(
-        self, documents: Sequence[Document], invocation: str, retry: int, answer: asyncio.Future[None]
+        self, documents: Sequence[StoredDocument], invocation: str, retry: int, answer: asyncio.Future[None]
     ) -> None:
         task = self.process.loop.create_task(self._handle(documents, invocation, retry))
         task.add_done_callback(lambda done: self._answer(answer, done.exception()))
 
-    async def _handle(self, documents: Sequence[Document], invocation: str, retry: int) -> None:
+    async def _handle(self, documents: Sequence[StoredDocument], invocation: str, retry: int) -> None:
         if self._relay is None:
             self._relay = assemble(self._services, self._services.world.running)
         await self._relay.handle(documents, invocation, retry)
@@ -111,7 +112,7 @@ def _settle(answer: asyncio.Future[None], error: BaseException | None) -> None:
         answer.set_exception(error)
 
 
-def assemble(services: Services, process: Any) -> Relay[Iterable[Document | None]]:
+def assemble(services: Services, process: Any) -> Relay[Iterable[StoredDocument | None]]:
     """The relay of a process, with everything that it has in memory."""
     publisher = ServiceBusPublisher(
         SimulatedSenders(process, services.to_topic, services.topic),

@@ -15,7 +15,7 @@ from typing import Any
 
 from changefeed.errors import ArgumentError, CursorError, CursorPrunedError
 from changefeed.ulid import START, milliseconds
-from relay.events import Document
+from relay.documents import StoredDocument
 
 _PAGE = 1000
 _COUNTS = 1 << 40
@@ -89,7 +89,7 @@ class Tables:
         self._numbers += 1
         return self._numbers
 
-    def commit(self, events: Iterable[Document], rows: Sequence[Waiting]) -> None:
+    def commit(self, events: Iterable[StoredDocument], rows: Sequence[Waiting]) -> None:
         """What a writer's transaction has inserted becomes visible, all at once."""
         for event in events:
             self.events[event["id"]] = event
@@ -215,10 +215,10 @@ class Transaction:
     """A writer's transaction: its rows have their numbers, and nobody sees them before it has committed."""
 
     tables: Tables
-    events: list[Document] = field(default_factory=list)
+    events: list[StoredDocument] = field(default_factory=list)
     rows: list[Waiting] = field(default_factory=list)
 
-    def insert(self, event: Document, shard: int, hint_ms: int | None = None) -> None:
+    def insert(self, event: StoredDocument, shard: int, hint_ms: int | None = None) -> None:
         """Insert an event and its row of the outbox."""
         self.events.append(event)
         hint_ms = self.tables.now_ms() if hint_ms is None else hint_ms

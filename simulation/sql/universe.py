@@ -69,8 +69,8 @@ class Universe:
     def run(self) -> bool:
         """Run it; returns whether everything was published in time."""
         self.keep_relays()
-        event_of = SqlOutbox(self._settings).event_of
-        Operator(self.services, 1, event_of)
+        outbox = SqlOutbox(self._settings)
+        Operator(self.services, 1, outbox.document_of, outbox.event_of)
         self._writers.plan(self.plan.events, _SPAN_S)
         strikes = Strikes(self.services, lambda: [each for each in self.relays if each.works], self.keep_relays)
         for fault in self.plan.faults:

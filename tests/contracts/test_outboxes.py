@@ -21,6 +21,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import ManualClock
 from relay.cosmos.reader import CosmosOutbox
+from relay.documents import SourceDocument
 from relay.errors import ServiceError
 from relay.events import Event, Reason, Rejected
 from relay.outbox import Committed, NextPage, Outbox, Range
@@ -334,18 +335,18 @@ async def test_an_outbox_has_one_identity(harness: Harness) -> None:
 # what is in a range
 
 
-async def documents_of(outbox: Outbox, chosen: Range) -> list[dict[str, Any]]:
+async def documents_of(outbox: Outbox, chosen: Range) -> list[SourceDocument]:
     """The documents of a range, as many as were counted, if they were."""
     reading = await outbox.in_range(chosen)
     count = await reading.count()
-    found = [dict(document) async for page in reading.pages() for document in page]
+    found = [document async for page in reading.pages() for document in page]
     assert count in (None, len(found))
     assert (reading.unread, reading.gone) == (0, [])
     return found
 
 
 async def ids_of(outbox: Outbox, chosen: Range) -> list[str]:
-    return [document["id"] for document in await documents_of(outbox, chosen)]
+    return [document.fields["id"] for document in await documents_of(outbox, chosen)]
 
 
 async def test_a_range_has_every_event_once_and_each_key_in_commit_order(harness: Harness) -> None:

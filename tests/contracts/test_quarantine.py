@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from relay import holds
+from relay.documents import SourceDocument
 from relay.errors import QuarantineError, StaleClearanceError
 from relay.events import Reason, Rejected
 from relay.holds import Order
@@ -102,7 +103,7 @@ def rejected(*identifiers: str, reason: Reason = Reason.MESSAGE_REFUSED, key: st
 
 
 def carried_out(item: Rejected) -> Order:
-    return Order(carried_out=True, place=Place.of(item.document))
+    return Order(carried_out=True, place=item.document.place)
 
 
 async def test_what_is_rejected_is_stored_once_in_its_order(harness: Harness) -> None:
@@ -182,7 +183,7 @@ async def test_a_record_from_before_parking_was_chosen_parks_its_key_too(harness
 
 
 async def test_a_document_without_a_key_parks_nothing(harness: Harness) -> None:
-    keyless = Rejected({"id": "x", "partitionKey": 7}, Reason.PARTITION_KEY_NOT_STRING, "")
+    keyless = Rejected(SourceDocument.plain({"id": "x", "partitionKey": 7}), Reason.PARTITION_KEY_NOT_STRING, "")
 
     await harness.quarantine.store([keyless, *rejected("a")], "i1", park=True)
 
@@ -205,7 +206,7 @@ async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_
     assert before.orders == {("k", "e/1?#"): (Order(),), ("k", "e2"): (Order(),)}
     after = await harness.quarantine.holds()
     assert after.orders == {("k", "e/1?#"): (carried_out(item),), ("k", "e2"): (Order(),)}
-    place = Place.of(item.document)
+    place = item.document.place
     await harness.quarantine.forget({("k", "e2"): place})
     await harness.quarantine.forget({("k", "e/1?#"): place})
     await harness.quarantine.forget({("k", "e/1?#"): place})
@@ -214,7 +215,7 @@ async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_
 
 async def test_a_record_and_a_parked_key_say_where_their_event_is_in_the_feed(harness: Harness) -> None:
     (item,) = rejected("a")
-    placed = replace(item, document={**item.document, "_lsn": 7, "order": 1})
+    placed = replace(item, document=SourceDocument.plain({**item.document.stored, "_lsn": 7, "order": 1}))
 
     await harness.quarantine.store([placed], "i1", park=True)
 
@@ -229,7 +230,7 @@ async def test_an_event_that_is_set_aside_again_at_another_place_is_held_at_that
 ) -> None:
     (item,) = rejected("a")
     for lsn in (7, 9):
-        placed = replace(item, document={**item.document, "_lsn": lsn})
+        placed = replace(item, document=SourceDocument.plain({**item.document.stored, "_lsn": lsn}))
         await harness.quarantine.store([placed], "i1", park=park)
 
     await harness.quarantine.forget({("k", "a"): Place(lsn=7)})

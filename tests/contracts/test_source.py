@@ -17,8 +17,8 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.cosmos.containers import Containers
 from relay.cosmos.source import CosmosSource
+from relay.documents import StoredDocument
 from relay.errors import SourceError
-from relay.events import Document
 from relay.ports import Source
 from relay.routes.selection import BY_DEFAULT
 from relay.settings import CONSUMER, Settings
@@ -41,7 +41,7 @@ class Harness(ABC):
     async def commit(self, *documents: dict[str, Any]) -> Any:
         """Commit documents one by one; returns them as a batch of the source."""
 
-    def documents(self, batch: Any) -> list[Document]:
+    def documents(self, batch: Any) -> list[StoredDocument]:
         """The documents of a batch."""
         return list(batch)
 
@@ -58,10 +58,10 @@ class InMemory(Harness):
     def __init__(self) -> None:
         self._memory = InMemorySource()
         self.source = self._memory
-        self._committed: list[Document] = []
+        self._committed: list[StoredDocument] = []
 
-    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
-        batch: list[Document] = [document | {"committedAt": 1_700_000_000} for document in documents]
+    async def commit(self, *documents: dict[str, Any]) -> list[StoredDocument]:
+        batch: list[StoredDocument] = [document | {"committedAt": 1_700_000_000} for document in documents]
         self._committed += batch
         return batch
 
@@ -91,8 +91,8 @@ class OnPostgres(Harness):
         self._cursor = page.cursor
         return self._batch(page)
 
-    def documents(self, batch: SqlBatch) -> list[Document]:
-        return [document_of(entry, 0, BY_DEFAULT) for entry in batch.page.entries]
+    def documents(self, batch: SqlBatch) -> list[StoredDocument]:
+        return [document_of(entry, 0, BY_DEFAULT).stored for entry in batch.page.entries]
 
     async def checkpoint(self) -> None:
         consumer = AsyncConsumer(self._session, TABLE, CONSUMER)
@@ -110,11 +110,11 @@ class OnEmulator(Harness):
         self._trigger = trigger
         self._server = server
 
-    async def commit(self, *documents: dict[str, Any]) -> list[Document]:
+    async def commit(self, *documents: dict[str, Any]) -> list[StoredDocument]:
         for document in documents:
             await self._trigger.data.create_item({name: document[name] for name in document if name[0] != "_"})
         feed = self._trigger.data.query_items_change_feed(partition_key="k", start_time="Beginning")
-        delivered: list[Document] = [document async for document in feed]
+        delivered: list[StoredDocument] = [document async for document in feed]
         return delivered[-len(documents) :]
 
     async def checkpoint(self) -> None:
@@ -164,7 +164,7 @@ async def test_a_batch_is_sorted_into_events_rejections_and_the_rest(harness: Ha
     assert [(each.id, each.position, each.partition_key) for each in received.rejected] == [("e2", 1, "k")]
     assert (received.ignored, received.documents) == (1, 4)
     delivered = harness.documents(batch)
-    assert [each.document for each in received.events] == [delivered[0], delivered[3]]
+    assert [each.document.stored for each in received.events] == [delivered[0], delivered[3]]
     assert all(isinstance(each.committed_at, int) for each in received.events)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sections import DATA, sections
+from relay.documents import SourceDocument
 from relay.events import Reason, Rejected
 from relay.quarantine.record import record_of
 from relay.results import Outcome
@@ -108,5 +109,5 @@ def check_message(message: Message, document: dict[str, Any], *, cloudevents: bo
 
 def shelved_as(document: dict[str, Any]) -> str:
     """The id under which this document is set aside, whatever the reason."""
-    identifier: str = record_of(Rejected(document, Reason.MESSAGE_REFUSED, ""), "fuzz")["id"]
+    identifier: str = record_of(Rejected(SourceDocument.plain(document), Reason.MESSAGE_REFUSED, ""), "fuzz")["id"]
     return identifier

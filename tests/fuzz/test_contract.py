@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.events import MAX_KEY_LENGTH, MAX_PROPERTIES_BYTES, Reason, Rejected
 from tests.fuzz.budget import DOCUMENTS, trying
 from tests.fuzz.documents import batches
@@ -59,7 +60,7 @@ def test_the_schema_judges_documents_as_the_relay_does(batch: str) -> None:
     for document in json.loads(batch):
         if document is None or document.get("type") != "domainEvent":
             continue
-        outcome = event_of(document)
+        outcome = event_of(SourceDocument.plain(document))
         if not isinstance(outcome, Rejected):
             EVENT.validate(document)
         elif not inexpressible(document, outcome.reason):

@@ -104,8 +104,8 @@ async def test_cloudevents_are_relayed_as_they_are_stored(
     assert len(str(second.message_id)) == 64
     quarantine = account.get_database_client(DATABASE).get_container_client("quarantine")
     records = [each async for each in quarantine.read_all_items() if each["type"] == "quarantinedEvent"]
-    assert [(each["reason"], each["document"]["id"]) for each in records] == [("not-mapped", "/shop bad")]
-    assert records[0]["document"]["_original"]["id"] == "bad"
+    assert [(each["reason"], each["documentId"]) for each in records] == [("not-mapped", "/shop bad")]
+    assert records[0]["document"]["id"] == "bad"
     # The commands know the event by the id of its message.
     assert found is not None
     assert (found.type, found.is_taken, len(found.places)) == ("com.shop.placed", True, 1)
@@ -114,7 +114,7 @@ async def test_cloudevents_are_relayed_as_they_are_stored(
     assert ([each.id for each in of_key], more) == (ids[1:], True)
     assert json.loads(data["/shop 7f3a"]) == CLOUDEVENT["data"]
     assert len(data) == 2
-    assert [each["id"] for each in ranged] == ["/shop 7f3a"]
+    assert [each.fields["id"] for each in ranged] == ["/shop 7f3a"]
 
 
 async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(

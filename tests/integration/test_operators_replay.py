@@ -21,7 +21,7 @@ from relay.cli.replay_run import ReplayState
 from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
-from relay.events import Document
+from relay.documents import SourceDocument, StoredDocument
 from relay.outbox import Range
 from relay.routes.selection import BY_DEFAULT
 from tests.integration.conftest import RelayMaker
@@ -395,7 +395,7 @@ async def test_reading_ends_when_everything_counted_has_come(
     seen: list[str] = []
     held = CosmosReading._held
 
-    def watched(self: CosmosReading, document: Document) -> Document | None:
+    def watched(self: CosmosReading, document: StoredDocument) -> SourceDocument | None:
         seen.append(document["id"])
         return held(self, document)
 
@@ -404,7 +404,7 @@ async def test_reading_ends_when_everything_counted_has_come(
 
     pages = [page async for page in reading.pages()]
 
-    assert [item["id"] for page in pages for item in page] == ["e4", "e5", "e6"]
+    assert [item.fields["id"] for page in pages for item in page] == ["e4", "e5", "e6"]
     assert len(seen) <= 6
 
 

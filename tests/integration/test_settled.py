@@ -13,7 +13,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.leases import Lease
 from relay.cosmos.containers import Containers
 from relay.cosmos.source import CosmosSource
-from relay.events import Document
+from relay.documents import StoredDocument
 from relay.settings import Settings
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
@@ -29,12 +29,12 @@ async def source(cosmos: CosmosServer) -> AsyncIterator[CosmosSource]:
     await containers.close()
 
 
-async def feed(trigger: TriggerLeases) -> list[Document]:
+async def feed(trigger: TriggerLeases) -> list[StoredDocument]:
     """Every document, as the trigger delivers it."""
     return [document async for document in trigger.data.query_items_change_feed(start_time="Beginning")]
 
 
-async def settled(source: CosmosSource, documents: list[Document]) -> list[bool]:
+async def settled(source: CosmosSource, documents: list[StoredDocument]) -> list[bool]:
     received = source.read(documents)
     passed = await source.settled([*received.events, *received.rejected])
     return [position in passed for position in range(received.documents)]

@@ -61,7 +61,7 @@ async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlD
     assert feed is not None
     outbox = SqlOutbox(feed)
     reading = await outbox.in_range(Range(0, 2**31))
-    pages = [[document["id"] for document in page] async for page in reading.pages()]
+    pages = [[document.fields["id"] for document in page] async for page in reading.pages()]
     await outbox.close()
 
     assert pages == [["e0", "e1"], ["e2", "e3"], ["e4"]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relay.deadline import Deadline
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import PoisonError, QuarantineError, SendError, SourceError
-from relay.events import Document, Event, EventName, Reason, Received, Rejected, read_event
+from relay.events import Event, EventName, Reason, Received, Rejected, read_event
 from relay.evidence import Evidence
 from relay.fence import ALWAYS, Clearance
 from relay.holds import Holds, Order
@@ -35,7 +36,7 @@ class InMemorySource:
         self.passed_lsn = 0
         self.broken = False
 
-    def read(self, batch: Sequence[Document], /) -> Received:
+    def read(self, batch: Sequence[StoredDocument], /) -> Received:
         self._check()
         received = Received()
         for document in batch:
@@ -43,7 +44,7 @@ class InMemorySource:
                 received.ignored += 1
                 continue
             position = len(received.events) + len(received.rejected)
-            event = read_event(document, position, committed_at=document.get("committedAt"))
+            event = read_event(SourceDocument.plain(document), position, committed_at=document.get("committedAt"))
             if isinstance(event, Event):
                 received.events.append(event)
             else:
@@ -55,8 +56,8 @@ class InMemorySource:
         return frozenset(item.position for item in items if item.name in self.passed or self._is_passed(item))
 
     def _is_passed(self, item: Event | Rejected) -> bool:
-        lsn = item.document.get("_lsn")
-        return isinstance(lsn, int) and lsn <= self.passed_lsn
+        lsn = item.document.lsn
+        return lsn is not None and lsn <= self.passed_lsn
 
     def _check(self) -> None:
         if self.broken:
@@ -196,12 +197,12 @@ class InMemoryQuarantine:
             if park and key is not None:
                 if item.reason is Reason.KEY_PARKED and key not in self.parked:
                     raise QuarantineError(f"the partition key {key!r} was released in the meantime")
-                self.parked.setdefault(key, Place.of(item.document))
+                self.parked.setdefault(key, item.document.place)
             if not any(item.document == record.document for record in self.records):
                 self.records.append(item)
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
                 self.ordered.discard(item.name)
-                self.held[item.name] = Order(True, Place.of(item.document))
+                self.held[item.name] = Order(True, item.document.place)
 
     async def forget(self, orders: Mapping[EventName, Place], /) -> None:
         self._check()

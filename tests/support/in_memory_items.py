@@ -180,7 +180,7 @@ def _summary(item: Item) -> RecordSummary:
     if "order" in row:
         row["place"] = row["order"]
     if isinstance(document := row.get("document"), dict) and "id" in document:
-        row["documentId"] = document["id"]
+        row["storedId"] = document["id"]
     return RecordSummary.of(row)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from relay import jsontext
 from relay.cosmos.source import event_of, in_commit_order, select
+from relay.documents import SourceDocument, StoredDocument
 from relay.errors import ServiceError
-from relay.events import Document, Event, Rejected
+from relay.events import Event, Rejected
 from relay.findings import Finding
 from relay.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
 from relay.place import Place, PlaceInFeed
@@ -75,7 +76,9 @@ class InMemoryOutbox:
             if stored["type"] == "domainEvent":
                 key, order = str(stored["partitionKey"]), stored.get("order")
                 place = (stored["_lsn"] or 0, order if type(order) is int else number)
-                self.committed.append(Committed.of(stored, self.keys.get(key, "0"), place, stored["_ts"]))
+                self.committed.append(
+                    Committed.of(SourceDocument.plain(stored), self.keys.get(key, "0"), place, stored["_ts"])
+                )
                 self.payloads[key, stored["id"]] = jsontext.encode(stored["data"]).decode()
 
     def pass_all(self) -> None:
@@ -122,7 +125,7 @@ class InMemoryOutbox:
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
         self.answer()
         waiting = [document for document in self.documents if not self._passed(document)]
-        of_partition: dict[str, list[Document]] = {name: [] for name in self.positions_at}
+        of_partition: dict[str, list[StoredDocument]] = {name: [] for name in self.positions_at}
         for document in waiting:
             of_partition.setdefault(self.keys.get(str(document["partitionKey"]), "0"), []).append(document)
         return [NextPage(name, select(found[:limit], BY_DEFAULT)) for name, found in of_partition.items()]
@@ -148,19 +151,20 @@ class InMemoryOutbox:
         self.answer()
         return _InMemoryReading(self, chosen)
 
-    def event_of(self, document: Document, /) -> Event | Rejected:
+    def event_of(self, document: SourceDocument, /) -> Event | Rejected:
         return event_of(document)
 
-    async def restored(self, document: Document, /) -> Document | None:
+    async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
         return None
 
-    def delivered(self, stored: Document, /) -> Document:
-        return stored
+    def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
+        return SourceDocument.plain(stored)
 
-    async def current(self, partition_key: str, identifier: str, /) -> Document | None:
+    async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
         self.answer()
         name = (partition_key, identifier)
-        return next((each for each in self.documents if (each["partitionKey"], each["id"]) == name), None)
+        found = (each for each in self.documents if (each["partitionKey"], each["id"]) == name)
+        return next(map(SourceDocument.plain, found), None)
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
         self.answer()
@@ -170,30 +174,30 @@ class InMemoryOutbox:
                     document["type"],
                     document["type"] == "domainEvent",
                     self._passed(document),
-                    [Place.of(document)],
+                    [SourceDocument.plain(document).place],
                 )
         return None
 
-    async def passed(self, document: Document, /) -> bool:
+    async def passed(self, document: SourceDocument, /) -> bool:
         self.answer()
-        return self._passed(document) is True
+        return self._passed(document.stored) is True
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
         self.answer()
-        place = Place.of(event.document).in_feed
+        place = event.document.place.in_feed
         return [
             document["id"]
             for document in self.documents
             if document["partitionKey"] == event.partition_key and document["type"] == event.type
-            if place is not None and (Place.of(document).in_feed or place) > place
+            if place is not None and (SourceDocument.plain(document).place.in_feed or place) > place
             if self._passed(document) is not False
         ]
 
     async def close(self) -> None:
         self.closed = True
 
-    def _passed(self, document: Document) -> bool | None:
-        name, place = self.keys.get(document["partitionKey"], "0"), Place.of(document).in_feed
+    def _passed(self, document: StoredDocument) -> bool | None:
+        name, place = self.keys.get(document["partitionKey"], "0"), SourceDocument.plain(document).place.in_feed
         if place is None or name not in self.positions_at:
             return None
         at = self.positions_at[name]
@@ -210,21 +214,21 @@ class _InMemoryReading:
     async def count(self) -> int | None:
         return len(self._documents())
 
-    async def pages(self) -> AsyncGenerator[list[Document], None]:
+    async def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
         documents = self._documents()
-        shown = [document for document in documents if document["id"] not in self._outbox.hidden]
+        shown = [each for each in documents if each.fields["id"] not in self._outbox.hidden]
         for start in range(0, len(shown), self._outbox.page):
             yield list(shown[start : start + self._outbox.page])
         self.unread = len(documents) - len(shown)
 
-    def _documents(self) -> Sequence[Document]:
+    def _documents(self) -> Sequence[SourceDocument]:
         self._outbox.answer()
         return in_commit_order(
             [
                 document
-                for document in self._outbox.documents
-                if document["type"] == "domainEvent"
-                and self._range.since <= document["_ts"] < self._range.until
+                for document in map(SourceDocument.plain, self._outbox.documents)
+                if document.fields["type"] == "domainEvent"
+                and self._range.since <= document.stored["_ts"] < self._range.until
                 and self._range.holds(document)
             ]
         )

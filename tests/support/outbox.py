@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.events import Event, Reason, Rejected
 
 # Recent enough that no test needs the leases.
@@ -36,9 +37,14 @@ def events(partition_key: str, count: int, **data: Any) -> list[dict[str, Any]]:
     return [event(f"{partition_key}-{number}", partition_key, n=number, **data) for number in range(count)]
 
 
+def plain(document: dict[str, Any]) -> SourceDocument:
+    """A document whose fields have their own names, as its source reads it."""
+    return SourceDocument.plain(document)
+
+
 def sound(document: dict[str, Any], position: int = 0) -> Event:
     """The event of a document that is one."""
-    made = event_of(document, position)
+    made = event_of(SourceDocument.plain(document), position)
     assert isinstance(made, Event), made
     return made
 
@@ -47,7 +53,7 @@ def rejected(reason: Reason, *documents: dict[str, Any], first: int = 0) -> list
     """The rejections of documents, whether they are sound or not, in the order given."""
     made = []
     for position, document in enumerate(documents, first):
-        event = event_of(document, position)
+        event = event_of(SourceDocument.plain(document), position)
         rejection = Rejected.of(event, reason, "") if isinstance(event, Event) else event
         made.append(replace(rejection, reason=reason, detail="as the test says"))
     return made

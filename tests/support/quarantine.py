@@ -8,8 +8,8 @@ from typing import Any, cast
 from azure.cosmos.aio import ContainerProxy
 
 from relay.assembly import CosmosRelay
+from relay.documents import StoredDocument
 from relay.errors import PublishError
-from relay.events import Document
 from relay.holds import ORDER_TYPE
 from relay.results import Outcome
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -22,7 +22,7 @@ async def _nothing() -> None:
 
 async def settled(
     relay: CosmosRelay,
-    documents: Iterable[Document | None],
+    documents: Iterable[StoredDocument | None],
     invocation_id: str = "i1",
     before: Callable[[], Awaitable[None]] = _nothing,
 ) -> Outcome:

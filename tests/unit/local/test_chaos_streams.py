@@ -10,6 +10,7 @@ import pytest
 from local.chaos.history import Histories, Receipt
 from local.chaos.streams import Layout
 from local.stack.environment import Source
+from relay.documents import SourceDocument
 from relay.settings import Settings
 from relay.streams import read_streams
 
@@ -51,7 +52,10 @@ def test_the_relay_is_told_what_the_campaign_expects(
             for action in ACTIONS:
                 document = event(key, action)
                 expected = stream in layout.streams_of(document)
-                assert expected == (layout.outbox_of(key) == stream.outbox and settings.selection.takes(document))
+                assert expected == (
+                    layout.outbox_of(key) == stream.outbox
+                    and settings.selection.takes(SourceDocument.plain(document))
+                )
 
 
 def test_without_further_destinations_there_is_one_stream_which_has_everything() -> None:

@@ -15,6 +15,7 @@ from outbox.data_object import Position, event_object
 from outbox_emulators.functions import json_text
 from outbox_emulators.functions.json_text import PageWithheld
 from relay import events
+from relay.documents import SourceDocument
 from relay.events import Rejected
 from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
@@ -179,7 +180,7 @@ def with_action(text: Any) -> DomainEvent:
 
 def relayed(context: ContainerContext) -> list[Rejected | None]:
     """The relay's reading of each event."""
-    read = map(events.read_event, documents(context)[1:])
+    read = map(events.read_event, map(SourceDocument.plain, documents(context)[1:]))
     return [each if isinstance(each, Rejected) else None for each in read]
 
 

@@ -17,7 +17,7 @@ from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
-from relay.quarantine.record import RECORD_TYPE
+from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
@@ -123,7 +123,7 @@ class InMemoryRecords(Records):
         removed, self._removed = self._removed, []
         return in_order([*removed, *await super().find(chosen, limit)])
 
-    async def document(self, summary: RecordSummary) -> dict[str, Any] | None:
+    async def document(self, summary: RecordSummary) -> Kept | None:
         if summary.document_id in self.gone:
             await super().remove(summary)
         return await super().document(summary)

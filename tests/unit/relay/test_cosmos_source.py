@@ -12,7 +12,7 @@ from relay.cosmos.containers import Containers
 from relay.cosmos.source import CosmosSource
 from relay.events import Reason, Rejected
 from relay.routes.selection import BY_DEFAULT
-from tests.support.outbox import event, sound
+from tests.support.outbox import event, plain, sound
 
 
 class Leases:
@@ -34,7 +34,7 @@ def source(leases: Leases) -> CosmosSource:
 
 
 def invalid(position: int, **members: Any) -> Rejected:
-    return Rejected({"id": str(position), "_lsn": 5, **members}, Reason.KEY_PARKED, "", position)
+    return Rejected(plain({"id": str(position), "_lsn": 5, **members}), Reason.KEY_PARKED, "", position)
 
 
 async def test_any_partition_key_that_cosmos_db_stores_is_compared() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.documents import SourceDocument
 from relay.routes.conditions import Condition
 from relay.routes.decisions import Rule, decision
 
@@ -30,9 +29,9 @@ rules = st.one_of(
 )
 
 
-@given(rules, st.booleans(), st.lists(documents, min_size=1))
+@given(rules, st.booleans(), st.lists(documents.map(SourceDocument.plain), min_size=1))
 def test_the_first_rule_that_holds_decides(
-    given_rules: list[Rule], otherwise: bool, asked: list[dict[str, Any]]
+    given_rules: list[Rule], otherwise: bool, asked: list[SourceDocument]
 ) -> None:
     decide = decision(given_rules, otherwise=otherwise)
 

@@ -7,6 +7,7 @@ import azure.functions as func
 from relay.cosmos.source import event_of, select
 from relay.events import by_partition_key
 from relay.routes.selection import BY_DEFAULT
+from tests.support.outbox import plain
 
 
 def document(identifier: str, partition_key: str, kind: str = "domainEvent") -> dict[str, Any]:
@@ -29,7 +30,9 @@ def test_a_malformed_event_is_set_aside_whole_while_its_neighbours_go_on() -> No
     selection = select([document("1", "a"), malformed, document("3", "a")], BY_DEFAULT)
 
     assert [event.id for event in selection.events] == ["1", "3"]
-    assert [(item.document, str(item.reason)) for item in selection.rejected] == [(malformed, "data-not-object")]
+    assert [(item.document.stored, str(item.reason)) for item in selection.rejected] == [
+        (malformed, "data-not-object")
+    ]
 
 
 def test_the_triggers_own_documents_are_taken() -> None:
@@ -96,6 +99,6 @@ def test_every_document_counts_whatever_it_is() -> None:
 
 
 def test_a_document_that_came_alone_is_the_first_of_what_came() -> None:
-    event = event_of(document("1", "a"))
+    event = event_of(plain(document("1", "a")))
 
     assert event.position == 0

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from relay.events import Event, Reason, Received, Rejected, by_partition_key, read_event
-from relay.servicebus.messages import plain
+from relay.servicebus import messages
+from tests.support.outbox import plain
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -20,13 +21,13 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def event_of(document: dict[str, Any]) -> Event:
-    event = read_event(document)
+    event = read_event(plain(document))
     assert isinstance(event, Event)
     return event
 
 
 def rejection_of(document: dict[str, Any]) -> Rejected:
-    rejected = read_event(document)
+    rejected = read_event(plain(document))
     assert isinstance(rejected, Rejected)
     return rejected
 
@@ -38,7 +39,7 @@ def test_a_sound_document_becomes_an_event_with_its_data_as_stored() -> None:
 
     assert (event.id, event.partition_key, event.action) == ("e1", "c1", "ContactCreatedEvent")
     assert event.data is source["data"]
-    assert event.document is source
+    assert event.document.stored is source
 
 
 @pytest.mark.parametrize("key", ["id", "partitionKey"])
@@ -104,10 +105,10 @@ def test_a_key_that_no_message_can_have_is_not_one_to_be_ordered_by() -> None:
 def test_half_of_a_surrogate_pair_elsewhere_in_data_is_published() -> None:
     data = {"action": "Made", "createdAt": 7, "text": "\ud800"}
 
-    event = read_event(document(data=data, traceparent=["\ud800"]))
+    event = read_event(plain(document(data=data, traceparent=["\ud800"])))
 
     assert isinstance(event, Event)
-    assert plain(event).body == b'{"action":"Made","createdAt":7,"text":"\\ud800"}'
+    assert messages.plain(event).body == b'{"action":"Made","createdAt":7,"text":"\\ud800"}'
 
 
 def test_the_detail_names_what_was_found_without_the_payload() -> None:
@@ -160,8 +161,8 @@ def test_an_event_that_came_alone_is_the_first_of_what_came() -> None:
     event = event_of(document())
 
     assert event.position == 0
-    assert Event("e1", "c1", "t", "A", {}, {}).position == 0
-    assert Rejected({}, Reason.ID_MISSING, "").position == 0
+    assert Event("e1", "c1", "t", "A", {}, plain({})).position == 0
+    assert Rejected(plain({}), Reason.ID_MISSING, "").position == 0
 
 
 def test_an_error_says_what_is_wrong_in_words() -> None:
@@ -193,8 +194,8 @@ def test_an_object_in_the_place_of_a_key_is_named_as_such() -> None:
 
 
 def test_what_only_the_source_knows_is_taken_from_it() -> None:
-    event = read_event(document(traceparent="00-a-b-01", sequence=7), 3, committed_at=5, expires_at=9)
-    rejected = read_event(document(id=""), 4, committed_at=5, expires_at=9)
+    event = read_event(plain(document(traceparent="00-a-b-01", sequence=7)), 3, committed_at=5, expires_at=9)
+    rejected = read_event(plain(document(id="")), 4, committed_at=5, expires_at=9)
 
     assert isinstance(event, Event)
     assert (event.position, event.committed_at, event.expires_at) == (3, 5, 9)
@@ -214,7 +215,7 @@ def test_a_trace_context_that_is_no_text_is_left_out(value: object) -> None:
 
 
 def test_the_rejection_of_a_sound_event_carries_what_the_event_carried() -> None:
-    event = read_event(document(), 2, expires_at=9)
+    event = read_event(plain(document()), 2, expires_at=9)
     assert isinstance(event, Event)
 
     rejected = Rejected.of(event, Reason.MESSAGE_REFUSED, "no", "amqp:not-allowed")

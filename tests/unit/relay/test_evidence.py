@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outbox_emulators.testing import ManualClock
+from relay.documents import SourceDocument
 from relay.errors import PoisonError
 from relay.events import Event
 from relay.evidence import AcceptedLedger, Evidence
@@ -15,7 +16,7 @@ OTHER = PoisonError("no", condition="amqp:invalid-field")
 
 
 def event(identifier: str, key: str = "k") -> Event:
-    return Event(identifier, key, "domainEvent", "A", {}, {"id": identifier})
+    return Event(identifier, key, "domainEvent", "A", {}, SourceDocument.plain({"id": identifier}))
 
 
 def refusals(evidence: Evidence, identifier: str = "e", key: str = "k") -> int:

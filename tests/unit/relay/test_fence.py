@@ -10,6 +10,7 @@ import pytest
 from relay.errors import LostOwnershipError, StaleClearanceError
 from relay.events import Event, Reason, Received, Rejected
 from relay.fence import Clearance, Fence
+from tests.support.outbox import plain
 
 WINDOW_S = 600.0
 
@@ -23,12 +24,12 @@ class Checkpoint:
 
     async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
         self.reads += 1
-        return frozenset(item.position for item in items if item.document["lsn"] <= self._passed)
+        return frozenset(item.position for item in items if item.document.stored["lsn"] <= self._passed)
 
 
 def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k") -> Event:
     committed_at = None if age_s is None else int(time.time() - age_s)
-    return Event(identifier, key, "domainEvent", "A", {}, {"lsn": lsn}, committed_at=committed_at)
+    return Event(identifier, key, "domainEvent", "A", {}, plain({"lsn": lsn}), committed_at=committed_at)
 
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
@@ -80,7 +81,7 @@ async def test_a_young_event_may_be_sent_until_half_the_window_after_its_commit_
 async def test_a_batch_with_a_document_that_is_not_published_is_compared_however_young_it_is() -> None:
     checkpoint = Checkpoint(passed=10)
     fence = Fence(WINDOW_S, checkpoint.settled)
-    rejected = Rejected({"lsn": 10}, Reason.DATA_NOT_OBJECT, "", 1, "k")
+    rejected = Rejected(plain({"lsn": 10}), Reason.DATA_NOT_OBJECT, "", 1, "k")
 
     clearance = await fence.clear(Received([event("young", age_s=1, lsn=11)], [rejected]), compare=True)
 
@@ -90,7 +91,7 @@ async def test_a_batch_with_a_document_that_is_not_published_is_compared_however
 async def test_what_is_to_be_set_aside_is_compared_right_before() -> None:
     checkpoint = Checkpoint(passed=10)
     fence = Fence(WINDOW_S, checkpoint.settled)
-    items = [Rejected({"lsn": lsn}, Reason.DATA_NOT_OBJECT, "", lsn, "k") for lsn in (9, 10, 11)]
+    items = [Rejected(plain({"lsn": lsn}), Reason.DATA_NOT_OBJECT, "", lsn, "k") for lsn in (9, 10, 11)]
 
     clearance = await fence.clear_storing(items, lambda: True)
 
@@ -105,7 +106,7 @@ async def test_what_was_compared_before_the_process_stood_still_is_not_stored(
 ) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
-    item = Rejected({"lsn": 11}, Reason.DATA_NOT_OBJECT, "", 0, "k")
+    item = Rejected(plain({"lsn": 11}), Reason.DATA_NOT_OBJECT, "", 0, "k")
     clearance = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear_storing([item], lambda: True)
 
     now += 60

@@ -8,6 +8,7 @@ import pytest
 
 from outbox_emulators.testing import ManualClock
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.events import Event, Reason, Rejected
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, LeaseAges, ShardAges
@@ -20,7 +21,7 @@ def document(identifier: str, committed: Any = 1000, ttl: Any = 600) -> dict[str
 
 
 def event(document: dict[str, Any]) -> Event:
-    made = event_of(document)
+    made = event_of(SourceDocument.plain(document))
     assert isinstance(made, Event)
     return made
 

@@ -10,7 +10,7 @@ import pytest
 from relay import holds
 from relay.events import Reason, Rejected
 from relay.holds import Holds, Order
-from relay.place import Place
+from tests.support.outbox import plain
 
 
 def age(moment: str) -> timedelta:
@@ -52,9 +52,9 @@ def test_holds_are_empty_by_default() -> None:
 def test_a_carried_out_order_is_about_one_version_of_an_event(
     place: dict[str, Any], later: dict[str, Any]
 ) -> None:
-    invalid = Rejected({"id": "e", "partitionKey": "k", **place}, Reason.DATA_NOT_OBJECT, "", 0, "k")
+    invalid = Rejected(plain({"id": "e", "partitionKey": "k", **place}), Reason.DATA_NOT_OBJECT, "", 0, "k")
     found = holds.read([holds.carried_out("k", invalid)])
 
-    corrected = Rejected({**invalid.document, **later, "data": {}}, Reason.SET_ASIDE, "", 1, "k")
-    assert found.order_for(invalid) == Order(True, Place.of(invalid.document))
+    corrected = Rejected(plain({**invalid.document.stored, **later, "data": {}}), Reason.SET_ASIDE, "", 1, "k")
+    assert found.order_for(invalid) == Order(True, invalid.document.place)
     assert found.order_for(corrected) is None

@@ -226,7 +226,7 @@ async def test_after_a_claim_the_witness_is_kept_without_its_content() -> None:
 
     witness = world.publisher._shared.evidence.witness()
     assert witness is not None
-    assert (witness.name, witness.data, witness.document) == (large.name, {}, {})
+    assert (witness.name, witness.data, witness.document.stored) == (large.name, {}, {})
 
 
 async def test_an_event_whose_claim_is_too_large_as_well_is_set_aside() -> None:

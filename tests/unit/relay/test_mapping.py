@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from changefeed import START, Entry
 from relay import jsontext
-from relay.cosmos.source import mapped_again, mapped_event_of, select
-from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected
-from relay.quarantine.record import record_of
+from relay.cosmos.source import event_of, select
+from relay.documents import Mapped
+from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected, read_event
+from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.mapping import PLAIN, Fields, Long, Moment
 from relay.routes.selection import DEFAULT, Selection
@@ -47,7 +48,18 @@ def fields(text: str) -> Fields:
 
 
 def cloudevent(text: str = "", **changes: Any) -> Event | Rejected:
-    return mapped_event_of(fields(f'layout = "cloudevents"\n{text}').document({**STORED, **changes}))
+    return event_of(fields(f'layout = "cloudevents"\n{text}').document({**STORED, **changes}))
+
+
+def mapped(event: Event) -> Mapped:
+    assert event.document.mapped is not None
+    return event.document.mapped
+
+
+def restored(rejected: Rejected) -> Kept:
+    """What quarantine has of a rejected document, when it is read again."""
+    record = json.loads(json.dumps(record_of(rejected, "i")))
+    return Kept.of(record, record["document"])
 
 
 def accepted(found: Event | Rejected) -> Event:
@@ -76,7 +88,7 @@ def test_an_event_is_the_same_wherever_its_fields_are_stored(paths: list[list[st
     pointers = {name: "".join(f"/{escaped[each]}" for each in path) for name, path in at.items()}
     found = file.parse({"fields": pointers}).sources[DEFAULT].fields
 
-    event = accepted(mapped_event_of(found.document(stored)))
+    event = accepted(event_of(found.document(stored)))
 
     assert (event.id, event.partition_key, event.type) == (values["id"], values["key"], values["type"])
     assert (event.action, event.data, event.traceparent) == (values["action"], {"total": 7}, values["trace"])
@@ -88,7 +100,7 @@ def test_what_is_not_configured_is_the_document_itself() -> None:
     assert source("") == file.Source(DEFAULT)
     assert fields('layout = "article"') is PLAIN
     assert fields('types = ["a"]') is PLAIN
-    assert PLAIN.document(STORED) is STORED
+    assert PLAIN.document(STORED) == (STORED, STORED, None, None, None, None, ())
     assert (fields("properties.p = '/n'").names_fields, fields("fields.id = '/n'").names_fields) == (False, True)
 
 
@@ -178,7 +190,7 @@ def test_properties_have_the_types_that_relay_toml_names() -> None:
         )
     )
 
-    found = event.document["_mapped"]["properties"]
+    found = mapped(event).properties
     assert found == {
         "tenant": "a", "paid": True, "amount": 12.5, "count": 3, "price": 3.0, "text": "12.5",
         "due": 1_770_678_000_000,
@@ -281,8 +293,8 @@ def test_a_value_becomes_one_of_the_type_or_the_event_is_set_aside(rule: str, va
         assert isinstance(found, Rejected)
         assert found.reason is Reason.NOT_MAPPED
     else:
-        mapped = accepted(found).document["_mapped"]
-        (result,) = (mapped.get("properties") or mapped["message"]).values()
+        made_of = mapped(accepted(found))
+        (result,) = (made_of.properties or made_of.message).values()
         assert (result, isinstance(result, bool)) == (made, isinstance(made, bool))
 
 
@@ -328,7 +340,7 @@ def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_tex
 
     assert (event.id, event.partition_key, event.type) == (str(UUID(int=7)), "7", "placed")
     assert event.body == b'{"n": 1.000000000000000000001, "\xc3\xbc": "\\ud800"}'
-    assert event.document["_mapped"]["properties"] == {"at": 1_770_595_200_000}
+    assert mapped(event).properties == {"at": 1_770_595_200_000}
 
 
 def test_the_action_of_a_row_is_in_a_column_or_within_its_data() -> None:
@@ -370,25 +382,26 @@ def test_the_text_of_any_value_is_found_in_json_text(
 
 
 def test_a_row_in_quarantine_is_mapped_again_with_its_text() -> None:
-    wrong = row('{"data": {"n": 1.000000000000000000001}}', f"{COLUMNS}\nproperties.p = '/payload'")
+    wrong = row('{"data": {"n": 1.000000000000000000001}}', f"{COLUMNS}\nproperties.p = '/payload/data'")
     assert isinstance(wrong, Rejected)
-    stored = json.loads(json.dumps(record_of(wrong, "i")))["document"]
+    kept = restored(wrong)
     right = Selection((), fields=fields(f"types = []\n{COLUMNS}"))
+    assert kept.place is not None
 
-    event = accepted(rows.read(rows.mapped_again(stored, right), 0, None))
+    document = rows.of_row(kept.stored, kept.place, right)
 
+    event = accepted(read_event(document))
     assert (event.id, event.body) == (str(UUID(int=7)), b'{"n": 1.000000000000000000001}')
-    assert event.document["_ulid"] == stored["_ulid"]
+    assert document.place == wrong.document.place
 
 
 def test_a_document_in_quarantine_is_mapped_again_as_relay_toml_says_now() -> None:
     wrong = cloudevent("properties.p = '/data'")
     assert isinstance(wrong, Rejected)
-    stored = json.loads(json.dumps(record_of(wrong, "i")))["document"]
-
+    kept = restored(wrong)
     right = Selection((), fields=fields('layout = "cloudevents"\nproperties.p = "/data/tenant"'))
 
-    event = accepted(mapped_event_of(mapped_again(stored, right)))
-    assert (event.id, event.document["_mapped"]["properties"]) == ("/shop 1", {"p": "a"})
+    event = accepted(event_of(right.fields.document(kept.stored)))
+    assert (event.id, mapped(event).properties) == ("/shop 1", {"p": "a"})
     # And as it was, once nothing is mapped any more.
-    assert mapped_again(stored, Selection(())) == STORED
+    assert kept.stored == STORED

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.events import Event, read_event
 from relay.routes.mapping import Long, Moment
 from relay.servicebus import encoding, messages
@@ -33,7 +34,7 @@ def event(**changes: Any) -> Event:
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "data": {"action": "ContactNameUpdatedEvent", "createdAt": "2026-02-09T11:37:37.3022907+02:00", "Ä": 1.0},
     }
-    made = event_of(document | changes)
+    made = event_of(SourceDocument.plain(document | changes))
     assert isinstance(made, Event)
     return made
 
@@ -76,8 +77,8 @@ def test_a_timestamp_that_is_no_whole_number_is_left_out(absent: dict[str, Any])
 
 
 def test_an_event_of_another_source_than_cosmos_db_has_no_timestamp_of_it() -> None:
-    document = {name: value for name, value in event().document.items() if name != "_ts"}
-    made = read_event(document, committed_at=1_700_000_000)
+    document = {name: value for name, value in event().document.stored.items() if name != "_ts"}
+    made = read_event(SourceDocument.plain(document), committed_at=1_700_000_000)
     assert isinstance(made, Event)
 
     assert "cosmosTimestamp" not in messages.plain(made).application_properties

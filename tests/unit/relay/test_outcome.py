@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay import commands
+from relay.documents import SourceDocument
 from relay.errors import (
     AccountingError,
     BlockedError,
@@ -18,7 +19,7 @@ from relay.errors import (
 from relay.events import Event, Reason, Rejected
 from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason
 
-EVENT = Event("e", "k", "domainEvent", "A", {}, {})
+EVENT = Event("e", "k", "domainEvent", "A", {}, SourceDocument.plain({}))
 
 
 def outcome(
@@ -122,7 +123,7 @@ def test_a_key_or_an_id_that_begins_with_a_dash_is_no_option_of_the_command() ->
 
 
 def test_what_does_not_add_up_is_reported_without_a_document() -> None:
-    secret = Rejected({"id": "e", "data": {"name": "a person"}}, Reason.ID_EMPTY, "no")
+    secret = Rejected(SourceDocument.plain({"id": "e", "data": {"name": "a person"}}), Reason.ID_EMPTY, "no")
 
     with pytest.raises(AccountingError) as raised:
         outcome(documents=3, set_aside=[secret])
@@ -140,7 +141,7 @@ def test_a_key_that_had_no_turn_yet_has_no_events() -> None:
 
 
 def test_what_the_checkpoint_has_passed_is_not_set_aside() -> None:
-    items = [Rejected({}, Reason.ID_EMPTY, "no", position) for position in range(3)]
+    items = [Rejected(SourceDocument.plain({}), Reason.ID_EMPTY, "no", position) for position in range(3)]
 
     left = outcome(documents=8, set_aside=items, superseded=5).without(frozenset({0, 2}))
 

@@ -14,7 +14,7 @@ from relay.quarantine.items import BatchFailed, ItemChanged, ItemExists, ItemNot
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, create_held, record_of
 from tests.support.in_memory_items import InMemoryItems
-from tests.support.outbox import event, events
+from tests.support.outbox import event, events, plain
 
 
 class Key:
@@ -38,7 +38,7 @@ def key(items: InMemoryItems) -> Key:
 
 def records(*documents: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for position, document in enumerate(documents):
-        yield record_of(Rejected(document, Reason.MESSAGE_REFUSED, "", position), "i1")
+        yield record_of(Rejected(plain(document), Reason.MESSAGE_REFUSED, "", position), "i1")
 
 
 def sized(name: str, size: int) -> dict[str, Any]:
@@ -239,7 +239,7 @@ async def test_a_head_is_stored_by_itself_where_it_does_not_fit_beside_others(it
 
 
 def rejected(**data: Any) -> Rejected:
-    return Rejected(event("x", "k", **data) | {"_lsn": 5}, Reason.MESSAGE_REFUSED, "", 0, "k")
+    return Rejected(plain(event("x", "k", **data) | {"_lsn": 5}), Reason.MESSAGE_REFUSED, "", 0, "k")
 
 
 async def store(items: InMemoryItems, item: Rejected) -> bool:

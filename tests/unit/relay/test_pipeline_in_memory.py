@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from relay.documents import StoredDocument
 from relay.errors import (
     AccountingError,
     ConfigurationError,
@@ -20,7 +21,7 @@ from relay.errors import (
     QuarantineError,
     SourceError,
 )
-from relay.events import Document, Event, Rejected
+from relay.events import Event, Rejected
 from relay.pipeline import Relay
 from relay.ports import Quarantine
 from relay.results import KeyOutcome
@@ -66,7 +67,7 @@ class Running:
         self.publisher.refused = refused
         self.relay = self.relay_with(self.quarantine)
 
-    def relay_with(self, quarantine: Quarantine) -> Relay[Sequence[Document]]:
+    def relay_with(self, quarantine: Quarantine) -> Relay[Sequence[StoredDocument]]:
         return Relay(self.source, self.publisher, quarantine, duplicate_window_s=600, on_poison=self._on_poison)
 
     def stored(self) -> list[tuple[str, str]]:

@@ -48,7 +48,7 @@ def ids(events: dict[str, list[Event]]) -> dict[str, list[str]]:
 
 
 def reasons(items: Sequence[Rejected]) -> list[tuple[str, str]]:
-    return [(item.document["id"], str(item.reason)) for item in items]
+    return [(item.document.fields["id"], str(item.reason)) for item in items]
 
 
 def publish(planned: Plan, refused: str | None = None) -> list[KeyOutcome]:

@@ -16,7 +16,7 @@ from relay.holds import Holds
 from relay.place import Place
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.in_memory_items import InMemoryItems
-from tests.support.outbox import event, events, sound
+from tests.support.outbox import event, events, plain, sound
 from tests.support.telemetry import Telemetry
 
 
@@ -68,7 +68,10 @@ async def test_the_store_is_closed_with_its_quarantine(items: InMemoryItems) -> 
 async def test_a_repeated_attempt_stores_and_counts_nothing_again(
     items: InMemoryItems, reported: Telemetry, park: bool
 ) -> None:
-    rejected = [*refused(event("a", "k")), Rejected({"id": "b"}, Reason.PARTITION_KEY_MISSING, "")]
+    rejected = [
+        *refused(event("a", "k")),
+        Rejected(plain({"id": "b"}), Reason.PARTITION_KEY_MISSING, ""),
+    ]
 
     await process(items).store(rejected, "i1", park=park)
     first = reported.metrics().by("relay.events.quarantined", "reason")
@@ -83,7 +86,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
     items: InMemoryItems,
 ) -> None:
     one, two = events("one", 3), events("two", 2)
-    keyless = Rejected({"id": "x"}, Reason.PARTITION_KEY_MISSING, "")
+    keyless = Rejected(plain({"id": "x"}), Reason.PARTITION_KEY_MISSING, "")
     rejected = placed(*refused(one[0]), keyless, *refused(two[0]), *parked(one[1], two[1], one[2]))
 
     await process(items).store(rejected, "i1", park=True)
@@ -110,7 +113,7 @@ async def test_the_first_document_of_a_key_parks_it_and_the_others_are_stored_be
 async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     items: InMemoryItems, key: Any, reason: Reason
 ) -> None:
-    invalid = read_event({"id": "a", "partitionKey": key})
+    invalid = read_event(plain({"id": "a", "partitionKey": key}))
     assert isinstance(invalid, Rejected)
     rejected = [replace(invalid, reason=reason), *refused(event("b", "k"))]
 

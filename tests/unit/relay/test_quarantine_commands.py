@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay import holds
+from relay.documents import SourceDocument
 from relay.events import Reason, Rejected
 from relay.quarantine.items import Item
 from tests.support.operators import shell_words
@@ -300,7 +301,7 @@ async def test_an_order_is_given_only_after_a_yes(deployment: Deployment) -> Non
 async def test_an_event_that_is_in_quarantine_already_is_not_ordered(deployment: Deployment) -> None:
     deployment.commit("a-1", "a", _lsn=5)
     (document,) = deployment.outbox.documents
-    rejected = Rejected(document, Reason.MESSAGE_REFUSED, "", partition_key="a")
+    rejected = Rejected(SourceDocument.plain(document), Reason.MESSAGE_REFUSED, "", partition_key="a")
     deployment.records.pending = [holds.carried_out("a", rejected)]
 
     run = await deployment.run("quarantine", "add", "a", "a-1", "--yes")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relay.cli.records import Ordered, Records
+from relay.documents import StoredDocument
 from relay.errors import QuarantineError, StoreError
-from relay.events import Document
 from relay.holds import Holds, order_id
 from relay.pipeline import Relay
 from relay.place import Place
@@ -63,7 +63,7 @@ class World:
         self.operator = Records(self.items)
         self._on_poison = on_poison
 
-    def process(self) -> Relay[Sequence[Document]]:
+    def process(self) -> Relay[Sequence[StoredDocument]]:
         return Relay(
             self.source,
             InMemoryPublisher(self.topic),

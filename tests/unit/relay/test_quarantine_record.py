@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relay.documents import SourceDocument
 from relay.errors import StoreError
 from relay.events import Reason, Rejected
 from relay.quarantine.items import ItemTooLarge
@@ -17,7 +18,7 @@ from tests.support.outbox import event
 
 
 def record(document: dict[str, Any], position: int = 0) -> dict[str, Any]:
-    return record_of(Rejected(document, Reason.MESSAGE_REFUSED, "too odd", position), "i1")
+    return record_of(Rejected(SourceDocument.plain(document), Reason.MESSAGE_REFUSED, "too odd", position), "i1")
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -55,6 +56,8 @@ def test_a_record_says_what_was_found_where_and_when() -> None:
         "detail": "too odd",
         "invocationId": "i1",
         "position": 3,
+        "version": 2,
+        "documentId": "e",
         "lsn": 42,
         "order": 7,
         "document": document,
@@ -87,7 +90,7 @@ def test_a_place_that_is_no_whole_number_is_none(value: Any) -> None:
 
 
 def test_a_document_that_came_alone_is_the_first_of_its_batch() -> None:
-    assert Rejected({}, Reason.ID_MISSING, "").position == 0
+    assert Rejected(SourceDocument.plain({}), Reason.ID_MISSING, "").position == 0
 
 
 async def test_a_record_is_new_once(items: InMemoryItems) -> None:

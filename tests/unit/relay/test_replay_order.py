@@ -52,7 +52,7 @@ async def test_a_commit_cut_by_the_end_of_a_page_is_put_together(size: int, coun
     container = Pages(*(feed[start : start + size] for start in range(0, len(feed), size)))
     reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
+    found = [document.fields["id"] async for page in reading.pages_of({}, count) for document in page]
 
     assert found == ["1.0", "1.1", "2.0", "2.1", "2.2", "3.0"]
 
@@ -62,7 +62,7 @@ async def test_documents_of_other_types_between_do_not_matter() -> None:
     container = Pages([event(1, 2), other], [other], [event(1, 0)])
     reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in reading.pages_of({}, 2) for document in page]
+    found = [document.fields["id"] async for page in reading.pages_of({}, 2) for document in page]
 
     assert found == ["1.0", "1.2"]
 
@@ -75,7 +75,7 @@ async def test_only_a_range_that_is_written_to_no_more_is_not_read_to_the_end_of
     chosen = Range(0, int(time.time() - ended_s))
     reading = CosmosReading(container, BY_DEFAULT, chosen)  # type: ignore[arg-type]
 
-    found = [document["id"] async for page in reading.pages_of({}, count) for document in page]
+    found = [document.fields["id"] async for page in reading.pages_of({}, count) for document in page]
 
     assert container.read == read
     assert found == ["1.None", "3.None"][: min(read, 2)]
@@ -86,7 +86,7 @@ async def test_where_the_feed_tells_no_places_its_order_stays() -> None:
     container = Pages(feed, feed)
     reading = CosmosReading(container, BY_DEFAULT, EVENTS)  # type: ignore[arg-type]
 
-    pages = [[document["id"] for document in page] async for page in reading.pages_of({}, 4)]
+    pages = [[document.fields["id"] for document in page] async for page in reading.pages_of({}, 4)]
 
     assert pages == [["1.2", "1.1"]] * 2
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from relay.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
+from relay.documents import SourceDocument
 from relay.errors import ServiceError, UsageError
 from relay.outbox import Range
 
@@ -23,8 +23,8 @@ IDENTITY = ReplayIdentity(
 )
 
 
-def document(identifier: str, lsn: int, key: str = "a") -> dict[str, Any]:
-    return {"id": identifier, "partitionKey": key, "_lsn": lsn}
+def document(identifier: str, lsn: int, key: str = "a") -> SourceDocument:
+    return SourceDocument.plain({"id": identifier, "partitionKey": key, "_lsn": lsn})
 
 
 def test_what_was_dealt_with_is_remembered_by_place_and_the_rest_is_not(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_written_any_more_is_reported(tmp_path: Path) -> N
 
 
 def test_without_places_in_the_change_feed_progress_is_not_kept_in_silence(tmp_path: Path) -> None:
-    bare = {"id": "1", "partitionKey": "a"}
+    bare = SourceDocument.plain({"id": "1", "partitionKey": "a"})
 
     assert not ReplayState.begin(IDENTITY, None).covers(bare)
     with pytest.raises(ServiceError, match="run without --state"):

@@ -24,6 +24,7 @@ from relay.cli.session import Session, choose, open_session
 from relay.cli.smoke import Oversized, Smoke, result_of
 from relay.cli.topic import ServiceBusFacts
 from relay.cosmos.reader import CosmosCanary
+from relay.documents import SourceDocument
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
@@ -295,7 +296,7 @@ async def test_durations_over_half_the_events_life_are_refused(app: App, words: 
 
 
 def result(**changes: Any) -> tuple[int, list[str], dict[str, Any]]:
-    shown = result_of(Smoke("all", 60, DOCUMENT, **changes), SETTINGS)
+    shown = result_of(Smoke("all", 60, SourceDocument.plain(DOCUMENT), **changes), SETTINGS)
     return shown.code, shown.lines, dict(shown.data)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relay.canary import ACTION, canary
-from relay.cosmos.source import mapped_event_of
+from relay.cosmos.source import event_of
 from relay.events import Event
 from relay.routes.examples import Unplaceable, example
 from relay.routes.file import parse
@@ -35,7 +35,7 @@ def test_a_cloudevent_has_what_its_specification_asks_for() -> None:
         "id": ID, "source": "smoke-test", "specversion": "1.0", "type": ACTION, "partitionkey": KEY,
         "time": CANARY["data"]["createdAt"], "traceparent": CANARY["traceparent"], "ttl": 3600,
     }  # fmt: skip
-    assert (found.document["id"], found.document["partitionKey"]) == (f"smoke-test {ID}", KEY)
+    assert (found.document.fields["id"], found.document.fields["partitionKey"]) == (f"smoke-test {ID}", KEY)
 
 
 def test_nested_fields_and_what_a_rule_asks_for_are_put_where_the_file_says() -> None:
@@ -67,7 +67,7 @@ def test_nested_fields_and_what_a_rule_asks_for_are_put_where_the_file_says() ->
             "kind": "order", "event": {"name": f"Order{ACTION}"}, "at": CANARY["data"]["createdAt"], "region": "eu"
         },
     }  # fmt: skip
-    event = mapped_event_of(found.document)
+    event = event_of(found.document)
     assert isinstance(event, Event)
     assert (event.id, event.partition_key, event.data) == (ID, f"t-{KEY}", CANARY["data"])
 

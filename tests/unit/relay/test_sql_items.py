@@ -12,14 +12,17 @@ from sqlfluff.core import Linter
 from changefeed import ChangefeedError, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from relay import holds
+from relay.documents import SourceDocument
 from relay.errors import StoreError
 from relay.events import Reason, Rejected
+from relay.place import Place
 from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
 from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install, migrations
 from relay.sql.quarantine import SqlItems
+from tests.support.outbox import plain
 from tests.support.sql_outbox import sql_settings
 
 BOUND_S = 20
@@ -96,7 +99,7 @@ async def test_a_server_that_cannot_be_reached_is_an_error_that_shows_no_passwor
 
 @pytest.mark.parametrize("key", ["\ud83d", "\ude00\ud83d", "k" * 100_000])
 async def test_a_key_may_have_any_characters_and_length(store: SqlItems, key: str) -> None:
-    record = record_of(Rejected({"id": key, "partitionKey": key}, Reason.MESSAGE_REFUSED, key), "i1")
+    record = record_of(Rejected(plain({"id": key, "partitionKey": key}), Reason.MESSAGE_REFUSED, key), "i1")
     await store.create(record)
 
     (found,) = await store.summaries(Filter(partition_key=key))
@@ -134,7 +137,8 @@ async def test_an_id_may_end_with_a_space(store: SqlItems) -> None:
 async def test_records_of_an_sql_feed_are_in_the_order_of_the_feed(store: SqlItems) -> None:
     ulids = ["01JD0000000000000000000009", "01JD000000000000000000000Z", "01JD0000000000000000000010"]
     for number in (2, 0, 1):
-        document = {"id": f"e{number}", "partitionKey": "k", "_shard": 0, "_ulid": ulids[number]}
+        fields = {"id": f"e{number}", "partitionKey": "k"}
+        document = SourceDocument({}, fields, Place(ulid=ulids[number], shard=0))
         await store.create(record_of(Rejected(document, Reason.MESSAGE_REFUSED, ""), "i1"))
 
     found = in_order(await store.summaries(Filter()))
@@ -147,7 +151,7 @@ async def test_the_order_of_arrival_does_not_rest_on_the_index(store: SqlItems, 
     await owner.execute(Statement("drop index relay.ix_item_type"))
     for position in (1, 2, 0):
         document = {"id": f"e{position}", "partitionKey": f"k{position}"}
-        record = record_of(Rejected(document, Reason.MESSAGE_REFUSED, "", position), "i1")
+        record = record_of(Rejected(plain(document), Reason.MESSAGE_REFUSED, "", position), "i1")
         await store.create(record | {"quarantinedAt": f"2026-02-0{1 + position // 2}"})
 
     assert [found.document_id for found in await store.summaries(Filter())] == ["e0", "e1", "e2"]

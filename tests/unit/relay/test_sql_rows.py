@@ -17,25 +17,34 @@ from hypothesis import strategies as st
 from changefeed.statements import Entry
 from changefeed.ulid import from_text, to_text
 from relay.canary import canary_id
-from relay.events import DATA_TEXT, Event, Reason, Rejected, read_event
-from relay.quarantine.record import record_of
+from relay.events import Event, Reason, Rejected, read_event
+from relay.place import Place
+from relay.quarantine.record import Kept, record_of
 from relay.routes.selection import BY_DEFAULT, Route
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine as table
-from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, document_of, event_of, select
+from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, document_of, event_of, of_row, select
 
 NOON_MS = 1_770_000_000_000
 ULID = NOON_MS.to_bytes(6, "big") + bytes(10)
 
 
-def store_and_restore(rejected: Rejected) -> Any:
-    """The document of a rejection, after it was stored in the quarantine's table."""
+def store_and_restore(rejected: Rejected) -> Kept:
+    """What the quarantine's table has of a rejection, when it is read again."""
     record = record_of(rejected, "i")
     body = table.values_of(record)[3]
     assert isinstance(body, str)
     assert body.isascii()
-    return table.item_of(body, None)["document"]
+    stored = table.item_of(body, None)
+    return Kept.of(stored, stored["document"])
+
+
+def released(rejected: Rejected) -> Event | Rejected:
+    """The event of what the quarantine's table has of a rejection."""
+    kept = store_and_restore(rejected)
+    assert kept.place == rejected.document.place
+    return read_event(of_row(kept.stored, kept.place, BY_DEFAULT))
 
 
 def entry(**columns: Any) -> Entry:
@@ -57,17 +66,16 @@ def test_a_row_becomes_a_document_of_the_shape_that_every_outbox_has() -> None:
         BY_DEFAULT,
     )
 
-    assert document == {
+    assert document.fields == {
         "id": "e1",
         "partitionKey": "k",
         "type": "domainEvent",
         "data": {"action": "Renamed", "createdAt": "2026-02-09T09:37:37.302290Z", "name": "Jane"},
         "sequence": 7,
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "_shard": 3,
-        "_ulid": to_text(ULID),
-        "_dataText": '{"action":"Renamed","createdAt":"2026-02-09T09:37:37.302290Z","name": "Jane"}',
     }
+    assert document.place == Place(ulid=to_text(ULID), shard=3)
+    assert document.body == '{"action":"Renamed","createdAt":"2026-02-09T09:37:37.302290Z","name": "Jane"}'
 
 
 def test_what_the_writer_stored_in_data_wins_over_the_columns() -> None:
@@ -81,7 +89,7 @@ def test_what_the_writer_stored_in_data_wins_over_the_columns() -> None:
         BY_DEFAULT,
     )
 
-    assert document["data"] == {"action": "A", "createdAt": "2026-02-09T11:37:37.3022907+02:00"}
+    assert document.fields["data"] == {"action": "A", "createdAt": "2026-02-09T11:37:37.3022907+02:00"}
 
 
 def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
@@ -104,7 +112,7 @@ def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
     ],
 )
 def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: str) -> None:
-    assert document_of(entry(created_at=value), 0, BY_DEFAULT)["data"]["createdAt"] == text
+    assert document_of(entry(created_at=value), 0, BY_DEFAULT).fields["data"]["createdAt"] == text
 
 
 @pytest.mark.parametrize(
@@ -120,8 +128,8 @@ def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: s
 def test_identifiers_of_other_types_become_text(value: object, text: str) -> None:
     document = document_of(entry(id=value, partition_key=value), 0, BY_DEFAULT)
 
-    assert (document["id"], document["partitionKey"]) == (text, text)
-    assert document_of(Entry(ULID, None, {"id": value}), 0, BY_DEFAULT)["id"] == text
+    assert (document.fields["id"], document.fields["partitionKey"]) == (text, text)
+    assert document_of(Entry(ULID, None, {"id": value}), 0, BY_DEFAULT).fields["id"] == text
 
 
 @pytest.mark.parametrize(
@@ -137,7 +145,7 @@ def test_a_sequence_may_be_a_column_of_decimals(value: object, sequence: int | N
 
 @pytest.mark.parametrize("data", [{"action": "Made"}, '{"action": "Made"}'])
 def test_data_may_come_as_text_or_as_an_object(data: object) -> None:
-    assert document_of(entry(data=data), 0, BY_DEFAULT)["data"] == {"action": "Made"}
+    assert document_of(entry(data=data), 0, BY_DEFAULT).fields["data"] == {"action": "Made"}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +192,8 @@ def test_what_is_nested_deeply_is_published_and_can_be_stored(levels: int) -> No
 
     assert isinstance(event, Event)
     assert plain(event).body == text.encode()
-    assert event.document[DATA_TEXT] == text
-    assert store_and_restore(Rejected.of(event, Reason.SET_ASIDE, "")) == event.document
+    assert event.document.body == text
+    assert store_and_restore(Rejected.of(event, Reason.SET_ASIDE, "")).stored["data"] == text
 
 
 def test_half_of_a_surrogate_pair_that_sql_server_has_as_it_is_becomes_an_escape() -> None:
@@ -251,14 +259,14 @@ def test_any_row_is_an_event_whose_message_can_be_encoded_or_a_rejection(
         if isinstance(judged, Event):
             encode(cloudevents("/contacts")(judged))
             judged = Rejected.of(judged, Reason.SET_ASIDE, "")
-        assert store_and_restore(judged) == json.loads(json.dumps(judged.document))
+        assert store_and_restore(judged).stored == json.loads(json.dumps(dict(judged.document.stored)))
 
 
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
     first = event_of(entry(data='{"action":"Made","n":1e400}'), 0, BY_DEFAULT)
     assert isinstance(first, Event)
 
-    again = read_event(dict(first.document))
+    again = released(Rejected.of(first, Reason.SET_ASIDE, ""))
 
     assert isinstance(again, Event)
     assert plain(again).body == plain(first).body
@@ -294,7 +302,8 @@ def test_a_row_that_does_not_exist_is_rejected_under_its_primary_key() -> None:
 
     assert isinstance(rejected, Rejected)
     assert (rejected.id, rejected.reason, rejected.position) == ("gone", Reason.PARTITION_KEY_MISSING, 5)
-    assert rejected.document == {"id": "gone", "type": "domainEvent", "_shard": 2, "_ulid": to_text(ULID)}
+    assert rejected.document.fields == {"id": "gone", "type": "domainEvent"}
+    assert rejected.document.place == Place(ulid=to_text(ULID), shard=2)
 
 
 def test_rows_of_another_type_are_ignored_and_places_count_the_rest() -> None:

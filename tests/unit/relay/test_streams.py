@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cosmos.source import event_of
+from relay.documents import SourceDocument
 from relay.errors import SettingsError, UsageError
 from relay.events import Reason, Rejected
 from relay.routes.conditions import Condition
@@ -260,11 +260,11 @@ DOCUMENT = st.fixed_dictionaries(
 
 @given(
     routes=st.lists(ROUTE, min_size=1, max_size=4).map(tuple),
-    documents=st.lists(DOCUMENT, max_size=8),
+    documents=st.lists(DOCUMENT.map(SourceDocument.plain), max_size=8),
     keeps=st.booleans(),
 )
 def test_each_event_is_taken_by_exactly_the_streams_of_its_first_route(
-    routes: tuple[Route, ...], documents: list[dict[str, Any]], keeps: bool
+    routes: tuple[Route, ...], documents: list[SourceDocument], keeps: bool
 ) -> None:
     named = list(dict.fromkeys(each for route in routes for each in route.to))
     streams = [
@@ -275,7 +275,7 @@ def test_each_event_is_taken_by_exactly_the_streams_of_its_first_route(
         takers = {each.destination for each in streams if each.takes(document)}
         route = next((each for each in routes if each.holds(document)), None)
 
-        if document["type"] not in ("a", "ab"):
+        if document.fields["type"] not in ("a", "ab"):
             assert takers == set()
         elif route is not None:
             assert takers == set(route.to)
@@ -286,15 +286,15 @@ def test_each_event_is_taken_by_exactly_the_streams_of_its_first_route(
             assert takers == ({named[0]} if keeps else set())
             aside = [each.judged(event_of(document)) for each in streams if each.takes(document)]
             assert all(isinstance(each, Rejected) for each in aside)
-            whole = isinstance(document["data"]["action"], str)
+            whole = isinstance(document.fields["data"]["action"], str)
             assert [each.reason for each in aside if isinstance(each, Rejected)] == (
                 [Reason.NO_ROUTE if whole else Reason.ACTION_NOT_STRING] if keeps else []
             )
 
 
-@given(ROUTE, ROUTE, st.lists(DOCUMENT, max_size=10))
+@given(ROUTE, ROUTE, st.lists(DOCUMENT.map(SourceDocument.plain), max_size=10))
 def test_a_route_that_covers_another_one_takes_each_of_its_events(
-    first: Route, second: Route, documents: list[dict[str, Any]]
+    first: Route, second: Route, documents: list[SourceDocument]
 ) -> None:
     if first.covers(second):
         assert [each for each in documents if second.holds(each) and not first.holds(each)] == []

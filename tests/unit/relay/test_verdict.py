@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.documents import SourceDocument
 from relay.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError
 from relay.events import Event, Reason
 from relay.holds import Order
@@ -154,7 +155,7 @@ def test_a_command_whose_records_stay_needs_no_evidence() -> None:
 def test_an_event_that_waits_says_what_for_and_what_was_said(
     history: History, policy: OnPoison, error: type[Exception]
 ) -> None:
-    event = Event("e1", "k", "domainEvent", "A", {}, {"id": "e1"})
+    event = Event("e1", "k", "domainEvent", "A", {}, SourceDocument.plain({"id": "e1"}))
     refusal = PoisonError("the service said no.", condition="amqp:not-allowed")
 
     made = error_of(after_refusal(refusal, history, policy), event, refusal)

@@ -1,0 +1,108 @@
+"""A document of an outbox beside what the relay knows of it.
+
+What was stored is its writer's: any member of it may have any name and any value, so nothing of the relay is ever
+written into it, nor looked for there. The relay's own knowledge, which is its place in the feed, what relay.toml
+maps it to and the text of its body, is kept beside it.
+
+Its fields have the same names whatever the outbox calls them:
+
+    {"id": …, "partitionKey": …, "type": …, "data": {"action": …, "createdAt": …, …},
+     "traceparent": …, "order": …, "sequence": …}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from relay.place import Place, RowPlace, version_of
+
+StoredDocument = Mapping[str, Any]
+"""A document of Cosmos DB, or a row of an SQL outbox by its columns, in values that JSON has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What relay.toml makes of a document beside its fields.
+
+    Attributes:
+        action: The message's subject.
+        created_at: When its writer made it; None if the document does not say.
+        properties: Application properties of the message.
+        message: Further parts of the message, by a name of `mapping.MESSAGE`.
+    """
+
+    action: Any = None
+    created_at: Any = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    message: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SourceDocument(NamedTuple):
+    """One document of an outbox. A tuple, as a frozen dataclass takes several times as long to construct.
+
+    Attributes:
+        stored: The document or the row, as the outbox has it. Quarantine keeps this.
+        fields: Its fields by the names above. A document that has these names already is this itself.
+        placed: The place of a row, which its feed gives; None of a document of Cosmos DB, which has its own.
+        mapped: What relay.toml makes of it beside its fields; None if that maps nothing.
+        body: `data` as the JSON text that was stored; None if the outbox has no text.
+        problem: The rule of relay.toml that does not fit it, without any value; None if all of them fit.
+        views: Where the JSON Pointers of relay.toml lead, to the first that has a value there; `fields` if empty.
+    """
+
+    stored: StoredDocument
+    fields: Mapping[str, Any]
+    placed: Place | RowPlace | None = None
+    mapped: Mapped | None = None
+    body: str | None = None
+    problem: str | None = None
+    views: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def plain(cls, stored: StoredDocument) -> SourceDocument:
+        """A document of Cosmos DB whose fields have the names above."""
+        return cls(stored, stored)
+
+    @property
+    def action(self) -> Any:
+        """What happened; None if the document does not say."""
+        if self.mapped is not None:
+            return self.mapped.action
+        return _within(self.fields.get("data"), "action")
+
+    @property
+    def created_at(self) -> Any:
+        """When its writer made it; None if the document does not say."""
+        if self.mapped is not None:
+            return self.mapped.created_at
+        return _within(self.fields.get("data"), "createdAt")
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is of an SQL outbox: members such as `_ts`, which Cosmos DB adds, are then columns."""
+        return self.placed is not None
+
+    @property
+    def lsn(self) -> int | None:
+        """The `_lsn` that Cosmos DB gave it; None if there is none."""
+        if self.placed is not None:
+            return self.place.lsn
+        lsn = self.stored.get("_lsn")
+        return lsn if type(lsn) is int else None
+
+    @property
+    def place(self) -> Place:
+        """Its place in the feed; the version of its content if its source gives no place."""
+        if self.placed is not None:
+            return self.placed.place if isinstance(self.placed, RowPlace) else self.placed
+        if self.lsn is None:
+            return Place(version=version_of(self.stored))
+        order = self.fields.get("order")
+        return Place(lsn=self.lsn, order=order if type(order) is int else None)
+
+
+def _within(data: Any, name: str) -> Any:
+    # It nearly always is a dict, and to look for a Mapping takes several times as long.
+    return data.get(name) if type(data) is dict or isinstance(data, Mapping) else None
