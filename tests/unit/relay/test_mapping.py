@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed import START, Entry
@@ -22,6 +22,7 @@ from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.mapping import PLAIN, Fields, Long, Moment
 from relay.routes.selection import DEFAULT, Selection
+from relay.servicebus import messages
 from relay.sql import rows
 from tests.fuzz.budget import trying
 
@@ -405,3 +406,61 @@ def test_a_document_in_quarantine_is_mapped_again_as_relay_toml_says_now() -> No
     assert (event.id, mapped(event).properties) == ("/shop 1", {"p": "a"})
     # And as it was, once nothing is mapped any more.
     assert kept.stored == STORED
+
+
+FILES = (
+    "",
+    'fields.action = "/nothing"',
+    'fields = { action = "/kind", key = "/customer" }',
+    'layout = "debezium"',
+    'properties.note = "/data/note"',
+    'fields.data = "/payload"\nproperties.note = "/payload/note"',
+    'fields.id = ["/kind", "/id"]\nmessage.subject = "/customer"',
+)
+
+VALUES = st.sampled_from([None, "a", "b ", '{"action": "Made", "note": "n"}', "{}", "[1]", 7, 1.5, True])
+ROWS = st.fixed_dictionaries(
+    {"id": st.just("e1"), "partition_key": VALUES, "data": VALUES},
+    optional=dict.fromkeys(("kind", "customer", "payload", "aggregateid", "action", "sequence"), VALUES),
+)
+
+
+def selection(text: str) -> Selection:
+    return Selection((), fields=fields(f"types = []\n{text}"))
+
+
+@trying(200)
+@given(stored=ROWS, before=st.sampled_from(FILES), now=st.sampled_from(FILES))
+@example(stored={"id": "e1", "partition_key": "k", "data": '{"action": "Made"}'}, before=FILES[1], now="")
+@example(stored={"id": "e1", "partition_key": "k", "data": '{"action": "Made"}'}, before="", now=FILES[1])
+def test_a_row_in_quarantine_is_judged_as_it_would_be_today(stored: dict[str, Any], before: str, now: str) -> None:
+    found = rows.event_of(Entry(START, stored, {}), 0, selection(before))
+    kept = restored(Rejected.of(found, Reason.SET_ASIDE, "") if isinstance(found, Event) else found)
+    assert kept.place is not None
+
+    again = read_event(rows.of_row(kept.stored, kept.place, selection(now)))
+
+    today = rows.event_of(Entry(START, stored, {}), 0, selection(now))
+    if isinstance(again, Event) and isinstance(today, Event):
+        contract = messages.contract(None, selection(now).fields)
+        assert contract(again) == contract(today)
+    else:
+        assert str(again) == str(today)
+
+
+@trying(200)
+@given(
+    stored=ROWS.map(lambda each: {**each, "partitionKey": each["partition_key"], "type": "t"}),
+    before=st.sampled_from(FILES),
+    now=st.sampled_from(FILES),
+)
+def test_a_document_in_quarantine_is_judged_as_it_would_be_today(
+    stored: dict[str, Any], before: str, now: str
+) -> None:
+    found = event_of(selection(before).fields.document(stored))
+    kept = restored(Rejected.of(found, Reason.SET_ASIDE, "") if isinstance(found, Event) else found)
+
+    again = event_of(selection(now).fields.document(kept.stored))
+
+    today = event_of(selection(now).fields.document(stored))
+    assert again == today if isinstance(again, Event) else str(again) == str(today)
