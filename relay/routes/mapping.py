@@ -375,14 +375,25 @@ def _found(name: str, pointers: tuple[Pointer, ...], views: Sequence[Mapping[str
 
 
 def _joined(pointers: tuple[Pointer, ...], views: Sequence[Mapping[str, Any]]) -> Any:
-    """An id of several texts: with a space between them, or a digest of that if it is too long."""
+    """An id of several texts, which no other texts have: a digest of them if they are too long."""
     parts = [pointer.find_in(views) for pointer in pointers]
     if not all(isinstance(each, str) and each for each in parts):
         return MISSING
-    text = " ".join(parts)
+    text = joined(parts)
     if utf16_units(text) <= MAX_KEY_LENGTH:
         return text
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Texts, none of them empty, as one that no other texts of the same number become."""
+    if not any(" " in each for each in parts):
+        return " ".join(parts)
+    # Without any space, it is none of the above.
+    return "&".join(each.translate(_ESCAPES) for each in parts)
+
+
+_ESCAPES = str.maketrans({character: f"%{ord(character):02X}" for character in "% &"})
 
 
 def _kind(value: Any) -> str:

@@ -20,7 +20,7 @@ from relay.documents import Mapped
 from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected, read_event
 from relay.quarantine.record import Kept, record_of
 from relay.routes import file
-from relay.routes.mapping import PLAIN, Fields, Long, Moment
+from relay.routes.mapping import PLAIN, Fields, Long, Moment, joined
 from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
 from relay.sql import rows
@@ -108,6 +108,32 @@ def test_what_is_not_configured_is_the_document_itself() -> None:
 def test_an_id_that_is_unique_within_a_source_is_joined_with_it() -> None:
     assert accepted(cloudevent()).id == "/shop 1"
     assert accepted(cloudevent(id="x" * 122)).id == "/shop " + "x" * 122
+
+
+@pytest.mark.parametrize(
+    ("source", "identifier", "made"),
+    [
+        ("A 1", "2", "A%201&2"),
+        ("A", "1 2", "A&1%202"),
+        ("50%", "a&b", "50% a&b"),
+        ("50% ", "a&b", "50%25%20&a%26b"),
+    ],
+)
+def test_an_id_of_places_with_spaces_is_no_other_ones(source: str, identifier: str, made: str) -> None:
+    assert accepted(cloudevent(source=source, id=identifier)).id == made
+
+
+@trying(300)
+@given(st.text("ab %&2056", min_size=3, max_size=9))
+def test_different_parts_are_joined_to_different_ids(text: str) -> None:
+    # What is cut from one text at different places is what is most alike, with the separator or without it.
+    cut = [(text[:place], text[place:]) for place in range(1, len(text))]
+    cut += [(text[:place], text[place + 1 :]) for place in range(1, len(text) - 1)]
+    different = {parts: joined(parts) for parts in cut}
+    different |= {parts: joined(parts) for parts in [(text, "a"), ("a", text)]}
+
+    assert len(set(different.values())) == len(different)
+    assert all(" " in "".join(parts) or found == " ".join(parts) for parts, found in different.items())
 
 
 @pytest.mark.parametrize("identifier", ["x" * 123, "😀" * 62])
