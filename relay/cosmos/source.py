@@ -185,7 +185,8 @@ def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocum
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
-    commit, does; if a document of the transaction has none, the feed's order stays.
+    commit, does. If a document of the transaction has none, those that have a `sequence` are in its order, and the
+    others keep the places that the feed gave them.
     """
     lsns = [document.stored.get("_lsn") for document in documents]
     if all(one != other or one is None for one, other in pairwise(lsns)):
@@ -193,7 +194,17 @@ def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocum
     ordered: list[SourceDocument] = []
     for lsn, members in groupby(documents, lambda document: document.stored.get("_lsn")):
         transaction = list(members)
-        if lsn is not None and all(isinstance(each.fields.get("order"), int) for each in transaction):
-            transaction.sort(key=lambda each: each.fields["order"])
+        if lsn is not None and len(transaction) > 1:
+            places = _numbered(transaction, "order")
+            if len(places) < len(transaction):
+                places = _numbered(transaction, "sequence")
+            for place, document in zip(sorted(places), [transaction[each] for each in places], strict=True):
+                transaction[place] = document
         ordered += transaction
     return ordered
+
+
+def _numbered(documents: Sequence[SourceDocument], name: str) -> list[int]:
+    """The places of those whose field of this name is a whole number, by that number."""
+    numbers = ((document.fields.get(name), place) for place, document in enumerate(documents))
+    return [place for _, place in sorted((number, place) for number, place in numbers if type(number) is int)]

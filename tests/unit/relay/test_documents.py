@@ -77,6 +77,26 @@ def test_a_transaction_with_an_event_that_has_no_order_keeps_the_order_of_the_fe
     assert ids(of_commit("2", 7, 1), of_commit("1", 7, 0), of_commit("3", 7)) == ["2", "1", "3"]
 
 
+def numbered(identifier: str, sequence: Any, **members: Any) -> dict[str, Any]:
+    return of_commit(identifier, 7) | {"sequence": sequence} | members
+
+
+def test_without_order_the_events_of_a_transaction_are_in_the_order_of_their_sequence() -> None:
+    assert ids(numbered("3", 12), numbered("1", 9), numbered("2", 10), of_commit("4", 8)) == ["1", "2", "3", "4"]
+    # An order that only some have says nothing.
+    assert ids(numbered("2", 2, order=0), numbered("1", 1)) == ["1", "2"]
+
+
+def test_what_has_no_sequence_keeps_its_place_among_those_that_have_one() -> None:
+    events = (numbered("2", 2), of_commit("a", 7), numbered("b", "1"), numbered("1", 1), numbered("c", True))
+
+    assert ids(*events) == ["1", "a", "b", "2", "c"]
+
+
+def test_where_all_have_an_order_the_sequence_does_not_count() -> None:
+    assert ids(numbered("2", 1, order=1), numbered("1", 5, order=0)) == ["1", "2"]
+
+
 def test_documents_without_an_lsn_keep_their_order() -> None:
     assert ids(of_commit("2", None, 1), of_commit("1", None, 0)) == ["2", "1"]
 
