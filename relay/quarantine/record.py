@@ -196,8 +196,7 @@ async def in_parts(items: Writable, record: Mapping[str, Any]) -> dict[str, Any]
             },
         )
     head = {name: value for name, value in record.items() if name != "document"}
-    # A store whose summaries have columns of their own shows it.
-    return {**head, "documentId": record["document"].get("id"), "documentParts": len(parts)}
+    return {**head, "documentParts": len(parts)}
 
 
 def part_id(record_id: str, number: int) -> str:

@@ -76,7 +76,7 @@ async def test_no_statement_stores_more_than_a_bound_however_large_the_event_is(
     document = await Records(items).document(summary)
     await Records(items).remove(summary)
     assert document is not None
-    assert document["data"]["text"] == text
+    assert document.stored["data"]["text"] == text
     assert max(counting.sizes) < MAX_BODY + 1000
     assert await items.of_type(PART_TYPE) == []
     await items.close()
