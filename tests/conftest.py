@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from _pytest.nodeid import coerce_node_id
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 
+_SLOW_MODULE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+
 # On a busy machine an example takes as long as it takes. A test has the same examples in each run, by its source;
 # only `make fuzz`, which sets a number of them, draws fresh ones.
 settings.register_profile("tests", settings(deadline=None, derandomize=True))
@@ -47,6 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for plugin in (leaks, watchdog):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no slow tests for the quick ones: some need packages that only `make test-slow` installs."""
+    if config.option.markexpr != "not slow" or not collection_path.name.startswith("test_"):
+        return None
+    return True if _SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

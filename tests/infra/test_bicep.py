@@ -18,6 +18,8 @@ from tests.infra.bicep.template import deploy
 from tests.infra.bicep.tokens import BicepSyntaxError
 from tests.infra.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted((ROOT / "infra").rglob("*.bicep"))
 
 SECTIONS = {

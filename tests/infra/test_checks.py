@@ -10,7 +10,7 @@ import pytest
 from tests.infra.project import ROOT, Project, checks
 
 # In one process, files are parsed and queries translated once.
-pytestmark = pytest.mark.xdist_group("infra")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("infra")]
 
 MODULES = [import_module(f"tests.infra.checks.{file.stem}") for file in Path(__file__).parent.glob("checks/*.py")]
 """Importing a module registers its checks."""

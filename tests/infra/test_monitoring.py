@@ -11,6 +11,8 @@ from tests.infra import instruments
 from tests.infra.kql import KqlError, Query
 from tests.infra.project import ROOT, Project
 
+pytestmark = pytest.mark.slow
+
 OPERATIONS = "\n".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("deployment.md", "runbook.md")
 )

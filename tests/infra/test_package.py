@@ -66,6 +66,7 @@ def required(text: str) -> set[str]:
     return set(re.findall(r"^([\w-]+==[\w.]+)", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_a_restore_installs_the_requirements_of_the_app(folder: Path) -> None:
     result = built(folder)
 
@@ -77,6 +78,7 @@ def test_a_restore_installs_the_requirements_of_the_app(folder: Path) -> None:
     assert not (egg_info / "top_level.txt").read_text(encoding="utf-8").strip(), "a module would be installed"
 
 
+@pytest.mark.slow
 def test_a_restore_fails_without_an_explicit_list_of_packages(folder: Path) -> None:
     file = folder / "pyproject.toml"
     text = file.read_text(encoding="utf-8")

@@ -10,6 +10,8 @@ import pytest
 from tests.mutants.mutations import mutants_of
 from tests.mutants.targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
