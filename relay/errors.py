@@ -16,6 +16,7 @@ set aside by mistake is lost to its subscribers.
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -76,8 +77,27 @@ class ServiceError(OperationError):
     """Cosmos DB or Service Bus cannot be reached, or refuses."""
 
 
+@dataclass(frozen=True, slots=True)
+class DestinationSettings:
+    """Where the settings name a destination, for remedies.
+
+    Attributes:
+        entity: The setting, or the place in relay.toml, that has the topic's or queue's name.
+        connection: The setting that says how to reach its namespace.
+        kind: `topic` or `queue`.
+    """
+
+    entity: str = "SERVICEBUS_TOPIC"
+    connection: str = "SERVICEBUS"
+    kind: str = "topic"
+
+
 class SendError(RelayError):
     """A send to Service Bus did not succeed."""
+
+    def naming(self, _: DestinationSettings, /) -> SendError:
+        """Return the error with a remedy that names these settings."""
+        return self
 
 
 class RetryableError(SendError):
@@ -107,7 +127,23 @@ class LostOwnershipError(SendError):
 
 
 class ConfigurationError(SendError):
-    """The topic or the credentials prevent every send; retried until somebody corrects them."""
+    """The topic or the credentials prevent every send; retried until somebody corrects them.
+
+    Attributes:
+        remedy: What to do, with the members of DestinationSettings in braces.
+    """
+
+    def __init__(self, said: str, remedy: str = "", settings: DestinationSettings | None = None) -> None:
+        names = settings or DestinationSettings()
+        text = remedy.format(entity=names.entity, connection=names.connection, kind=names.kind)
+        super().__init__(f"{said} {text}".strip())
+        self.said = said
+        self.remedy = remedy
+
+    def naming(self, settings: DestinationSettings, /) -> ConfigurationError:
+        named = ConfigurationError(self.said, self.remedy, settings)
+        named.__cause__ = self.__cause__
+        return named
 
 
 class NotTriedError(SendError):

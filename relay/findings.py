@@ -56,6 +56,7 @@ class Why(StrEnum):
     """Why a fact could not be read."""
 
     MISSING = "missing"  # the service reports that it does not exist, or is disabled
+    OTHER_KIND = "other kind"  # there is a queue of that name instead of a topic, or the reverse
     FORBIDDEN = "forbidden"  # it may exist, but these rights are not enough to see it
     REFUSED = "refused"  # the credentials were not accepted
     UNREACHABLE = "unreachable"

@@ -24,7 +24,7 @@ from relay.clients import (
     Identity,
     is_address,
 )
-from relay.errors import SettingsError
+from relay.errors import DestinationSettings, SettingsError
 from relay.routes.selection import BY_DEFAULT, DEFAULT, Selection
 from relay.secrecy import hidden, looks_secret, quoted
 
@@ -38,6 +38,9 @@ QUARANTINE_TABLE = "relay.item"
 
 SERVICEBUS = "SERVICEBUS"
 """The setting of the namespace that a destination has if it names no other."""
+
+TOPIC = "SERVICEBUS_TOPIC"
+"""The setting of the topic to which events go if relay.toml names no other."""
 
 FILE_VARIABLE = "RELAY_FILE"
 """The setting that names another file than relay.toml; relative to the app's folder."""
@@ -118,6 +121,7 @@ class Settings:
         outbox: The name of its outbox in relay.toml.
         servicebus_topic: The topic's name, or the queue's.
         servicebus_is_queue: Whether it is a queue.
+        servicebus_topic_setting: The setting that has its name, or the place in relay.toml.
         servicebus_setting: The setting that says how to reach its namespace.
         lease_prefix: The beginning of the ids of the stream's leases.
         routed: The events of the stream by relay.toml; None if `event_type` alone decides.
@@ -146,6 +150,7 @@ class Settings:
     stream: str = DEFAULT
     outbox: str = DEFAULT
     servicebus_is_queue: bool = False
+    servicebus_topic_setting: str = TOPIC
     servicebus_setting: str = SERVICEBUS
     lease_prefix: str = ""
     routed: Selection | None = None
@@ -161,6 +166,12 @@ class Settings:
     def destination(self) -> str:
         """The topic or the queue, in a sentence."""
         return f"the {'queue' if self.servicebus_is_queue else 'topic'} {self.servicebus_topic!r}"
+
+    @property
+    def named_by(self) -> DestinationSettings:
+        """Where the settings name the topic or queue, for remedies."""
+        kind = "queue" if self.servicebus_is_queue else "topic"
+        return DestinationSettings(self.servicebus_topic_setting, self.servicebus_setting, kind)
 
     @property
     def selection(self) -> Selection:
@@ -258,9 +269,9 @@ class _Reader:
         return value
 
     def topic(self) -> str:
-        value = self.text("SERVICEBUS_TOPIC", "domain-events")
+        value = self.text(TOPIC, "domain-events")
         if not ENTITY.fullmatch(value):
-            self.problems.append(f"SERVICEBUS_TOPIC is {quoted(value)}: set it to {ENTITY_FORM}")
+            self.problems.append(f"{TOPIC} is {quoted(value)}: set it to {ENTITY_FORM}")
         return value
 
     def integer(self, name: str, default: int, *, at_least: int, at_most: int) -> int:

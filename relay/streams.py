@@ -13,13 +13,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from relay.clients import ConnectionString
 from relay.documents import SourceDocument
 from relay.errors import SettingsError, UsageError
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
 from relay.routes.selection import DEFAULT, Selection
-from relay.secrecy import hidden, looks_secret
-from relay.settings import CONSUMER, FILE_VARIABLE, QUARANTINE_TABLE, SERVICEBUS, Settings, SqlFeed, namespace
+from relay.secrecy import hidden, looks_secret, quoted
+from relay.settings import (
+    CONSUMER,
+    FILE_VARIABLE,
+    QUARANTINE_TABLE,
+    SERVICEBUS,
+    TOPIC,
+    Settings,
+    SqlFeed,
+    namespace,
+)
 
 APP = Path(__file__).parent.parent
 """The folder of function_app.py and relay.toml."""
@@ -62,6 +72,7 @@ def read_streams(
             problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
         if source.container and settings.cosmos is None:
             problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
+    problems += _other_entities(streams)
     checks = (*_beyond_columns(streams), *_shared(streams), *_without_type(streams))
     problems += [f"{path.name}: {each}" for each in checks]
     if problems:
@@ -79,6 +90,21 @@ def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
             yield f"fields.id of the outbox {each.outbox} is not /id, the event table's primary key: leave it out"
         if any(len(pointer.names) > 1 for pointer in given.get("key", ())):
             yield f"fields.key of the outbox {each.outbox} is within a column: name a column, such as /aggregateid"
+
+
+def _other_entities(streams: list[Settings]) -> Iterator[str]:
+    """Connection strings of one topic or queue that a stream uses for another one.
+
+    azure-servicebus (7.15.0) compares the names letter by letter, though those of the service have no case.
+    """
+    for each in streams:
+        path = ConnectionString(each.servicebus.connection_string or "").get("EntityPath")
+        if path not in (None, each.servicebus_topic):
+            yield (
+                f"{each.servicebus_setting} has the EntityPath {quoted(path)}, and "
+                f"{each.servicebus_topic_setting} is {each.servicebus_topic!r}: leave "
+                "EntityPath out, or use a connection string of the namespace"
+            )
 
 
 def _sharing_memory(streams: list[Settings]) -> list[Settings]:
@@ -204,12 +230,18 @@ def _stream(
         cosmos_quarantine_container=(source.quarantine_container or settings.cosmos_quarantine_container) + suffix,
         servicebus_topic=destination.entity or settings.servicebus_topic,
         servicebus_is_queue=destination.is_queue,
+        servicebus_topic_setting=TOPIC if destination.entity is None else _place(destination),
         duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
         event_type=types[0] if types else settings.event_type,
         # The point ends it, so that no other prefix begins with it.
         lease_prefix="" if name == DEFAULT else f"{name}.",
         routed=Selection(types, source.events, routes, destination.name, first, keeps, source.fields),
     )
+
+
+def _place(destination: Destination) -> str:
+    """Where relay.toml has the name of a topic or a queue."""
+    return f"destinations.{destination.name}.{'queue' if destination.is_queue else 'topic'} of relay.toml"
 
 
 def _feed(sql: SqlFeed, source: Source, suffix: str) -> SqlFeed:

@@ -138,7 +138,7 @@ async def subscriptions_of(
         return [settings.servicebus_topic]
     found = (await read_topic(settings, arguments, environment)).subscriptions
     if isinstance(found, Gap):
-        raise cannot_list(settings.servicebus_topic, found)
+        raise cannot_list(settings, found)
     return sorted(each.name for each in found)
 
 

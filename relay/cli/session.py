@@ -42,7 +42,7 @@ async def choose(settings: Settings, wanted: str | None, administration: str | N
     found = (await read_servicebus(settings, administration)).subscriptions
     topic = settings.servicebus_topic
     if isinstance(found, Gap):
-        raise cannot_list(topic, found)
+        raise cannot_list(settings, found)
     if len(found) != 1:
         names = ", ".join(repr(subscription.name) for subscription in found) or "none"
         raise UsageError(f"give --subscription NAME: the subscriptions of '{topic}' are {names}")

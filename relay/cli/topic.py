@@ -33,12 +33,12 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import OperationError, ServiceError, UsageError, first_line
+from relay.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
 from relay.findings import Finding, Gap, Level, Why
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.servicebus.status import status_finding
-from relay.settings import SERVICEBUS, Settings
+from relay.settings import SERVICEBUS, TOPIC, Settings
 from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")
@@ -104,19 +104,30 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
 
     async def read_topic() -> TopicProperties | QueueProperties:
         async with servicebus_administration_client(connection) as client:
-            return await (client.get_queue(name) if settings.servicebus_is_queue else client.get_topic(name))
+            try:
+                return await (client.get_queue(name) if settings.servicebus_is_queue else client.get_topic(name))
+            except AttributeError as error:
+                # The service answers with what has that name, in which azure-servicebus (7.15.0) finds nothing.
+                raise _OtherKindError from error
 
     async def read_subscriptions() -> list[SubscriptionProperties]:
         async with servicebus_administration_client(connection) as client:
             return [each async for each in client.list_subscriptions(name)]
 
-    sending = await _request(lambda: _open_link(settings), _link_gap)
-    topic = await _request(read_topic, _administration_gap)
+    sending = await _request(lambda: _open_link(settings), lambda error: _link_gap(error, settings))
+    try:
+        topic = await _request(read_topic, _administration_gap)
+    except _OtherKindError:
+        topic = Gap(Why.OTHER_KIND, f"{name!r} is no {settings.named_by.kind}")
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
     if settings.servicebus_is_queue:
         return ServiceBusFacts(topic, [], sending)
     return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
+
+
+class _OtherKindError(Exception):
+    """What has the name is a queue, a topic or a subscription, and another one is asked for."""
 
 
 async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:
@@ -156,9 +167,14 @@ def names_missing_entity(error: Exception) -> bool:
     return isinstance(error, MessagingEntityNotFoundError) or getattr(inner, "status_code", None) == 404
 
 
-def cannot_list(topic: str, gap: Gap) -> OperationError:
+def cannot_list(settings: Settings, gap: Gap) -> OperationError:
     """The error of a command that is given no subscription, and cannot list those of the topic."""
-    said = f"give --subscription NAME: the subscriptions of '{topic}' cannot be listed"
+    if gap.why is Why.OTHER_KIND:
+        return UsageError(f"{gap.said}: {other_kind(settings.named_by)}")
+    if gap.why is Why.MISSING:
+        correct = f"Create it, or correct {settings.servicebus_topic_setting}."
+        return UsageError(f"{settings.destination} does not exist. {correct}")
+    said = f"give --subscription NAME: the subscriptions of '{settings.servicebus_topic}' cannot be listed"
     if gap.why is Why.UNREACHABLE:
         return ServiceError(f"{said} ({gap.said})")
     return UsageError(f"{said} with these rights ({gap.said})")
@@ -168,8 +184,8 @@ def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
     """The error of a command that may not, or cannot, receive from a subscription or a queue."""
     name = str(outlet)
     if names_missing_entity(error):
-        remedy = "Give an existing one, or correct SERVICEBUS_TOPIC."
-        return UsageError(f"{name} does not exist. {'Create it.' if outlet.subscription is None else remedy}")
+        remedy = "Create it" if outlet.subscription is None else "Give an existing one"
+        return UsageError(f"{name} does not exist. {remedy}, or correct {outlet.named_by.entity}.")
     if isinstance(error, MessagingEntityDisabledError):
         return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
     if amqp_condition(error) == "amqp:not-allowed":
@@ -185,12 +201,20 @@ def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
             f"the role 'Azure Service Bus Data Receiver' on the {where}, or use a key with the Listen right."
         )
     if isinstance(error, ServiceBusAuthenticationError | ClientAuthenticationError):
-        return ServiceError(f"{name}: {classify(error)}")
-    return ServiceError(f"{name} cannot be received from: {classify(error)}")
+        return ServiceError(f"{name}: {classify(error).naming(outlet.named_by)}")
+    return ServiceError(f"{name} cannot be received from: {classify(error).naming(outlet.named_by)}")
 
 
-def _link_gap(error: Exception) -> Gap:
-    said = str(classify(error))
+def other_kind(named_by: DestinationSettings) -> str:
+    """The remedy where a queue has the name that a topic should have, or the reverse."""
+    if named_by.entity == TOPIC:
+        return f"set {TOPIC} to the name of a topic; a queue is named in relay.toml, as `queue` of a destination"
+    other = "topic" if named_by.kind == "queue" else "queue"
+    return f"write `{other}` instead of `{named_by.kind}` in {named_by.entity}, or correct that name"
+
+
+def _link_gap(error: Exception, settings: Settings) -> Gap:
+    said = str(classify(error).naming(settings.named_by))
     if names_missing_entity(error) or isinstance(error, MessagingEntityDisabledError):
         return Gap(Why.MISSING, said)
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError | ClientAuthenticationError):
@@ -229,7 +253,8 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
 def _subject(settings: Settings) -> str:
     if settings.servicebus_is_queue:
         return f"the queue '{settings.servicebus_topic}'"
-    return f"{'SERVICEBUS_TOPIC' if settings.label is None else 'the topic'} '{settings.servicebus_topic}'"
+    is_named = settings.label is None and settings.servicebus_topic_setting == TOPIC
+    return f"{TOPIC if is_named else 'the topic'} '{settings.servicebus_topic}'"
 
 
 def _sending(subject: str, sending: int | Gap, setting: str) -> Finding:
@@ -248,6 +273,9 @@ def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Fi
     unread = f"the properties of {subject} cannot be read"
     kind = "queue" if settings.servicebus_is_queue else "topic"
     admin = f"{settings.servicebus_setting}_ADMIN"
+    if gap.why is Why.OTHER_KIND:
+        remedy = other_kind(settings.named_by)
+        return Finding.error(f"{subject} is no {kind}", f"{remedy[0].upper()}{remedy[1:]}.")
     if gap.why is Why.MISSING and sendable:
         return Finding(
             Level.UNKNOWN,
@@ -255,8 +283,8 @@ def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Fi
             f"Set {_option(settings)}{admin} to the management endpoint of this namespace.",
         )
     if gap.why is Why.MISSING:
-        named = "SERVICEBUS_TOPIC" if settings.label is None else "its name in relay.toml"
-        return Finding(Level.ERROR, f"{subject} does not exist", f"Create the {kind}, or correct {named}.")
+        remedy = f"Create the {kind}, or correct {settings.servicebus_topic_setting}."
+        return Finding(Level.ERROR, f"{subject} does not exist", remedy)
     if gap.why is Why.FORBIDDEN:
         return Finding(
             Level.UNKNOWN,

@@ -79,6 +79,7 @@ class Resubmission:
     def __init__(self, settings: Settings, subscriptions: Iterable[str], wait_s: float) -> None:
         """`wait_s`: maximum seconds until a consumer releases a session."""
         self._outlets = {name: Outlet.of(settings, name) for name in subscriptions}
+        self._named_by = settings.named_by
         self._timeout_s = settings.send_timeout_s
         self._wait_s = wait_s
         self._client = servicebus_client(settings.servicebus)
@@ -210,7 +211,7 @@ class Resubmission:
     def _fail(self, names: Iterable[str], error: Exception) -> None:
         for name in names:
             self.fates[name] = Fate.FAILED
-            self.errors[name] = first_line(error if isinstance(error, SendError) else classify(error))
+            self.errors[name] = first_line(classify(error).naming(self._named_by))
 
 
 def _by_key(letters: Sequence[DeadLetter]) -> dict[str | None, list[DeadLetter]]:

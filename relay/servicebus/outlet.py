@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
+from relay.errors import DestinationSettings
 from relay.settings import Settings
 
 
@@ -17,15 +18,18 @@ class Outlet:
     Attributes:
         entity: The name of the topic or of the queue.
         subscription: The name of the subscription; None for a queue.
+        named_by: Where the settings name the topic or the queue, for remedies.
     """
 
     entity: str
     subscription: str | None = None
+    named_by: DestinationSettings = field(default_factory=DestinationSettings)
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> Outlet:
         """The outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
-        return cls(settings.servicebus_topic, None if settings.servicebus_is_queue else name)
+        subscription = None if settings.servicebus_is_queue else name
+        return cls(settings.servicebus_topic, subscription, settings.named_by)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from relay.deadline import Deadline
-from relay.errors import ContentError, DefectError, NotTriedError, SendError, first_line
+from relay.errors import ContentError, DefectError, DestinationSettings, NotTriedError, SendError, first_line
 from relay.events import Event, Rejected
 from relay.evidence import AcceptedLedger, Evidence
 from relay.fence import ALWAYS, Clearance
@@ -48,6 +48,7 @@ class ServiceBusPublisher:
         duplicate_window_s: float = 0.0,
         pauses_s: Sequence[float] = PAUSES_S,
         claims: Claims | None = None,
+        named_by: DestinationSettings | None = None,
     ) -> None:
         """Makes no connection.
 
@@ -57,7 +58,9 @@ class ServiceBusPublisher:
             duplicate_window_s: The topic's duplicate detection window, in seconds; 0 if nothing may be repeated.
             pauses_s: Seconds before each further try of a transfer, ten times as long if the service is busy.
             claims: What stores the contents of large events; None if these are set aside.
+            named_by: Where the settings name the topic or queue, for remedies.
         """
+        self._named_by = named_by or DestinationSettings()
         self._senders = senders
         self._claims = claims
         evidence = Evidence(duplicate_window_s)
@@ -80,6 +83,7 @@ class ServiceBusPublisher:
             attempt_timeout_s=settings.attempt_timeout_s,
             duplicate_window_s=settings.duplicate_window_s,
             claims=_claims(settings, message_of),
+            named_by=settings.named_by,
         )
 
     async def publish(
@@ -168,7 +172,7 @@ class ServiceBusPublisher:
             async with self._senders.acquire() as sender:
                 await Turn(sender, self._shared, rules, outcome).send_in_order(events)
         except SendError as error:
-            outcome.error = error
+            outcome.error = error.naming(self._named_by)
         except Exception as error:
             # Whatever the error, the other partition keys continue, and this one comes again.
             if outage.is_new(error):

@@ -30,20 +30,21 @@ _CONTENT_CONDITIONS = frozenset(
     }
 )
 
-_NO_TOPIC = "Create the topic that SERVICEBUS_TOPIC names, or correct the setting."
+_NO_TOPIC = "Create the {kind} that {entity} names, or correct that name."
 
 _REMEDIES: tuple[tuple[type[Exception], str], ...] = (
     (MessagingEntityNotFoundError, _NO_TOPIC),
-    (MessagingEntityDisabledError, "Set the topic's status to Active."),
-    (ServiceBusAuthenticationError, "Check SERVICEBUS: the namespace refused the credentials."),
+    (MessagingEntityDisabledError, "Set the {kind}'s status to Active."),
+    (ServiceBusAuthenticationError, "Check {connection}: the namespace refused the credentials."),
     (
         ServiceBusAuthorizationError,
-        "Give the app's identity the role 'Azure Service Bus Data Sender' on the topic, "
+        "Give the app's identity the role 'Azure Service Bus Data Sender' on the {kind}, "
         "or use a key with the Send right.",
     ),
     (
         ClientAuthenticationError,
-        "Could not acquire a token: check SERVICEBUS__credential, SERVICEBUS__clientId and the app's identity.",
+        "Could not acquire a token: check {connection}__credential, {connection}__clientId and the app's "
+        "identity.",
     ),
 )
 
@@ -94,10 +95,10 @@ def _is_about_the_service(error: Exception) -> bool:
 def _blocking(error: Exception, inner: BaseException | None, said: str) -> SendError:
     if isinstance(inner, TokenAuthFailure) and inner.status_code == 404:
         # The service answers an unknown entity where its token is put, and the SDK calls that authentication.
-        return ConfigurationError(f"{said} {_NO_TOPIC}")
+        return ConfigurationError(said, _NO_TOPIC)
     for kind, remedy in _REMEDIES:
         if isinstance(error, kind):
-            return ConfigurationError(f"{said} {remedy}")
+            return ConfigurationError(said, remedy)
     if isinstance(error, ServiceBusQuotaExceededError):
         return RetryableError(f"{said} Make room in the topic's subscriptions, or raise its maximum size.")
     if isinstance(error, TimeoutError):
