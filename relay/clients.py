@@ -169,6 +169,14 @@ class Connection:
     address: str | None = None
     identity: Identity | None = None
 
+    @property
+    def host(self) -> str:
+        """The host of a namespace of Service Bus, as hosts are compared; with its port if that is another one."""
+        endpoint = ConnectionString(self.connection_string or "").get("Endpoint") or self.address or ""
+        host = endpoint.rpartition("//")[2].partition("/")[0].lower()
+        name, _, port = host.partition(":")
+        return name.rstrip(".") if port in ("", "443", "5671") else host
+
     def by_identity(self) -> tuple[str, DefaultAzureCredential | ManagedIdentityCredential]:
         """The address of the service, and a credential for it."""
         if self.address is None or self.identity is None:

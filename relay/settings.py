@@ -55,6 +55,9 @@ ATTEMPT_MARGIN_S = 60.0
 _MAX_BYTES = 64 * 1024**2
 
 
+_POSTGRESQL = ("postgresql://", "postgres://")
+
+
 class OnPoison(StrEnum):
     """The treatment of a partition key's later events when one is set aside (RELAY_ON_POISON)."""
 
@@ -90,6 +93,11 @@ class SqlFeed:
     quarantine_table: str = QUARANTINE_TABLE
     selection: Selection = BY_DEFAULT
     label: str | None = None
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether it is in PostgreSQL, where names differ by case."""
+        return self.connection_string.startswith(_POSTGRESQL)
 
     def __repr__(self) -> str:
         return f"SqlFeed(feed={self.feed!r}, shards={self.shards}, claim_s={self.claim_s:g}, connection_string=…)"
@@ -340,7 +348,7 @@ class _Reader:
 
     def _check_sql(self, value: str) -> None:
         # The message shows no part of the value: it may hold a password.
-        if value.startswith(("postgresql://", "postgres://")):
+        if value.startswith(_POSTGRESQL):
             if not _is_encoded_url(value):
                 self.problems.append(
                     "SQL is no URL of PostgreSQL: set it to postgresql://user:password@host:5432/database, with "

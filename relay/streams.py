@@ -119,26 +119,35 @@ def _sharing_memory(streams: list[Settings]) -> list[Settings]:
 
 
 def _shared(streams: list[Settings]) -> Iterator[str]:
-    """Places that two streams must not have in common, or that one stream must not use for two things."""
-    uses: dict[tuple[str, ...], dict[str, None]] = {}
+    """Places that two streams must not have in common, or that one stream must not use for two things.
 
-    def use(what: str, *place: str) -> None:
-        uses.setdefault(place, {})[what] = None
+    A place is compared as its service compares names: a container's by letter, a topic's or queue's without case.
+    """
+    uses: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def use(what: str, place: str, *identity: str) -> None:
+        uses.setdefault(identity or (place,), {}).setdefault(what, place)
 
     for each in streams:
-        entity = f"{each.destination} of {each.servicebus_setting}"
-        use(f"the destination of the stream {each.stream}", entity, f"for the outbox {each.outbox}")
+        of_outbox = f"for the outbox {each.outbox}"
+        use(
+            f"the destination of the stream {each.stream}",
+            f"{each.destination} of {each.servicebus_setting} {of_outbox}",
+            *(of_outbox, each.servicebus.host, each.servicebus_topic.lower()),
+        )
         if each.cosmos is not None:
             database = f"in the database {each.cosmos_database!r}"
-            use(f"the outbox {each.outbox}", f"the container {each.cosmos_container!r}", database)
-            use("the leases", f"the container {each.cosmos_lease_container!r}", database)
+            use(f"the outbox {each.outbox}", f"the container {each.cosmos_container!r} {database}")
+            use("the leases", f"the container {each.cosmos_lease_container!r} {database}")
             quarantine = f"the container {each.cosmos_quarantine_container!r}"
-            use(f"the quarantine of the stream {each.stream}", quarantine, database)
+            use(f"the quarantine of the stream {each.stream}", f"{quarantine} {database}")
         if each.sql is not None:
-            use(f"the outbox {each.outbox}", f"the feed {each.sql.feed!r}")
-    for place, found in uses.items():
+            feed = each.sql.feed if each.sql.is_postgresql else each.sql.feed.lower()
+            use(f"the outbox {each.outbox}", f"the feed {each.sql.feed!r}", "feed", feed)
+    for found in uses.values():
         if len(found) > 1:
-            yield f"{' '.join(place)} would be {' and '.join(found)}: give each its own"
+            places = " or ".join(dict.fromkeys(found.values()))
+            yield f"{places} would be {' and '.join(found)}: give each its own"
 
 
 def _without_type(streams: list[Settings]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from relay import assembly
@@ -16,7 +17,7 @@ from relay.cli.rules import explained
 from relay.cli.shell import printable
 from relay.cli.suggestions import with_choice, with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
-from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_servicebus
+from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_namespace, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
 from relay.findings import Finding, Level
@@ -113,6 +114,7 @@ async def findings(
         asyncio.gather(*(assembly.check_outbox(one) for _, _, one in outboxes)),
     )
     large = await _large(streams[0], facts)
+    twice = await _one_entity_twice(streams, environment, administration)
     read = dict(zip(destinations, facts, strict=True))
     held = [
         _chosen(await _holdups(one, found, read[_destination(settings)]), source, settings)
@@ -126,6 +128,7 @@ async def findings(
         _senders(streams[0]),
         *_once(zip(of, checked, strict=True), streams),
         *_once(zip([each.stream for each in streams], topics, strict=True), streams),
+        *twice,
         *large,
         *_once(zip(of, held, strict=True), streams),
     ]
@@ -136,11 +139,40 @@ def _destination(settings: Settings) -> tuple[str, str]:
 
 
 async def _read(settings: Settings, environment: Mapping[str, str], administration: str | None) -> ServiceBusFacts:
-    # The option is about the namespace of SERVICEBUS.
+    return await read_servicebus(settings, _management(settings, environment, administration))
+
+
+def _management(settings: Settings, environment: Mapping[str, str], administration: str | None) -> str | None:
+    """The address of the management endpoint; the option is about the namespace of SERVICEBUS."""
     option = administration if settings.servicebus_setting == SERVICEBUS else None
-    return await read_servicebus(
-        settings, administration_address(option, environment, settings.servicebus_setting)
-    )
+    return administration_address(option, environment, settings.servicebus_setting)
+
+
+async def _one_entity_twice(
+    streams: Sequence[Settings], environment: Mapping[str, str], administration: str | None
+) -> list[Finding]:
+    """Streams of one outbox that send to one topic or queue, by two names of its namespace such as an alias."""
+    alike: dict[tuple[str, str], list[Settings]] = {}
+    for each in streams:
+        alike.setdefault((each.outbox, each.servicebus_topic.lower()), []).append(each)
+    found = []
+    for several in (each for each in alike.values() if len(each) > 1):
+        first: dict[tuple[str, datetime], Settings] = {}
+        for each in several:
+            namespace = await read_namespace(each, _management(each, environment, administration))
+            if namespace is None:
+                continue
+            other = first.setdefault(namespace, each)
+            if other is not each:
+                found.append(
+                    Finding.error(
+                        f"the streams {other.stream} and {each.stream} send events of the outbox {each.outbox} to "
+                        f"{each.destination} of one namespace, {namespace[0]!r}: {other.servicebus_setting} and "
+                        f"{each.servicebus_setting} are two names of it, so the order within a key is lost",
+                        "Name it in both destinations of relay.toml as one: a route can lead to it only once.",
+                    )
+                )
+    return found
 
 
 async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[Finding]:

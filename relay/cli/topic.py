@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from xml.etree.ElementTree import ParseError
 
@@ -124,6 +124,22 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
     if settings.servicebus_is_queue:
         return ServiceBusFacts(topic, [], sending)
     return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
+
+
+async def read_namespace(settings: Settings, administration: str | None) -> tuple[str, datetime] | None:
+    """The name of a namespace as it says itself, and when it was created; None if these rights do not show it.
+
+    Raises UsageError likewise.
+    """
+    connection = administration_connection(settings.servicebus, administration)
+
+    async def read() -> tuple[str, datetime] | None:
+        async with servicebus_administration_client(connection) as client:
+            found = await client.get_namespace_properties()
+        return None if found.name is None or found.created_at_utc is None else (found.name, found.created_at_utc)
+
+    answer = await _request(read, _administration_gap)
+    return None if isinstance(answer, Gap) else answer
 
 
 class _OtherKindError(Exception):

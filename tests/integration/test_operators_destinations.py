@@ -129,3 +129,21 @@ async def test_the_path_of_the_topic_itself_is_accepted(environment: dict[str, s
     run = await relay_command(environment, "deadletters", "list")
 
     assert run.code == 0
+
+
+async def test_one_topic_behind_two_names_of_its_namespace_is_found(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    destination = "topic = 'domain-events'\nconnection = 'ORDERS_BUS'"
+    environment = with_destination(environment, tmp_path / "relay.toml", destination) | {
+        "ORDERS_BUS": environment["SERVICEBUS"].replace("127.0.0.1", "localhost"),
+        "ORDERS_BUS_ADMIN": environment["SERVICEBUS_ADMIN"],
+    }
+    both = tmp_path / "relay.toml"
+    both.write_text(both.read_text().replace("['m']", "['m', 'default']"))
+
+    run = await relay_command(environment, "check", "--json")
+
+    [found] = [each["what"] for each in run.json["findings"] if "two names of it" in each["what"]]
+    assert found.startswith("the streams default and m send events of the outbox default to the topic")
+    assert "SERVICEBUS and ORDERS_BUS" in found

@@ -193,6 +193,69 @@ def test_places_that_streams_must_not_share_and_rules_that_never_count_are_refus
     assert problems_of(text, tmp_path, **environment) == [f"relay.toml: {problem}"]
 
 
+STRING = "Endpoint=sb://{};SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("destinations", "orders_bus", "is_one"),
+    [
+        ("[destinations.a]\ntopic = 'Domain-Events'", None, True),
+        ("[destinations.a]\nqueue = 'domain-events'", None, True),
+        ("[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'", STRING.format("N.x.net/"), True),
+        (
+            "[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'",
+            STRING.format("n.x.net:5671"),
+            True,
+        ),
+        ("[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'", STRING.format("n.x.net./"), True),
+        ("[destinations.a]\ntopic = 'DOMAIN-events'\nconnection = 'ORDERS_BUS'", STRING.format("n.x.net"), True),
+        ("[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'", STRING.format("m.x.net/"), False),
+        (
+            "[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'",
+            STRING.format("n.x.net:1/"),
+            False,
+        ),
+        ("[destinations.a]\ntopic = 'domain-event'", None, False),
+    ],
+)
+def test_one_entity_under_two_names_is_found_as_the_service_compares_them(
+    destinations: str, orders_bus: str | None, is_one: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "relay.toml").write_text(f"{destinations}\n[[routes]]\nto = ['default', 'a']\n")
+    environment = {"COSMOS": ENVIRONMENT["COSMOS"], "SERVICEBUS": STRING.format("n.x.net/")}
+    environment |= {"ORDERS_BUS": orders_bus} if orders_bus else {}
+
+    if not is_one:
+        assert len(read_streams(environment, app=tmp_path)) == 2
+        return
+    with pytest.raises(SettingsError, match="would be the destination of the stream default and"):
+        read_streams(environment, app=tmp_path)
+
+
+def test_one_namespace_by_identity_and_by_connection_string_is_one(tmp_path: Path) -> None:
+    (tmp_path / "relay.toml").write_text(
+        "[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'\n[[routes]]\nto = ['default', 'a']\n"
+    )
+    environment = {"COSMOS": ENVIRONMENT["COSMOS"], "SERVICEBUS": STRING.format("n.x.net/")}
+
+    with pytest.raises(SettingsError, match="would be the destination of the stream default and"):
+        read_streams(environment | {"ORDERS_BUS__fullyQualifiedNamespace": "N.X.net"}, app=tmp_path)
+
+
+@pytest.mark.parametrize(("url", "is_one"), [("Server=s;Database=d", True), ("postgresql://h/d", False)])
+def test_a_feed_under_two_names_is_one_where_names_have_no_case(url: str, is_one: bool, tmp_path: Path) -> None:
+    text = f"[outboxes.a]\nfeed = 'x.y'\n[outboxes.b]\nfeed = 'X.y'\n[[routes]]\n{TO}"
+
+    if is_one:
+        assert problems_of(text, tmp_path, SQL=url) == [
+            "relay.toml: the feed 'x.y' or the feed 'X.y' would be the outbox a and the outbox b: "
+            "give each its own"
+        ]
+    else:
+        (tmp_path / "relay.toml").write_text(text)
+        assert len(read_streams(dict(ENVIRONMENT) | {"SQL": url}, app=tmp_path)) == 2
+
+
 def test_a_feed_may_have_the_name_of_a_column_as_its_key(tmp_path: Path) -> None:
     text = "fields = { id = '/id', key = '/aggregateid' }\n[outboxes.default]\nfeed = 'x.y'"
 
