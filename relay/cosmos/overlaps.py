@@ -71,8 +71,8 @@ def _unnoticed(subject: str, leases: Sequence[LeasePosition]) -> Finding:
     return Finding.warning(
         f"{subject} has leases at different positions, {_named(leases)}, that meet in one partition: partitions "
         "were split and merged, and no host has noticed. Events may come again and out of order, or be lost",
-        "Once a host has run, publish what was committed since the first of these changes again: `python -m relay "
-        "replay --from …`. Consumers get what they had before a second time.",
+        "Once a host has run, publish again what was committed since the first of these changes, if it was within "
+        "two hours: `python -m relay replay --from 2h`. Consumers get what they had before a second time.",
     )
 
 
