@@ -108,6 +108,8 @@ class History:
                 self.hosts.step(host)
 
     def _run_later(self) -> None:
+        if not self._later:
+            return
         due = [action for at, action in self._later if at <= self.step]
         self._later = [each for each in self._later if each[0] > self.step]
         for action in due:
