@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
@@ -119,7 +120,12 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
         _overlaps(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
     )
     # If the leases cannot be read, the findings about the containers and the locks say why.
-    return findings if isinstance(overlapping, Finding) else findings + overlapping
+    if isinstance(overlapping, Finding):
+        return findings
+    elsewhere = await _read(
+        _of_another_container(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
+    )
+    return findings + overlapping + ([] if isinstance(elsewhere, Finding) else elsewhere)
 
 
 async def _read(request: Awaitable[T], subject: str, create: str) -> T | Finding:
@@ -179,3 +185,31 @@ def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
 async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerProxy, prefix: str) -> list[Finding]:
     positions = await read_positions(leases, monitored, prefix=prefix, own_only=True)
     return overlaps(subject, positions, [each async for each in monitored.read_feed_ranges()])
+
+
+async def _of_another_container(
+    subject: str, leases: ContainerProxy, monitored: ContainerProxy, prefix: str
+) -> list[Finding]:
+    """An error if the relay has leases of other containers, and none of this one.
+
+    The id of a lease is that of its account, its database and its container (relay/cosmos/leases.py). A container
+    that is deleted and created again has another id, and running hosts still read the one that is gone.
+    """
+    host = urlsplit(monitored.client_connection.url_connection).hostname
+    own = f"{prefix}{host}_"
+    ids = leases.query_items(
+        "SELECT c.id FROM c WHERE STARTSWITH(c.id, @own)", parameters=[{"name": "@own", "value": own}]
+    )
+    named = [each["id"].removeprefix(own).partition("..") async for each in ids]
+    containers = {container.partition("_")[2] for container, is_lease, _ in named if is_lease}
+    present = (await monitored.read())["_rid"]
+    if not containers or present in containers:
+        return []
+    return [
+        Finding.error(
+            f"{subject} has leases of {', '.join(map(repr, sorted(containers)))} and none of {present!r}, which "
+            "is the outbox container: nothing of it is relayed",
+            "If the container was deleted and created again, restart the app: its hosts still read the one that "
+            "is gone. If the app was never started, start it.",
+        )
+    ]

@@ -186,6 +186,26 @@ async def test_a_parents_lease_that_a_split_left_behind_is_named(
         assert any(all(repr(each) in what for each in leases) for what in found)
 
 
+async def test_the_leases_of_a_container_that_was_created_again_are_named(
+    environment: dict[str, str], account: CosmosClient
+) -> None:
+    await TriggerLeases(account).pass_all()
+    database = account.get_database_client(DATABASE)
+    former = (await database.get_container_client("data").read())["_rid"]
+    sound = await relay_command(environment, "check", *WINDOW, "--json")
+
+    await database.delete_container("data")
+    created = await database.create_container("data", PartitionKey("/partitionKey"), default_ttl=-1)
+    present = await created.read()
+    run = await relay_command(environment, "check", *WINDOW, "--json")
+    await TriggerLeases(account).pass_all()
+    restarted = await relay_command(environment, "check", *WINDOW, "--json")
+
+    assert (sound.code, run.code, restarted.code) == (0, 1, 0)
+    (found,) = levels(run, "error")
+    assert f"has leases of {former!r} and none of {present['_rid']!r}" in found
+
+
 async def ignore(page: list[dict[str, Any]]) -> None:
     """Handle a page of the feed by doing nothing."""
 

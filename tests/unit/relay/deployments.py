@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -81,9 +81,12 @@ class _Container:
         for minimum, maximum in self._account.ranges:
             yield {"Range": {"min": minimum, "max": maximum}}
 
-    async def query_items(self, query: str, **_: Any) -> AsyncIterator[Any]:
+    async def query_items(
+        self, query: str, parameters: Sequence[Mapping[str, str]] = (), **_: Any
+    ) -> AsyncIterator[Any]:
+        (own,) = [each["value"] for each in parameters if each["name"] == "@own"] or [""]
         for item in answer(self._account.items[self.id]):
-            if item["id"].endswith(".lock") is (".lock" in query):
+            if item["id"].startswith(own) and item["id"].endswith(".lock") is (".lock" in query):
                 yield item
 
     def query_items_change_feed(self, **options: Any) -> AsyncItemPaged[Any]:
