@@ -199,9 +199,14 @@ class Tables:
         database, number = result.rows[0]
         return f"{database}/{self.table}/{number}"
 
-    def append(self, shard_id: int, identifier: str) -> Operation[None]:
-        """Put an event on the feed, within the transaction that has inserted its row."""
-        yield Statement(f"insert into {self.outbox} (shard_id, id) values (?, ?)", (shard_id, identifier))
+    def append(self, shard_id: int, identifier: str, key: Sequence[str]) -> Operation[None]:
+        """Put an event on the feed, within the transaction that has inserted its row; `key` is the primary key."""
+        names = [self.dialect.quoted(name) for name in key]
+        yield Statement(
+            f"insert into {self.outbox} (shard_id, {', '.join(names)}) "
+            f"select ?, {', '.join(f'e.{name}' for name in names)} from {self.events} e where e.id = ?",
+            (shard_id, identifier),
+        )
 
 
 def seconds_between(since: Any, now: Any) -> float:

@@ -221,8 +221,8 @@ def explained() -> Iterator[None]:
 
 
 _POOLER = (
-    "That is a connection pooler such as PgBouncer. Connect to the server directly: the sessions set parameters "
-    "and listen, which a pooler in transaction mode does not support"
+    "That is a connection pooler such as PgBouncer in transaction mode. Connect to the server directly: the "
+    "sessions set parameters and listen, which a pooler in transaction mode does not support"
 )
 
 

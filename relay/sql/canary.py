@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -29,12 +29,19 @@ class SqlCanary:
     """An event table and its feed; all events go to one shard. `outbox.Canary` says what each method does."""
 
     def __init__(
-        self, session: AsyncSession, feed: SqlFeed, columns: Mapping[str, str], shard_id: int | None = None
+        self,
+        session: AsyncSession,
+        feed: SqlFeed,
+        columns: Mapping[str, str],
+        shard_id: int | None = None,
+        *,
+        key: Sequence[str] = ("id",),
     ) -> None:
-        """`columns` are the types of the event table's columns."""
+        """`columns` are the types of the event table's columns, `key` its primary key."""
         self._session = session
         self._feed = feed
         self._columns = columns
+        self._key = key
         self._fields = feed.selection.fields
         self._shard_id = secrets.randbelow(feed.shards) if shard_id is None else shard_id
         self._tables = Tables(session.dialect, feed.feed)
@@ -49,7 +56,7 @@ class SqlCanary:
         try:
             await self._session.execute(Statement("begin transaction"))
             await self._session.execute(Statement(event, list(values.values())))
-            await run_async(self._session, self._tables.append(self._shard_id, document["id"]))
+            await run_async(self._session, self._tables.append(self._shard_id, document["id"], self._key))
             # It comes behind everything that the relay has published so far.
             self._cursors[document["id"]] = cursor
             await self._session.execute(Statement("commit"))
@@ -138,14 +145,16 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
         session = await connect(feed)
     try:
         with explaining(feed):
-            rows = (await session.execute(catalog_of(feed.connection_string).columns(feed.feed))).rows
+            catalog = catalog_of(feed.connection_string)
+            rows = (await session.execute(catalog.columns(feed.feed))).rows
+            keys = (await session.execute(catalog.primary_key(feed.feed))).rows
         columns = {name: kind for name, kind, *_ in rows}
         fields = feed.selection.fields
         own = [fields.of_columns(name)[0].names[0] for name in ("id", "key", "data")]
         needed = own if fields.names_fields else REQUIRED_COLUMNS
         if missing := [name for name in needed if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
-        yield SqlCanary(session, feed, columns)
+        yield SqlCanary(session, feed, columns, key=[name for name, _ in keys])
     finally:
         await session.close()
 

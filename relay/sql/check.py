@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
 from azure.core.exceptions import ClientAuthenticationError
 
+from changefeed import SetupError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement, run_async
 from relay.commands import INSTALL
@@ -64,6 +65,9 @@ def required_columns(feed: SqlFeed) -> dict[str, set[str]]:
 
 def _unavailable(engine: str, error: Exception) -> Finding:
     said = first_line(error)
+    if isinstance(error, SetupError):
+        # A driver that is missing, a string that cannot be read, or a pooler that drops the session's settings.
+        return Finding.error(f"SQL cannot be used: {said}", "Correct SQL.", unavailable=True)
     if isinstance(error, ClientAuthenticationError) or any(words in said for words in _REFUSALS):
         return Finding.error(
             f"the {engine} server refuses: {said}",
@@ -150,7 +154,8 @@ class DatabaseCheck:
             return
         table = self._feed.feed
         columns = {name: kind for name, kind, *_ in await self._rows(self._catalog.columns(table))}
-        key = [name for (name,) in await self._rows(self._catalog.primary_key(table))]
+        partitioned_by = {name: by for name, by in await self._rows(self._catalog.primary_key(table))}  # noqa: C416
+        key = list(partitioned_by)
         required = required_columns(self._feed)
         missing = [name for name in required if name not in columns]
         if missing:
@@ -173,15 +178,24 @@ class DatabaseCheck:
                 "letters that it does not have become question marks, and two keys may become one",
                 "Use nvarchar.",
             )
-        if key != ["id"]:
+        if "id" in key and all(partitioned_by[name] for name in key if name != "id"):
+            if not missing and not wrong:
+                yield self._columns_are_right(required, key)
+        else:
             yield Finding.error(
                 f"{self._subject} has the primary key ({', '.join(key)}), not (id): two events with one id can be "
                 "written, and the second is dropped as a duplicate",
                 "Make id the primary key, then set the feed up again.",
             )
-        elif not missing and not wrong:
-            said = f"{self._subject} has the columns {', '.join(required)} and the primary key id"
-            yield Finding.ok(said)
+
+    def _columns_are_right(self, required: Collection[str], key: Sequence[str]) -> Finding:
+        said = f"{self._subject} has the columns {', '.join(required)} and the primary key {', '.join(key)}"
+        if len(key) == 1:
+            return Finding.ok(said)
+        return Finding.ok(
+            f"{said}, as a table has that is partitioned: the database does not refuse a second event with one "
+            "id, which is dropped as a duplicate"
+        )
 
     async def _damage(self) -> AsyncIterator[Finding]:
         """About functions and rights that went with the event table when it was replaced."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -11,11 +10,11 @@ from dataclasses import replace
 from threading import Thread
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 import changefeed
 from changefeed import SetupError
 from changefeed.statements import Statement
+from tests.support.pooler import dropping_options
 
 _PASSWORDS = [
     "s3c ret",
@@ -110,49 +109,23 @@ def pooler() -> Iterator[int]:
 
 
 def test_a_pooler_that_refuses_the_sessions_parameters_is_named_with_the_remedy() -> None:
-    with pooler() as port, pytest.raises(SetupError, match=r"PgBouncer. Connect to the server directly") as raised:
+    with (
+        pooler() as port,
+        pytest.raises(
+            SetupError, match=r"PgBouncer in transaction mode. Connect to the server directly"
+        ) as raised,
+    ):
         changefeed.connect(
             f"postgresql://user:secret@127.0.0.1:{port}/database?sslmode=disable&gssencmode=disable"
         )
     assert "secret" not in str(raised.value)
 
 
-@contextmanager
-def dropping_options(url: str) -> Iterator[str]:
-    """A pooler that passes one connection on, without its options, as PgBouncer ignores them; its URL."""
-    given = conninfo_to_dict(url)
-
-    def serve(server: socket.socket) -> None:
-        client, _ = server.accept()
-        with client, socket.socket(socket.AF_UNIX) as upstream:
-            upstream.connect(f"{given['host']}/.s.PGSQL.5432")
-            (length,) = struct.unpack("!i", client.recv(4, socket.MSG_WAITALL))
-            head = client.recv(length - 4, socket.MSG_WAITALL)
-            words = head[4:].split(b"\0")
-            pairs = zip(words[::2], words[1::2], strict=False)
-            kept = b"".join(name + b"\0" + value + b"\0" for name, value in pairs if name not in (b"", b"options"))
-            upstream.sendall(struct.pack("!i", len(kept) + 9) + head[:4] + kept + b"\0")
-            both = {client: upstream, upstream: client}
-            while True:
-                for source in select.select(list(both), [], [])[0]:
-                    data = source.recv(65536)
-                    if not data:
-                        return
-                    both[source].sendall(data)
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = Thread(target=serve, args=(server,))
-        thread.start()
-        try:
-            port = server.getsockname()[1]
-            yield f"postgresql://postgres@127.0.0.1:{port}/{given['dbname']}?sslmode=disable&gssencmode=disable"
-        finally:
-            thread.join(10)
-
-
 def test_a_pooler_that_drops_the_sessions_parameters_is_named_with_the_remedy(changefeed_database: str) -> None:
     with (
         dropping_options(changefeed_database) as url,
-        pytest.raises(SetupError, match=r"were dropped.*PgBouncer. Connect to the server directly"),
+        pytest.raises(
+            SetupError, match=r"were dropped.*PgBouncer in transaction mode. Connect to the server directly"
+        ),
     ):
         changefeed.connect(url)

@@ -128,7 +128,7 @@ async def test_events_with_uuids_for_ids_and_keys_are_found(session: AsyncSessio
     for identifier in ids:
         insert = """insert into outbox.typed values (?, ?, '{"action": "Named"}')"""
         await session.execute(Statement(insert, (identifier, key)))
-        await run_async(session, Tables(session.dialect, "outbox.typed").append(0, identifier))
+        await run_async(session, Tables(session.dialect, "outbox.typed").append(0, identifier, ["id"]))
     outbox = SqlOutbox(replace(sql_settings(postgres_database), feed="outbox.typed"))
     (claim,) = await (consumer := AsyncConsumer(session, "outbox.typed", CONSUMER)).claims([0])
     entries = (await AsyncFeed(session, "outbox.typed").read(0)).entries

@@ -16,6 +16,7 @@ from relay.settings import Settings
 from relay.sql.backlog import scan as scan_sql
 from relay.sql.check import check as check_sql
 from tests.support.operators import Run, relay_command
+from tests.support.pooler import dropping_options
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
 from tests.support.watchdog import WATCHDOG_S
@@ -192,6 +193,14 @@ async def test_each_thing_that_is_wrong_is_named(
     (found,) = [each for each in await findings(environment, level) if says in each]
 
     assert level == "ok" or not found.endswith("-> None")
+
+
+async def test_a_pooler_in_transaction_mode_is_named(environment: dict[str, str], sql: SqlDeployment) -> None:
+    sql.create()
+    with dropping_options(sql.url) as url:
+        found = await findings(environment | {"SQL": url}, "error")
+
+    assert [each for each in found if "PgBouncer in transaction mode. Connect to the server directly" in each]
 
 
 async def test_a_database_whose_transactions_are_read_only_is_named(

@@ -189,6 +189,20 @@ async def test_a_row_that_is_there_again_is_released(
     assert sql.rows("select id from relay.item where type = 'quarantinedEvent'") == []
 
 
+async def test_a_partitioned_table_is_checked_and_its_smoke_test_arrives(
+    sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    partitioned(sql)
+    environment = {"SQL": sql.url, "SQL_CLAIM_S": "2", "SERVICEBUS": servicebus.connection_string}
+    async with working(Settings.from_environment(environment)):
+        await sql.until_passed()
+        sent = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", "--json")
+        checked = await relay_command(environment, "check", "--json")
+
+    levels = [each["level"] for each in checked.json["findings"] if "primary key id, day" in each["what"]]
+    assert (sent.code, levels) == (0, ["ok"])
+
+
 async def test_check_names_the_policy_that_hides_rows(
     sql: SqlDeployment, reader: Reader, servicebus: ServiceBusServer
 ) -> None:

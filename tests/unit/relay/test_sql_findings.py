@@ -59,6 +59,7 @@ class Database:
         self.silent: set[int] = set()
         self.hidden: list[str] = []
         self.damage: list[str] = []
+        self.partitioned_by: list[str] = []
         self.closed = False
         self._looks = 0
         if catalog is SQLSERVER:
@@ -79,7 +80,9 @@ class Database:
             self.catalog.server().sql: lambda: [self.server],
             self.catalog.objects(TABLE).sql: self._objects,
             self.catalog.columns(TABLE).sql: lambda: list(self.columns.items()),
-            self.catalog.primary_key(TABLE).sql: lambda: [(name,) for name in self.key],
+            self.catalog.primary_key(TABLE).sql: lambda: [
+                (name, name in self.partitioned_by) for name in self.key
+            ],
             self.catalog.maintenance(TABLE).sql: lambda: [self.maintenance],
             self.catalog.hidden(TABLE, TABLE).sql: lambda: [(name,) for name in self.hidden],
             sql(tables.waiting()): lambda: [
@@ -371,6 +374,17 @@ async def test_an_event_table_that_is_gone_hides_its_columns(postgresql: Databas
     assert ["there is no such table" in finding.what for finding in findings] == [True]
 
 
+async def test_a_partitioned_table_has_the_columns_that_it_is_partitioned_by_in_its_key(
+    postgresql: Database,
+) -> None:
+    having(key=["id", "at"], partitioned_by=["at"])(postgresql)
+
+    found = await DatabaseCheck(postgresql, POSTGRESQL, FEED).findings()
+
+    assert [each.level for each in found if "primary key id, at" in each.what] == [Level.OK]
+    assert [each.what for each in found if each.level is Level.ERROR] == []
+
+
 @pytest.mark.parametrize(("age_s", "growth"), [(3599, ""), (3600, ", which is 24.0 MiB a day")])
 async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
     postgresql: Database, age_s: float, growth: str
@@ -403,7 +417,9 @@ async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
         next(TABLES.unnumbered_of_key("k", 500)),
         next(TABLES.ids_between(0, START, bytes(16), "k")),
         next(TABLES.rows("k", ["a", "b"])),
-        next(TABLES.append(0, "a")),
+        next(TABLES.append(0, "a", ["id", "at"])),
+        next(TABLES.row({"id": "a", "at": "1"})),
+        SQLSERVER.hidden(TABLE, TABLE),
     ],
 )
 def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:

@@ -1,5 +1,10 @@
--- The columns of the primary key of a table, in order.
-select a.attname
+-- The columns of the primary key of a table, in order, each with whether the table or a part of it is partitioned by it.
+select a.attname, exists (
+    select from pg_catalog.pg_partition_tree(c.oid) t
+    join pg_partitioned_table p on p.partrelid = t.relid
+    join pg_attribute b on b.attrelid = p.partrelid and b.attnum = any (p.partattrs::int2[])
+    where b.attname = a.attname
+)
 from pg_index i
 join pg_class c on c.oid = i.indrelid
 join pg_namespace n on n.oid = c.relnamespace
