@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ BODY = b'{"action": "Counted", "text": "%s"}' % ("鍵".encode() * 100_000)
 
 @pytest.fixture
 async def queue(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with broker(tmp_path) as made:
+    async with broker(tmp_path, MaxDeliveryCount=3) as made:
         yield made
 
 
@@ -109,7 +111,14 @@ async def test_a_content_that_is_not_what_the_message_names_is_dead_lettered_wit
         ({"dataRef": f"{container.url}/../other/1"}, "content-elsewhere"),
         ({"dataRef": f"{container.url}/%2E%2E/other/1"}, "content-elsewhere"),
         ({"dataRef": f"{container.url}-other/1"}, "content-elsewhere"),
-        ({"dataRef": 7}, "content-not-fetched"),
+        ({"dataRef": 7}, "content-elsewhere"),
+        ({"dataRef": "http://["}, "content-elsewhere"),
+        ({"dataRef": f"{container.url}/..%5cother%5ca"}, "content-elsewhere"),
+        ({"dataRef": f"{container.url}/{'x' * 1025}"}, "content-elsewhere"),
+        ({"dataLength": "many"}, "content-differs"),
+        ({"dataLength": True}, "content-differs"),
+        ({"dataLength": -1}, "content-differs"),
+        ({"dataSha256": 5}, "content-differs"),
     ]
     for number, (properties, _) in enumerate(wrong):
         queue.send(await claim(container, number, **properties))
@@ -123,18 +132,113 @@ async def test_a_content_that_is_not_what_the_message_names_is_dead_lettered_wit
     assert handled.ids == ["k-100"]
 
 
-@pytest.mark.parametrize("fault", [403, "hang"])
-async def test_while_a_content_cannot_be_had_its_session_waits(
-    queue: Broker, container: ContainerClient, blobs: Container, fault: int | str
+@pytest.fixture
+async def once(container: ContainerClient, blobs: Container) -> AsyncIterator[ContainerClient]:
+    """A client of the container that repeats nothing."""
+    name = container.container_name
+    async with ContainerClient.from_connection_string(blobs.connection_string, name, retry_total=0) as client:
+        yield client
+
+
+OUTAGE = 2 * 3
+"""Twice as many attempts as the deliveries after which the queue dead-letters a message."""
+
+
+@pytest.mark.parametrize("fault", [403, 404, 503, "cut"])
+@pytest.mark.parametrize("on_poison", ["skip", "park"])
+async def test_while_contents_are_away_nothing_is_dead_lettered_parked_or_overtaken(
+    queue: Broker,
+    container: ContainerClient,
+    once: ContainerClient,
+    blobs: Container,
+    fault: int | str,
+    on_poison: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handled, store = Handled(), inbox.MemoryStore()
+    queue.send(message("k", 1), await claim(container, 2), message("k", 3), message("l", 1))
+    blobs.faults = [*[fault] * OUTAGE, "pass"]
+
+    options: dict[str, Any] = {"contents": inbox.BlobContents(once), "attempts": 2}
+    if on_poison == "park":
+        options |= {"on_poison": "park", "parking": store}
+    with caplog.at_level(logging.WARNING, "inbox"):
+        async with queue.receiving(handled, **{**options, "sessions": 2}):
+            await queue.until_empty()
+
+    assert [each for each in handled.ids if each != "l-1"] == ["k-1", "k-2", "k-3"]
+    assert handled.messages[handled.ids.index("k-2")].delivery_count == 0
+    assert queue.dead() == []
+    assert await store.keys() == []
+    loud = [each for each in caplog.records if "k-2" in each.getMessage() and each.levelno == logging.ERROR]
+    assert len(loud) == (OUTAGE if fault in (403, 404) else 0)
+    assert ("Storage Blob Data Reader" in caplog.text) == (fault == 403)
+    assert once.url not in caplog.text
+
+
+async def test_a_content_that_does_not_come_in_time_is_waited_for(
+    queue: Broker, container: ContainerClient, once: ContainerClient, blobs: Container
 ) -> None:
     handled = Handled()
     queue.send(await claim(container, 1), message("k", 2))
-    blobs.faults = [fault, "pass"]
+    blobs.faults = ["hang", "pass"]
 
-    once = ContainerClient.from_connection_string(blobs.connection_string, container.container_name, retry_total=0)
-    async with once, queue.receiving(handled, contents=inbox.BlobContents(once, timeout_s=0.3)):
+    async with queue.receiving(handled, contents=inbox.BlobContents(once, timeout_s=0.3)):
         await queue.until_empty()
 
     assert handled.ids == ["k-1", "k-2"]
-    assert handled.messages[0].delivery_count == 1
     assert queue.dead() == []
+
+
+async def test_a_released_key_waits_for_a_content_and_loses_no_attempt(
+    queue: Broker, container: ContainerClient, once: ContainerClient, blobs: Container
+) -> None:
+    store, poison, handled = inbox.MemoryStore(), {"k-1"}, asyncio.Event()
+    bodies: list[bytes] = []
+
+    async def handle(received: inbox.Message) -> None:
+        if received.id in poison:
+            raise inbox.DeadLetter("unknown-title")
+        bodies.append(received.body)
+        if received.id == "k-3":
+            handled.set()
+
+    queue.send(message("k", 1, b"1"), await claim(container, 2), message("k", 3, b"3"))
+    options = {"on_poison": "park", "parking": store, "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
+    async with queue.receiving(handle, contents=inbox.BlobContents(once), **options), asyncio.timeout(20):
+        await queue.until_empty()
+        blobs.faults = [*[503] * OUTAGE, "pass"]
+        poison.clear()
+        await store.release(QUEUE, "k")
+        await handled.wait()
+
+    assert bodies == [b"1", BODY, b"3"]
+    assert queue.dead() == []
+
+
+async def test_no_more_of_a_blob_is_read_than_its_message_says(
+    queue: Broker, container: ContainerClient, blobs: Container
+) -> None:
+    handled = Handled()
+    large = await claim(container, 1, dataLength=1000)
+    await container.upload_blob(
+        large.properties["dataRef"].partition(f"{container.url}/")[2], b"x" * 30_000_000, overwrite=True
+    )
+    queue.send(large, message("k", 2))
+    blobs.answered = 0
+
+    async with queue.receiving(handled, contents=inbox.BlobContents(container)):
+        await queue.until_empty()
+
+    assert [each.dead_letter_reason for each in await queue.dead_letters()] == ["content-differs"]
+    assert blobs.answered == 1001
+    assert handled.ids == ["k-2"]
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"x" * (33 * 1024 * 1024)], ids=["empty", "one byte", "in chunks"])
+async def test_a_content_of_any_length_comes_whole(container: ContainerClient, body: bytes) -> None:
+    await container.upload_blob("large", body)
+
+    found = await inbox.BlobContents(container).fetch(f"{container.url}/large", len(body))
+
+    assert found == body

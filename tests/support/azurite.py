@@ -60,6 +60,7 @@ class Container:
         faults: What becomes of the next requests: an HTTP status, or `hang`, `cut` before the account has got the
             request, `lost` after it, or `pass`. Each counts once, the last one for good.
         writes: Number of requests that write.
+        answered: Number of bytes in the bodies of the account's answers.
     """
 
     def __init__(self, client: ContainerClient, connection_string: str) -> None:
@@ -67,6 +68,7 @@ class Container:
         self.connection_string = connection_string
         self.faults: list[int | str] = []
         self.writes = 0
+        self.answered = 0
 
     @property
     def settings(self) -> dict[str, str]:
@@ -101,6 +103,7 @@ class Container:
         if fault in ("cut", "hang"):
             return passing.reset()
         answer = await passing.answer()
+        self.answered += len(answer.body or b"")  # type: ignore[arg-type]
         return passing.reset() if fault == "lost" else answer
 
 

@@ -88,10 +88,10 @@ class Broker:
                 await asyncio.sleep(0.02)
 
     async def dead_letters(self) -> list[ServiceBusReceivedMessage]:
-        """Receive what is in the dead-letter queue; at least one message."""
+        """Look at what is in the dead-letter queue, up to 100 messages."""
         receiver = self.client.get_queue_receiver(QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         async with receiver:
-            return await receiver.receive_messages(max_message_count=10, max_wait_time=5)
+            return await receiver.peek_messages(max_message_count=100)
 
     @asynccontextmanager
     async def receiving(self, handler: Handler, **options: Any) -> AsyncIterator[inbox.Receiver]:

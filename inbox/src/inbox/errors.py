@@ -47,6 +47,10 @@ class NotStorable(Exception):
     """A message cannot be stored whole. It is dead-lettered, and its place in the order of its key is stored."""
 
 
+class NotFetched(Exception):
+    """The content of a large event cannot be had now. Its key waits for it, and no delivery is counted."""
+
+
 class LockLost(Exception):
     """The lock on a session or a message was lost. What is not settled is delivered again to the next holder."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from inbox.cancellation import end_tasks, finish, within
-from inbox.errors import DeadLetter, LockLost
+from inbox.errors import DeadLetter, LockLost, NotFetched
 from inbox.handling import Handler, call
 from inbox.lock import Lock
+from inbox.messages import Message
 from inbox.options import Options
 from inbox.parked import EXHAUSTED, UNREADABLE, Cause, Claim, ParkedMessage
 from inbox.parking import ClaimLost, Parking
@@ -132,6 +134,22 @@ class HandOver:
             await self._give_back(claim, done)
             raise
 
+    async def _call(self, parked: ParkedMessage, message: Message, lock: Lock, stopping: asyncio.Event) -> None:
+        """Call the handler. While the content of a large event cannot be had, wait, which is no attempt.
+
+        Raises:
+            NotFetched: The receiver stops before the content can be had.
+            Exception: As the handler.
+        """
+        for attempt in itertools.count():
+            try:
+                await lock.during(call(self._handler, message))
+                return
+            except NotFetched:
+                await lock.pause(self._options.pause_s(attempt), stopping)
+                if stopping.is_set():
+                    raise
+
     async def _give_back(self, claim: Claim, done: ParkedMessage | None) -> None:
         """Let others claim the key at once, if the store answers; otherwise the claim ends by itself."""
         giving = self._parking.give_back(claim, done)
@@ -153,8 +171,8 @@ class HandOver:
         if parked.attempts > self._options.attempts:
             return None, Cause(EXHAUSTED)
         try:
-            await lock.during(call(self._handler, parked.message))
-        except LockLost:
+            await self._call(parked, parked.message, lock, stopping)
+        except (LockLost, NotFetched):
             raise
         except DeadLetter as poison:
             return None, Cause.of(poison)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from inbox.errors import DeadLetter, NotStorable
+from inbox.errors import DeadLetter, NotFetched, NotStorable
 from inbox.handling import Handler, call
 from inbox.messages import Message
 from inbox.parked import EXHAUSTED, NOT_STORABLE, Cause, Kept, ParkedMessage
@@ -51,6 +51,7 @@ class Aside:
         Raises:
             DeadLetter: It cannot be stored; its place is kept.
             NotKept: The store could not set it aside.
+            NotFetched: Its content cannot be had now.
             Exception: The handler has failed, not for the last time.
         """
         parked = ParkedMessage.of(message)
@@ -64,6 +65,8 @@ class Aside:
             return
         except DeadLetter as poison:
             cause = Cause.of(poison)
+        except NotFetched:
+            raise
         except Exception as error:
             delivery = message.delivery_count + 1
             if delivery < self._attempts:

@@ -15,7 +15,7 @@ from azure.servicebus.aio import ServiceBusReceiver
 from inbox.cancellation import finish, within
 from inbox.completions import Completions, arrived
 from inbox.connection import Connections
-from inbox.errors import DeadLetter, LockLost
+from inbox.errors import DeadLetter, LockLost, NotFetched
 from inbox.handling import Handler, call
 from inbox.lock import Lock
 from inbox.options import Options
@@ -135,7 +135,7 @@ class Session:
         """Hold the session for the pause, then abandon the message, so that it is delivered again.
 
         A delivery that does not count ends with the session instead. Otherwise the broker would dead-letter the
-        message while the store is away, and its successors would follow.
+        message while the store, or the content of a large event, is away, and its successors would follow.
         """
         await self._held.pause(failed.pause_s, stopping)
         if failed.counts:
@@ -196,7 +196,7 @@ class Session:
             await finish(self._answered(work, "Dead-lettering a message"))
         except LockLost:
             raise
-        except NotKept:
+        except (NotKept, NotFetched):
             return Failed(received, self._options.pause_s(deliveries), counts=False)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not stop the receiver
             log_failure(received.message_id, received.session_id, deliveries + 1, error)
@@ -206,7 +206,12 @@ class Session:
         return None
 
     async def _handle(self, received: ServiceBusReceivedMessage) -> None:
-        """Call the handler with a message, or set the message aside. Raises as the handler, or NotKept."""
+        """Call the handler with a message, or set the message aside.
+
+        Raises:
+            NotKept, NotFetched: It has to wait.
+            Exception: As the handler.
+        """
         try:
             message = read(received, self._topic, self._subscription)
         except DeadLetter as unreadable:
