@@ -44,6 +44,8 @@ class Unknown:
 def to_json(value: Any, depth: int = 0) -> Any:
     """Convert the objects in `value`, at `depth`, to JSON objects, and tuples to lists. Other values stay.
 
+    A text or number of a derived class, such as a member of a `StrEnum`, becomes a plain one.
+
     Raises:
         TypeError: Two fields of a class have one name in JSON, or Pydantic cannot serialize a model.
     """
@@ -52,10 +54,21 @@ def to_json(value: Any, depth: int = 0) -> Any:
     if is_record(type(value)):
         return members_of(value, depth=depth + 1)
     if isinstance(value, Mapping):
-        return {key: to_json(element, depth + 1) for key, element in value.items()}
+        return {_plain(key): to_json(element, depth + 1) for key, element in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(element, depth + 1) for element in value]
-    return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a text or number of a derived class as a plain one, whatever its own methods say."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else value
 
 
 def members_of(value: Any, without: frozenset[str] = frozenset(), depth: int = 0) -> dict[str, Any]:
@@ -64,9 +77,30 @@ def members_of(value: Any, without: frozenset[str] = frozenset(), depth: int = 0
     if not is_model(kind):
         return {field.stored_as: to_json(getattr(value, field.name), depth) for field in fields_of(kind, without)}
     try:
-        return dict(value.model_dump(mode="json", by_alias=True, exclude=set(without)))
+        stored = value.model_dump(mode="json", by_alias=True, exclude=set(without))
     except ValueError as error:
         raise TypeError(f"{kind.__name__} cannot be stored: {error}") from error
+    try:
+        _check_kept(value.model_dump(by_alias=True, exclude=set(without)), stored, "")
+    except Unmapped as error:
+        raise TypeError(f"{kind.__name__} cannot be stored: {error}.") from None
+    return dict(stored)
+
+
+def _check_kept(value: Any, stored: Any, path: str) -> None:
+    """Raise Unmapped if Pydantic has stored a mask instead of a value, or one member for several."""
+    if isinstance(value, Mapping) and isinstance(stored, Mapping):
+        if len(value) != len(stored):
+            raise Unmapped("has keys that would become one, as JSON has no keys but strings", path)
+        for (key, each), other in zip(value.items(), stored.values(), strict=True):
+            _check_kept(
+                each, other, f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[…]"
+            )
+    elif isinstance(value, list | tuple) and isinstance(stored, list) and len(value) == len(stored):
+        for index, (each, other) in enumerate(zip(value, stored, strict=True)):
+            _check_kept(each, other, f"{path}[{index}]")
+    elif hasattr(value, "get_secret_value") and isinstance(stored, str) and set(stored) == {"*"}:
+        raise Unmapped(f"is a {type(value).__name__}, of which only a mask would be stored", path)
 
 
 def stored_entity(entity: Any) -> dict[str, Any]:

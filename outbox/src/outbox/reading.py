@@ -12,6 +12,7 @@ import inspect
 from collections import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, partial
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, is_typeddict
@@ -25,6 +26,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from outbox.fields import Field, fields_of, is_model, is_record
 
 _SCALARS = (str, int, float)
+_BARE = (*_SCALARS, bool, NoneType)
 _ARRAYS: tuple[type, ...] = (abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
 _OBJECTS: tuple[type, ...] = (abc.Mapping, abc.MutableMapping)
 _ABSENT = object()
@@ -127,7 +129,7 @@ class _Reader:
     """Reads the values of one annotation. A structure hook for cattrs.
 
     Attributes:
-        takes: The JSON types that the annotation declares, of dict and list.
+        takes: The JSON types that the annotation declares.
         load: Converts data of these types. None leaves them unchanged.
     """
 
@@ -138,7 +140,7 @@ class _Reader:
         return self.load(data) if self.load is not None and isinstance(data, self.takes) else data
 
 
-_SCALAR, _ANYTHING = _Reader(), _Reader((dict, list))
+_ANYTHING = _Reader((dict, list, str, int, float))
 
 
 def _reader(annotation: Any) -> _Reader:
@@ -152,20 +154,42 @@ def _reader(annotation: Any) -> _Reader:
     if kind in (Union, UnionType):
         return _union(arguments, hint)
     if kind is Literal:
-        return _SCALAR
+        return _Reader(tuple({type(each) for each in arguments}))
     if not isinstance(kind, type) or kind in (Any, object):
         return _ANYTHING
     if is_record(kind):
         return _record(kind)
-    if kind is tuple or kind in _ARRAYS or issubclass(kind, list):
+    if kind in (tuple, list) or kind in _ARRAYS:
         return _array(kind, arguments)
-    if is_typeddict(kind) or kind in _OBJECTS or issubclass(kind, dict):
+    if is_typeddict(kind) or kind is dict or kind in _OBJECTS:
         return _object(arguments)
-    if issubclass(kind, (*_SCALARS, NoneType)):
-        return _SCALAR
+    if kind in _BARE:
+        return _Reader((kind,))
+    if issubclass(kind, Enum) and issubclass(kind, _SCALARS):
+        return _enumeration(kind)
+    for bare in (*_SCALARS, list, dict):
+        if issubclass(kind, bare):
+            raise Unmapped(f"is annotated as {_describe(hint)}, which would be read as a plain {bare.__name__}")
     if inspect.isabstract(kind) or getattr(kind, "_is_protocol", False):
         return _ANYTHING
     raise Unmapped(f"is annotated as {_describe(hint)}, which is not JSON")
+
+
+def _enumeration(kind: type[Enum]) -> _Reader:
+    """Return the reader for an enumeration of texts or numbers; what is no value of it stays as it is."""
+    bare = next(each for each in _SCALARS if issubclass(kind, each))
+
+    def load(data: Any) -> Any:
+        try:
+            found: Any = kind(data)
+        except ValueError:
+            return data
+        # `_missing_` may find a member whose value is another one.
+        return found if type(data) is bare and found == data else data
+
+    reader = _Reader((bare,), load)
+    _CONVERTER.register_structure_hook(kind, reader)  # cattrs would take that of `bare`
+    return reader
 
 
 def _record(kind: type) -> _Reader:
@@ -202,8 +226,8 @@ def _object(arguments: tuple[Any, ...]) -> _Reader:
     if len(arguments) != 2:
         return _Reader((dict,))
     key, element = _without_alias(arguments[0]), arguments[1]
-    is_text = isinstance(key, TypeVar) or key is Any or get_origin(key) is Literal
-    if not is_text and not (isinstance(key, type) and issubclass(key, str)):
+    is_text = isinstance(key, TypeVar) or key in (Any, str) or get_origin(key) is Literal
+    if not is_text:
         raise Unmapped(f"has {_describe(key)} as keys, which would be read as strings: JSON has no others")
     converts = _reader(element).load is not None
     objects: Any = GenericAlias(dict, (str, element))
@@ -213,7 +237,13 @@ def _object(arguments: tuple[Any, ...]) -> _Reader:
 def _union(arguments: tuple[Any, ...], hint: Any) -> _Reader:
     readers = [_reader(each) for each in arguments]
     by_type: dict[type, _Reader] = {}
-    for json_type, name in ((dict, "object"), (list, "array")):
+    for json_type, name in (
+        (dict, "object"),
+        (list, "array"),
+        (str, "string"),
+        (int, "integer"),
+        (float, "number"),
+    ):
         takers = [reader for reader in readers if json_type in reader.takes]
         if len(takers) > 1 and any(reader.load for reader in takers):
             raise Unmapped(f"is annotated as {_describe(hint)}, and a stored {name} does not say which it was")
@@ -221,7 +251,9 @@ def _union(arguments: tuple[Any, ...], hint: Any) -> _Reader:
             by_type[json_type] = takers[0]
     if not any(reader.load for reader in by_type.values()):
         return _Reader(tuple(by_type))
-    return _Reader(tuple(by_type), lambda data: by_type[list if isinstance(data, list) else dict](data))
+    return _Reader(
+        tuple(by_type), lambda data: next(by_type[each] for each in by_type if isinstance(data, each))(data)
+    )
 
 
 def _without_alias(hint: Any) -> Any:
@@ -244,4 +276,4 @@ _CHECKED: set[type] = set()
 _CONVERTER = Converter()
 _CONVERTER.register_structure_hook_factory(lambda _: True, _reader)
 for _scalar in _SCALARS:  # cattrs looks for these first
-    _CONVERTER.register_structure_hook(_scalar, _SCALAR)
+    _CONVERTER.register_structure_hook(_scalar, _Reader())

@@ -398,6 +398,44 @@ def test_a_value_that_pydantic_would_not_read_back_is_reported_by_its_field(
         batch(context)
 
 
+class LoggedIn(outbox.pydantic.DomainEvent, frozen=True):
+    note: Any = None
+    token: pydantic.SecretStr = pydantic.SecretStr("")
+    keys: list[dict[str, pydantic.SecretBytes]] = pydantic.Field(default_factory=list)
+    shown: pydantic.SecretStr = pydantic.SecretStr("")
+
+    @pydantic.field_serializer("shown", when_used="json")
+    def _shown(self, value: pydantic.SecretStr) -> str:
+        return value.get_secret_value()
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"token": "hunter2"}, "LoggedIn cannot be stored: token is a SecretStr, of which only a mask would be"),
+        (
+            {"keys": [{"a": b"x"}]},
+            r"LoggedIn cannot be stored: keys\[0\].a is a SecretBytes, of which only a mask",
+        ),
+        ({"note": {1: "a", "1": "b"}}, "LoggedIn cannot be stored: note has keys that would become one"),
+        ({"note": [{"a": {None: 1, "None": 2}}]}, r"LoggedIn cannot be stored: note\[0\].a has keys that would"),
+    ],
+)
+def test_an_event_of_which_pydantic_would_store_less_is_refused(values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(TypeError, match=complaint) as refused:
+        LoggedIn(**values).to_data()
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_event_may_have_a_secret_that_it_shows() -> None:
+    event = LoggedIn(shown=pydantic.SecretStr("visible"), note={1: "a", 2: (1, {"b"}, date(2026, 3, 1))})
+
+    data = event.to_data()
+    assert data["shown"] == "visible"
+    assert data["note"] == {"1": "a", "2": [1, ["b"], "2026-03-01"]}
+
+
 class Packed(outbox.pydantic.DomainEntity):
     """Stored in other shapes than it has in Python."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from enum import Enum, IntEnum, IntFlag, StrEnum
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import pytest
@@ -145,6 +148,48 @@ def test_members_beside_the_data_are_stored_again(context: ContainerContext) -> 
     }
 
 
+class Status(StrEnum):
+    NEW = "new"
+    OLD = "old"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Status | None:
+        return cls.NEW if value == "NEW" else None
+
+
+class Colour(str, Enum):  # noqa: UP042 - as many classes are written
+    RED = "red"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Right(IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Rate(float, Enum):
+    HALF = 0.5
+
+
+class Bare(Enum):
+    ONE = 1
+
+
+class Email(str):
+    __slots__ = ()
+
+
+class Metres(float):
+    __slots__ = ()
+
+
+class Stack(list[int]):
+    pass
+
+
 def entity(annotation: Any) -> type[DomainEntity]:
     """An entity class with one field, `item`."""
     namespace = {"__annotations__": {"item": annotation}, "created_event": lambda self: DomainEvent()}
@@ -164,6 +209,20 @@ def entity(annotation: Any) -> type[DomainEntity]:
         ("tuple[int, Dated]", "item.on is annotated as date"),
         (tuple[int, bytes], "item is annotated as bytes, which is not JSON"),
         (dict[str, list[Path]], "item is annotated as Path, which is not JSON"),
+        (Email, "item is annotated as Email, which would be read as a plain str"),
+        (list[Email | None], "item is annotated as Email, which would be read as a plain str"),
+        (Metres, "item is annotated as Metres, which would be read as a plain float"),
+        (Counter[str], "item is annotated as .*Counter.*, which would be read as a plain dict"),
+        (defaultdict[str, int], "item is annotated as .*defaultdict.*, which would be read as a plain dict"),
+        (OrderedDict[str, int], "item is annotated as .*OrderedDict.*, which would be read as a plain dict"),
+        (Stack, "item is annotated as Stack, which would be read as a plain list"),
+        (Bare, "item is annotated as Bare, which is not JSON"),
+        (dict[Email, int], "item has Email as keys, which would be read as strings"),
+        (dict[Status, int], "item has Status as keys, which would be read as strings"),
+        (Status | str, "item is annotated as .*, and a stored string does not say which it was"),
+        (Status | Colour, "item is annotated as .*, and a stored string does not say which it was"),
+        (Status | Literal["a"], "item is annotated as .*, and a stored string does not say which it was"),
+        (Level | int, "item is annotated as .*, and a stored integer does not say which it was"),
     ],
 )
 def test_a_class_whose_fields_could_not_be_read_again_is_reported_before_anything_is_stored(
@@ -204,6 +263,27 @@ Points = TypeAliasType("Points", Annotated[list[Point], "in order"])
         (list[str] | dict[str, str], ["a"], ["a"]),
         (int, "2", "2"),
         (tuple[int, ...], ["2"], ("2",)),
+        (Status, "new", Status.NEW),
+        (Status | None, "old", Status.OLD),
+        (Status | None, None, None),
+        (Status, "unknown", "unknown"),
+        (Status, "NEW", "NEW"),
+        (Status, 1, 1),
+        (Colour, "red", Colour.RED),
+        (Level, 1, Level.LOW),
+        (Level, True, True),
+        (Level, 1.0, 1.0),
+        (Level | bool, True, True),
+        (Level | Status | Point, 1, Level.LOW),
+        (Level | Status | Point, "new", Status.NEW),
+        (Level | Status | Point, {"x": 1}, Point(1)),
+        (Right, 3, Right.READ | Right.WRITE),
+        (Rate, 0.5, Rate.HALF),
+        (list[Status], ["new", "x", "old"], [Status.NEW, "x", Status.OLD]),
+        (tuple[Status, ...], ["new"], (Status.NEW,)),
+        (tuple[Status, Level], ["new", 1], (Status.NEW, Level.LOW)),
+        (dict[str, Status], {"a": "new"}, {"a": Status.NEW}),
+        (dict[str, list[Level | None]], {"a": [1, None]}, {"a": [Level.LOW, None]}),
     ],
 )
 def test_an_annotation_says_what_data_is_read_as(annotation: Any, data: Any, value: Any) -> None:
@@ -213,6 +293,44 @@ def test_an_annotation_says_what_data_is_read_as(annotation: Any, data: Any, val
     assert read.item == value
     assert type(read.item) is type(value)
     assert read.to_data()["item"] == data
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Status, Status.NEW),
+        (Colour, Colour.RED),
+        (Level, Level.LOW),
+        (Right, Right.READ | Right.WRITE),
+        (Rate, Rate.HALF),
+        (list[Status | None], [Status.NEW, None]),
+        (dict[str, Colour], {"a": Colour.RED}),
+        (Status, "new"),
+        (Any, [Status.NEW, {Colour.RED: Level.LOW}, Email("a@b"), Metres(1.5)]),
+    ],
+)
+def test_members_of_enumerations_are_stored_as_their_values(
+    context: ContainerContext, annotation: Any, value: Any
+) -> None:
+    kind: Any = entity(annotation)
+    Repository(context, kind).create(kind(value))
+
+    stored = batch(context).operations[0].document["data"]["item"]
+    text = json.dumps(stored)
+    again = kind.from_data({"item": json.loads(text)}).item
+    assert again == value
+    assert (type(again) is type(value)) or annotation is Status
+    assert [type(each) for each in leaves(stored) if type(each) not in (str, int, float, NoneType)] == []
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+    if isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from leaves(each)
+    else:
+        yield value
 
 
 @dataclass
