@@ -54,21 +54,23 @@ CONTROLS = {
         lambda: patch.object(source, "in_commit_order", lambda documents: documents), Wrong.OUT_OF_ORDER, 3
     ),
     "RemembersAccepted": Control(
-        lambda: patch.object(AcceptedLedger, "holds", lambda *_: False), Wrong.DUPLICATED, 100
+        lambda: patch.object(AcceptedLedger, "holds", lambda *_: False), Wrong.DUPLICATED, 100, first=10
     ),
-    "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100),
+    "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100, first=9),
     "ClearanceExpires": Control(
         lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 150, first=99
     ),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(
-        lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10
+        lambda: patch.object(container, "_commits_behind", _one_by_one), Wrong.MISSING, 10, first=3
     ),
-    "OwnersCheckpoint": Control(lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100),
+    "OwnersCheckpoint": Control(
+        lambda: patch.object(Leases, "_owns", lambda *_: True), Wrong.DUPLICATED, 100, first=9
+    ),
     "OwnersDivide": Control(
         lambda: patch.object(Leases, "_may_divide", lambda *_: True), Wrong.DUPLICATED, 1, first=300_000_080
     ),
     "JudgesByEvidence": Control(
-        lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10
+        lambda: patch.object(verdict, "after_refusal", _at_once), Wrong.SET_ASIDE_THOUGH_SOUND, 10, first=6
     ),
 }
