@@ -202,11 +202,12 @@ class Proxy(Listener):
                 )
             finally:
                 self.open_connections -= 1
+                # Before the wait, which the end of the proxy may cancel.
+                up_writer.transport.abort()
+                writer.close()
                 for each in tasks:
                     each.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                up_writer.transport.abort()
-                writer.close()
 
 
 def with_window(frame: bytes, frames: int) -> bytes:

@@ -95,14 +95,14 @@ class SilentProxy(Listener):
                     writer.write(data)
                     await writer.drain()
 
-        answering = asyncio.create_task(answers())
-        try:
-            while data := await reader.read(65536):
-                server_writer.write(data)
-                await server_writer.drain()
-        finally:
-            await end_tasks([answering])
-            server_writer.close()
+        with closing(server_writer):
+            answering = asyncio.create_task(answers())
+            try:
+                while data := await reader.read(65536):
+                    server_writer.write(data)
+                    await server_writer.drain()
+            finally:
+                await end_tasks([answering])
 
 
 @asynccontextmanager
