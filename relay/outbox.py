@@ -140,7 +140,7 @@ class Range:
         return (
             (self.partition_key is None or fields.get("partitionKey") == self.partition_key)
             and (self.action is None or document.action == self.action)
-            and (not self.ids or fields.get("id") in self.ids)
+            and (not self.ids or fields.get("id") in tuple(self.ids))
         )
 
 

@@ -142,7 +142,9 @@ class ReplayState:
             )
         key, lsn = found
         reached, ids = self._reached.get(key, (-1, set()))
-        return lsn < reached or (lsn == reached and document.fields.get("id") in ids)
+        # An id that is no text may not be hashed, and has never been handled.
+        identifier = document.fields.get("id")
+        return lsn < reached or (lsn == reached and isinstance(identifier, str) and identifier in ids)
 
     def advance(
         self, handled: Mapping[str, Sequence[SourceDocument]], published: int, invalid: Iterable[Invalid]
@@ -316,12 +318,15 @@ class Replay:
         if self.parked is None:
             return False
         key = document.fields.get("partitionKey")
+        # Without a key that an event can have, it is no event, and overtakes none.
+        if not isinstance(key, str):
+            return False
         if key in self.parked:
-            self.counts.parked[str(key)] += 1
+            self.counts.parked[key] += 1
             return True
         if await self.outbox.passed(document):
             return False
-        self.counts.ahead[str(key)] += 1
+        self.counts.ahead[key] += 1
         return True
 
 

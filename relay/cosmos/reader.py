@@ -228,7 +228,8 @@ class CosmosOutbox:
         if len(id_places) == 1:
             where, values = f"ARRAY_CONTAINS(@ids, {expression(id_places[0])})", {"ids": list(ids)}
         rows = await self._query(partition_key, f"SELECT {columns} FROM c WHERE {where}", **values)
-        return [document for row in rows if (document := fields.document(row)).fields.get("id") in ids]
+        wanted = tuple(ids)
+        return [document for row in rows if (document := fields.document(row)).fields.get("id") in wanted]
 
     async def _query(self, partition_key: str, query: str, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query of one partition."""

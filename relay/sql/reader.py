@@ -163,7 +163,8 @@ class SqlOutbox:
             for entry in await self._ask(self._tables.rows(partition_key, wanted[start : start + _IDS])):
                 document = document_of(entry, 0, self._selection)
                 fields = document.fields
-                found[fields["id"]] = document.body or jsontext.encode(fields["data"]).decode()
+                if isinstance(fields.get("id"), str) and "data" in fields:
+                    found[fields["id"]] = document.body or jsontext.encode(fields["data"]).decode()
         return found
 
     async def identity(self) -> str:

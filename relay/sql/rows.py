@@ -28,6 +28,7 @@ from changefeed.ulid import milliseconds
 from relay import jsontext
 from relay.canary import is_canary
 from relay.documents import SourceDocument, StoredDocument
+from relay.errors import described
 from relay.events import Event, Received, Rejected, read_event
 from relay.place import Place, RowPlace
 from relay.routes.selection import Selection
@@ -64,16 +65,40 @@ def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> Sour
     """The document of an entry that is one of the stream's; None for any other.
 
     A deleted row is the first stream's, because nothing is known of it but its key. A smoke test deletes its event
-    when the event's own stream has passed it, which says nothing of the first one.
+    when the event's own stream has passed it, which says nothing of the first one. A row that cannot be read is
+    the first stream's, too.
     """
     if entry.row is None:
         is_nobodys = bool(selection.routes) and any(map(is_canary, entry.key.values()))
         return document_of(entry, shard_id, selection) if selection.is_first and not is_nobodys else None
-    if not selection.fields.names_fields and not selection.has_type(type_of(entry.row, selection)):
+    try:
+        return _if_taken(entry, entry.row, shard_id, selection)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one row must not end the page
+        return _unreadable(entry, entry.row, shard_id, selection, error) if selection.is_first else None
+
+
+def _if_taken(entry: Entry, row: Mapping[str, Any], shard_id: int, selection: Selection) -> SourceDocument | None:
+    if not selection.fields.names_fields and not selection.has_type(type_of(row, selection)):
         return None
     document = document_of(entry, shard_id, selection)
     is_sure = selection.is_by_type and not selection.fields.names_fields
     return document if is_sure or selection.takes(document) else None
+
+
+def _unreadable(
+    entry: Entry, row: Mapping[str, Any], shard_id: int, selection: Selection, error: Exception
+) -> SourceDocument:
+    """The document of a row from which no event can be made, by a defect of the relay."""
+    stored = {name: _cell(value) for name, value in row.items()}
+    names = {"id": "id", "partitionKey": "partition_key"}
+    if selection.fields.names_fields:
+        names = {"id": "id", "partitionKey": selection.fields.of_columns("key")[0].names[0]}
+    fields = {name: stored[column] for name, column in names.items() if isinstance(stored.get(column), str)}
+    problem = f"the row cannot be read: {described(error)}"
+    place = RowPlace(shard_id, entry.ulid)
+    return SourceDocument(stored, {**fields, "type": selection.type}, place, problem=problem)
 
 
 def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
@@ -210,7 +235,14 @@ def _opened(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A column's value as JSON has it."""
+    """A column's value as JSON has it; its kind, if a driver gives one that cannot be written."""
+    try:
+        return _as_json(value)
+    except Exception:  # noqa: BLE001 - a value of any class may raise anything
+        return f"({type(value).__name__})"
+
+
+def _as_json(value: Any) -> Any:
     if isinstance(value, bytes) and len(value) == _UUID_BYTES:
         return identifier_of(value)
     if isinstance(value, datetime):
@@ -285,7 +317,7 @@ def _time(value: Any) -> Any:
         return value if isinstance(value, str) else str(value)
     try:
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError:
-        # In UTC it would be before the year 1 or after 9999: it stays in its own zone.
-        moment = value
+    except (OverflowError, ValueError):
+        # At either end of the calendar, UTC may have no such time.
+        return value.isoformat(timespec="microseconds")
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

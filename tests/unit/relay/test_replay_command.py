@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,22 @@ async def test_forced_it_publishes_whatever_is_there(deployment: Deployment, pas
 
     assert (forced["exitCode"], forced["ahead"], forced["parked"]) == (0, {}, {})
     assert arrived(deployment.topic) == {"a": ["a-1"], "p": ["p-1"]}
+
+
+@pytest.mark.parametrize("key", [["a"], {"a": 1}, None, 7])
+async def test_what_is_no_key_is_invalid_and_holds_up_no_other_event(
+    deployment: Deployment, tmp_path: Path, key: Any
+) -> None:
+    commit(deployment, "a-1")
+    deployment.commit("x", "x", partitionKey=key)
+    commit(deployment, "a-2")
+
+    dry = await deployment.data(*REPLAY, "--dry-run")
+    run = await deployment.data(*REPLAY, "--state", str(tmp_path / "state"))
+
+    assert (dry["partitionKeys"], [each["id"] for each in dry["invalid"]], dry["ahead"]) == ({"a": 2}, ["x"], {})
+    assert (run["published"], [each["id"] for each in run["invalid"]]) == (2, ["x"])
+    assert deployment.topic.ids("a") == ["a-1", "a-2"]
 
 
 async def test_an_event_of_which_nobody_knows_the_place_is_left_to_the_relay(deployment: Deployment) -> None:

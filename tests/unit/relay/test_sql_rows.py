@@ -20,7 +20,10 @@ from relay.canary import canary_id
 from relay.events import Event, Reason, Rejected, read_event
 from relay.place import Place
 from relay.quarantine.record import Kept, record_of
-from relay.routes.selection import BY_DEFAULT, Route
+from relay.routes.conditions import Condition
+from relay.routes.mapping import Fields, Property
+from relay.routes.pointers import Pointer
+from relay.routes.selection import BY_DEFAULT, Route, Selection
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine as table
@@ -101,14 +104,20 @@ def test_columns_that_a_table_does_not_have_are_not_needed() -> None:
     assert event.committed_at == NOON_MS // 1000
 
 
+def _zone(hours: int) -> timezone:
+    return timezone(timedelta(hours=hours))
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
         (datetime(2026, 2, 9, 11, 0, tzinfo=timezone(timedelta(hours=2))), "2026-02-09T09:00:00.000000Z"),
         (datetime(2026, 2, 9, 9, 0, 0, 5), "2026-02-09T09:00:00.000005Z"),
         ("2026-02-09T11:37:37.3022907+02:00", "2026-02-09T11:37:37.3022907+02:00"),
-        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "0001-01-01T00:00:00.000000+14:00"),
-        (datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))), "9999-12-31T23:00:00.000000-05:00"),
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=_zone(-5)), "9999-12-31T23:59:59.000000-05:00"),
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=_zone(5)), "9999-12-31T18:59:59.000000Z"),
+        (datetime(1, 1, 1, tzinfo=_zone(5)), "0001-01-01T00:00:00.000000+05:00"),
+        (datetime(9999, 12, 31, 23, 59, 59), "9999-12-31T23:59:59.000000Z"),
     ],
 )
 def test_times_are_written_in_utc_and_text_stays_as_it_is(value: object, text: str) -> None:
@@ -260,6 +269,71 @@ def test_any_row_is_an_event_whose_message_can_be_encoded_or_a_rejection(
             encode(cloudevents("/contacts")(judged))
             judged = Rejected.of(judged, Reason.SET_ASIDE, "")
         assert store_and_restore(judged).stored == json.loads(json.dumps(dict(judged.document.stored)))
+
+
+class _Hostile:
+    """A value of a driver that can be neither written, compared nor hashed."""
+
+    def _fail(self, *_: object) -> Any:
+        raise RuntimeError("secret")
+
+    __str__ = __repr__ = __eq__ = __hash__ = _fail
+
+
+_ZONES = st.integers(-14, 14).map(_zone)
+_EXTREMES = st.one_of(
+    _VALUES,
+    st.datetimes(timezones=_ZONES),
+    st.builds(lambda zone: datetime.max.replace(tzinfo=zone), _ZONES),
+    st.builds(lambda zone: datetime.min.replace(tzinfo=zone), _ZONES),
+    st.sampled_from([Decimal("1E+1000000"), Decimal("-Infinity"), Decimal("sNaN"), float("nan")]),
+    st.builds(_Hostile),
+    st.lists(st.builds(_Hostile), max_size=1),
+)
+_BY_COLUMNS = Selection(
+    ("domainEvent",),
+    (Condition("/other", (7,)),),
+    fields=Fields(
+        (("key", (Pointer.parse("/partition_key"),)), ("time", (Pointer.parse("/created_at"),))),
+        (Property("p", Pointer.parse("/other")), Property("at", Pointer.parse("/created_at"), "date")),
+    ),
+)
+_ROUTED = replace(
+    BY_DEFAULT, routes=(Route((Condition("/data/action", ("Made",)),), ("default",)),), keeps_unrouted=True
+)
+
+
+@pytest.mark.parametrize("selection", [BY_DEFAULT, _BY_COLUMNS, _ROUTED], ids=["usual", "by columns", "routed"])
+@given(
+    columns=st.dictionaries(
+        st.sampled_from([*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, "other"]), _EXTREMES, min_size=1, max_size=4
+    ),
+    data=st.just('{"action": "Made"}') | _EXTREMES,
+)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+def test_no_value_of_a_row_ends_its_page(selection: Selection, columns: dict[str, Any], data: object) -> None:
+    sound = entry(id="e9", type="domainEvent", other=7, created_at="2026-02-09T11:37:00Z")
+
+    received = select([entry(**columns | {"data": data}), sound], 0, selection)
+
+    assert "e9" in [each.id for each in received.events]
+    assert received.documents == 2
+    for each in received.events:
+        encode(cloudevents("/contacts")(each))
+    for rejected in received.rejected:
+        assert "secret" not in rejected.detail
+        store_and_restore(rejected)
+
+
+def test_a_row_that_cannot_be_read_is_set_aside_with_the_place_of_the_defect_by_the_first_stream() -> None:
+    broken, second = entry(type=_Hostile(), partition_key="k"), replace(_ROUTED, is_first=False)
+
+    (rejected,) = select([broken], 0, BY_DEFAULT).rejected
+
+    assert (rejected.id, rejected.partition_key, rejected.reason) == ("e1", "k", Reason.NOT_MAPPED)
+    assert rejected.detail.startswith("the row cannot be read: RuntimeError at ")
+    assert store_and_restore(rejected).stored["type"] == "(_Hostile)"
+    assert select([broken], 0, second).ignored == 1
 
 
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
