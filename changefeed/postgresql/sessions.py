@@ -329,6 +329,9 @@ def _driver() -> Any:
 def _configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
     """Take JSON as the text it is, UUIDs as bytes, and every value that Python does not have as text.
 
+    Text of a fixed length comes without its padding, which is no part of it for the server either
+    (https://www.postgresql.org/docs/current/datatype-character.html).
+
     An error in a loader would fail the whole page, for one row.
     """
     from psycopg.adapt import Loader
@@ -337,6 +340,10 @@ def _configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
     class AsText(Loader):
         def load(self, data: Any) -> str:
             return bytes(data).decode()
+
+    class Unpadded(Loader):
+        def load(self, data: Any) -> str:
+            return bytes(data).decode().rstrip(" ")
 
     class AsBytes(Loader):
         def load(self, data: Any) -> bytes:
@@ -349,6 +356,7 @@ def _configure(connection: Connection[Any] | AsyncConnection[Any]) -> None:
         adapters.register_loader(name, _or_text(wrapped, _INEXACT if name == "interval" else None))
     adapters.register_loader("json", AsText)
     adapters.register_loader("jsonb", AsText)
+    adapters.register_loader("bpchar", Unpadded)
     adapters.register_loader("uuid", AsBytes)
 
 

@@ -217,7 +217,18 @@ def _connect(url: str, options: dict[str, Any]) -> Connection:
         connection = mssql_python.connect(url, **{"timeout": _CONNECT_TIMEOUT_S, **options, "autocommit": True})
         connection.timeout = _STATEMENT_TIMEOUT_S
         connection.execute(_SETTINGS).close()
+        for kind in _FIXED_LENGTH:
+            connection.add_output_converter(kind, _unpadded)
     return connection
+
+
+# SQL_CHAR and SQL_WCHAR of ODBC: char(n) and nchar(n). A column of any other type of text has others.
+_FIXED_LENGTH = (1, -8)
+
+
+def _unpadded(text: bytes) -> str:
+    """Text of a fixed length without its padding; the driver gives converters UTF-16."""
+    return text.decode("utf-16-le").rstrip(" ")
 
 
 def _discard(opening: Future[Connection]) -> None:
