@@ -14,12 +14,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from relay.place import Place, RowPlace, version_of
 
 StoredDocument = Mapping[str, Any]
 """A document of Cosmos DB, or a row of an SQL outbox by its columns, in values that JSON has."""
+
+
+class Numeric(str):
+    """The digits of a decimal number of an SQL column, all of them: a double would lose some."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Decimal) -> Numeric:
+        """The digits as the database writes them, without an exponent; NaN and infinities by name."""
+        is_short = value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS
+        return cls(f"{value:f}" if is_short else value)
+
+    @property
+    def number(self) -> int | float | None:
+        """The whole number, or the nearest double; None if JSON has no such number."""
+        value = Decimal(self)
+        if not value.is_finite():
+            return None
+        return (
+            int(value) if value.adjusted() < _LONG_DIGITS and value == value.to_integral_value() else float(value)
+        )
+
+    def equals(self, other: object) -> bool:
+        """Whether it is this text, or has the value of this number."""
+        if isinstance(other, str):
+            return str(self) == other
+        value = Decimal(self)
+        is_number = isinstance(other, int | float) and not isinstance(other, bool)
+        return is_number and value.is_finite() and value == Decimal(repr(other))
+
+
+# PostgreSQL writes at most this many digits on either side of the point.
+# https://www.postgresql.org/docs/current/datatype-numeric.html
+_MOST_DIGITS = 131_072
+
+# Maximum number of digits of a whole number that is made of such a text.
+_LONG_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)

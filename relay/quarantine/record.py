@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from relay import holds, jsontext
-from relay.documents import SourceDocument, StoredDocument
+from relay.documents import Numeric, SourceDocument, StoredDocument
 from relay.errors import StoreError
 from relay.events import Rejected
 from relay.place import Place, version_of
@@ -62,6 +62,8 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
     source = item.document
     stored, identifier = dict(source.stored), source.fields.get("id")
     partition_key = source.fields.get("partitionKey")
+    # JSON has no type for them.
+    numeric = [name for name, value in stored.items() if isinstance(value, Numeric)]
     return {
         "id": version_of(_digested(source)),
         "partitionKey": partition_key if isinstance(partition_key, str) else NO_PARTITION_KEY,
@@ -74,6 +76,7 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
         "position": item.position,
         **({"documentId": identifier} if isinstance(identifier, str) else {}),
         **_place(source),
+        **({"numeric": numeric} if numeric else {}),
         "document": stored,
     }
 
@@ -117,7 +120,8 @@ class Kept:
             return _kept_before(record, document)
         place = Place(ulid=record["ulid"], shard=record.get("shard")) if "ulid" in record else None
         named = {"id": record.get("documentId"), "order": record.get("order")}
-        return cls(document, place, {**named, "partitionKey": record["partitionKey"]})
+        numeric = {name: Numeric(document[name]) for name in record.get("numeric", ())}
+        return cls({**document, **numeric}, place, {**named, "partitionKey": record["partitionKey"]})
 
     @property
     def source(self) -> SourceDocument:

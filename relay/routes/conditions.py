@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.documents import SourceDocument
+from relay.documents import Numeric, SourceDocument
 from relay.routes.pointers import Pointer
 
 Scalar = str | int | float | bool
@@ -57,6 +57,8 @@ class Condition:
     def _fits(self, value: Any) -> bool:
         if self.prefix is not None:
             return isinstance(value, str) and value.startswith(self.prefix)
+        if isinstance(value, Numeric):
+            return any(map(value.equals, self.values))
         # In JSON, true is not 1.
         return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in self.values)
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from relay import jsontext
-from relay.documents import Mapped, SourceDocument, StoredDocument
+from relay.documents import Mapped, Numeric, SourceDocument, StoredDocument
 from relay.events import MAX_KEY_LENGTH, utf16_units
 from relay.place import Place, RowPlace
 from relay.routes.pointers import MISSING, Pointer
@@ -96,7 +96,9 @@ class Unmappable(Exception):
 
 
 def _as_is(value: Any) -> Value:
-    if isinstance(value, bool | str | float):
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | float):
         return value
     if isinstance(value, int):
         return _long(value)
@@ -105,13 +107,19 @@ def _as_is(value: Any) -> Value:
 
 def _string(value: Any) -> Value:
     if isinstance(value, str):
-        return value
+        return str(value)
     if isinstance(value, bool | int | float):
         return jsontext.encode(value).decode()
     raise Unmappable(f"is {_kind(value)}, not a string")
 
 
+def _number(value: Any) -> Any:
+    """The number that a decimal column has; any other value as it is."""
+    return value.number if isinstance(value, Numeric) else value
+
+
 def _long(value: Any) -> Value:
+    value = _number(value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -124,6 +132,7 @@ def _long(value: Any) -> Value:
 
 
 def _double(value: Any) -> Value:
+    value = _number(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unmappable(f"is {_kind(value)}, not a number")
     try:
@@ -163,6 +172,7 @@ def _time(value: Any) -> datetime:
 
 def _ttl(value: Any) -> Value:
     """Milliseconds."""
+    value = _number(value)
     wrong = f"is {_kind(value)}, not a duration, such as PT10M, or 600 in seconds"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unmappable(wrong)
@@ -306,6 +316,8 @@ class Fields:
         problems: list[str] = []
         for name, pointers in places.items():
             value, member = _found(name, pointers, views), _MEMBERS.get(name, name)
+            if isinstance(value, Numeric):
+                value = _number(value) if name in _NUMBERS else str(value)
             if value is not MISSING:
                 (beside if name in _BESIDE else fields)[member] = value
             elif name in _REQUIRED and member not in fields:
@@ -353,6 +365,7 @@ class _Rule(NamedTuple):
     convert: Callable[[Any], Value]
 
 
+_NUMBERS = ("order", "sequence")
 _REQUIRED = ("id", "key", "type", "action", "data")
 
 

@@ -27,7 +27,7 @@ from changefeed.statements import Entry
 from changefeed.ulid import milliseconds
 from relay import jsontext
 from relay.canary import is_canary
-from relay.documents import SourceDocument, StoredDocument
+from relay.documents import Numeric, SourceDocument, StoredDocument
 from relay.errors import described
 from relay.events import Event, Received, Rejected, read_event
 from relay.place import Place, RowPlace
@@ -38,9 +38,6 @@ _REQUIRED = tuple(zip(("id", "partitionKey", "data"), REQUIRED_COLUMNS, strict=T
 OPTIONAL_COLUMNS = ("action", "created_at", "sequence", "traceparent", "type")
 
 _UUID_BYTES = 16
-
-# Maximum number of digits of an integer that is kept as one.
-_MAX_DIGITS = 400
 
 
 def select(entries: Iterable[Entry], shard_id: int, selection: Selection) -> Received:
@@ -103,9 +100,7 @@ def _unreadable(
 
 def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
     """The type of a row: that of a table without such a column is the first of the stream's."""
-    found = row.get("type", selection.type)
-    # A column of fixed length is padded with spaces.
-    return found.rstrip(" ") if isinstance(found, str) and found not in selection.types else found
+    return row.get("type", selection.type)
 
 
 def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 0) -> Event | Rejected:
@@ -150,7 +145,7 @@ def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection
             del fields[name]
     for column in ("sequence", "traceparent"):
         if row.get(column) is not None:
-            fields[column] = _integer(row[column])
+            fields[column] = _number(row[column])
     return selection.fields.of_fields(SourceDocument(Columns(row), fields, place, body=text))
 
 
@@ -163,9 +158,6 @@ def _by_columns(row: Mapping[str, Any], place: Place | RowPlace, selection: Sele
     for name in ("id", "partitionKey"):
         if isinstance(fields.get(name), int):
             fields[name] = identifier_of(fields[name])
-    if isinstance(fields["type"], str):
-        # A column of fixed length is padded with spaces.
-        fields["type"] = fields["type"].rstrip(" ")
     body = document.body
     column, *within = selection.fields.of_columns("data")[0].names
     if within and column in opened and isinstance(fields.get("data"), dict):
@@ -247,7 +239,9 @@ def _as_json(value: Any) -> Any:
         return identifier_of(value)
     if isinstance(value, datetime):
         return _time(value)
-    return value if isinstance(value, dict) else _integer(value)
+    if isinstance(value, Decimal):
+        return Numeric.of(value)
+    return value if isinstance(value, dict) else _plain(value)
 
 
 def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
@@ -293,12 +287,10 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else str(value)
 
 
-def _integer(value: Any) -> Any:
-    """An integer that a column of decimals has, as one; any other value as `_plain` has it."""
-    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < _MAX_DIGITS:
-        whole = int(value)
-        return whole if whole == value else str(value)
-    return _plain(value)
+def _number(value: Any) -> Any:
+    """The number that a column of decimals has; any other value as `_plain` has it."""
+    numeric = Numeric.of(value) if isinstance(value, Decimal) else value
+    return numeric.number if isinstance(numeric, Numeric) else _plain(value)
 
 
 def identifier_of(value: Any) -> str | None:

@@ -22,7 +22,7 @@ from relay.servicebus.messages import cloudevents, plain
 from relay.sql import quarantine
 from relay.sql.database import Database
 from relay.sql.install import install as install_quarantine
-from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, select
+from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Columns, select
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.postgresql import PostgresServer
@@ -195,6 +195,25 @@ async def test_values_that_python_does_not_have_come_as_the_text_of_the_server(s
     for value, expected in exact.items():
         (row,) = (await session.execute(Statement(f"select {value}"))).rows
         assert row[0] == expected, value
+
+
+async def test_text_of_a_fixed_length_comes_without_its_padding_and_any_other_text_as_it_is(
+    session: AsyncSession,
+) -> None:
+    values = "'Paid'::char(20), ' a b '::varchar(20), 'c '::text, array['d']::char(3)[], ''::char(2)"
+
+    (row,) = (await session.execute(Statement(f"select {values}"))).rows
+
+    assert tuple(row) == ("Paid", " a b ", "c ", ["d"], "")
+
+
+async def test_a_number_of_any_scale_has_one_type_and_all_its_digits(session: AsyncSession) -> None:
+    values = "12.00::numeric(10,2) a, 12.5::numeric(10,2) b, 7::numeric c, 1e-7::numeric d, 'NaN'::numeric e"
+    result = await session.execute(Statement(f"select {values}"))
+
+    columns = Columns(dict(zip(result.columns, result.rows[0], strict=True)))
+
+    assert dict(columns) == {"a": "12.00", "b": "12.50", "c": "7", "d": "0.0000001", "e": "NaN"}
 
 
 def test_the_styles_of_the_role_do_not_reach_the_sessions(

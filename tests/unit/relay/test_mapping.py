@@ -351,7 +351,7 @@ def test_data_that_is_json_text_is_sent_as_that_text() -> None:
 def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
     """The event of a row of an SQL outbox."""
     found = source(f"types = []\n{rules}")
-    stored = {"id": UUID(int=7).bytes, "customer": 7, "kind": "placed  ", "payload": text, **columns}
+    stored = {"id": UUID(int=7).bytes, "customer": 7, "kind": "placed", "payload": text, **columns}
     entry = Entry(START, stored, {})
     return rows.event_of(entry, 0, Selection((), fields=found.fields))
 
