@@ -125,7 +125,7 @@ async def test_the_page_of_a_stream_is_about_that_stream_alone(client: Client) -
     assert 'sse-connect="/streams/contacts/stream"' in page
     assert 'href="/streams/contacts/key?key=contact-' in page
     assert 'href="/key' not in page
-    assert "quarantine release --stream contacts --reason message-too-large" in page
+    assert "quarantine release --stream contacts --reason=message-too-large" in page
     assert '<a href="/streams/contacts/" aria-current="page">' in page
     assert '<a href="/">All streams</a>' in page
     assert 'sse-connect="/streams/contacts/stream?key=contact-1"' in key

@@ -89,7 +89,7 @@ def test_an_event_that_alone_holds_up_its_key_is_named_with_the_command_that_set
     said = outcome(failed(0, blocked_by="it's"), failed(1), documents=5, already_published=1).explain()
 
     (line,) = [line for line in said.splitlines() if "alone holds up" in line]
-    assert line.endswith("""python -m relay quarantine add 'key 0' 'it'"'"'s'""")
+    assert line.endswith("python -m relay quarantine add 'key 0' percent:it%27s")
 
 
 def test_an_event_that_is_the_only_one_to_fail_is_named_though_nothing_else_is_accepted() -> None:
@@ -118,8 +118,8 @@ def test_where_nothing_is_accepted_an_error_that_may_pass_names_none_of_several(
 
 
 def test_a_key_or_an_id_that_begins_with_a_dash_is_no_option_of_the_command() -> None:
-    assert commands.set_aside("-k", "e") == "python -m relay quarantine add -- -k e"
-    assert commands.set_aside("k", "--e") == "python -m relay quarantine add -- k --e"
+    assert commands.set_aside("-k", "e") == "python -m relay quarantine add percent:-k e"
+    assert commands.set_aside("k", "--e") == "python -m relay quarantine add k percent:--e"
 
 
 def test_what_does_not_add_up_is_reported_without_a_document() -> None:
