@@ -22,6 +22,7 @@ from relay.findings import Finding
 from relay.scans import Places, Refused, Scan, refused_findings
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import FAILURES, connect
+from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.rows import document_if_taken, document_of, event_in
 from relay.times import format_duration
 
@@ -38,7 +39,7 @@ _MIB = 2**20
 # Maximum number of shards that a finding names; the others are counted.
 _NAMED_SHARDS = 10
 
-# Rows of a page of a scan.
+# Maximum rows of a page of a scan.
 _PAGE_ROWS = 500
 
 
@@ -274,12 +275,16 @@ async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> As
     # The outbox table first: an event that gets its position meanwhile is in the feed too, so none is missed.
     seen: set[Any] = set()
     after = 0
-    while waiting := await run_async(session, tables.unnumbered(shard_id, after, _PAGE_ROWS)):
+    # A page has to come within the server's limit of time, however large its rows are.
+    page, max_bytes = PageSize(_PAGE_ROWS), Memory(feed.max_bytes).share
+    while waiting := await run_async(session, tables.unnumbered(shard_id, after, page.rows)):
+        page.read(len(waiting), size_of(each.entry for each in waiting), max_bytes)
         for each in waiting:
             seen.add(_id(each.entry))
             yield each.entry
         after = waiting[-1].number
-    while entries := await run_async(session, tables.numbered(shard_id, cursor, _PAGE_ROWS)):
+    while entries := await run_async(session, tables.numbered(shard_id, cursor, page.rows)):
+        page.read(len(entries), size_of(entries), max_bytes)
         for entry in entries:
             if _id(entry) not in seen:
                 yield entry

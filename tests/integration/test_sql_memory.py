@@ -7,20 +7,22 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from changefeed import connect_async
-from changefeed.statements import AsyncSession, Entry, Statement
+from changefeed import AsyncFeed, connect_async
+from changefeed.statements import AsyncSession, Entry, Result, Statement
 from relay.errors import RetryableError
 from relay.events import Event
 from relay.results import KeyOutcome
+from relay.sql import backlog
 from relay.sql import shard as shards_module
 from relay.sql.database import Database
 from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
-from tests.support.sql_outbox import relay_of, sql_settings
+from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 from tests.support.watchdog import WATCHDOG_S
 
 _MAX_BYTES = 4 * 1024**2
@@ -218,3 +220,32 @@ def test_the_size_of_a_page_is_that_of_its_values() -> None:
 
     assert 40_000 < size_of([Entry(bytes(16), row, {})]) < 42_000
     assert size_of([Entry(bytes(16), None, {"id": "e" * 1000})]) > 1000
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+async def test_the_pages_of_a_scan_are_bounded_in_bytes(
+    outbox_database: str, monkeypatch: pytest.MonkeyPatch, numbered: bool
+) -> None:
+    pages: list[int] = []
+    session = await connect_async(outbox_database)
+    await session.execute(Statement(_EVENTS, (1, 200)))
+    if numbered:
+        await AsyncFeed(session, TABLE).read(0, page_size=1000)
+    execute = session.execute
+
+    async def measured(statement: Statement, /) -> Result:
+        result = await execute(statement)
+        if "e.*" in statement.sql:
+            pages.append(sum(len(str(value)) for row in result.rows for value in row))
+        return result
+
+    monkeypatch.setattr(session, "execute", measured)
+    monkeypatch.setattr(backlog, "connect", AsyncMock(return_value=session))
+
+    scanned = await backlog.scan(replace(sql_settings(outbox_database), max_bytes=_MAX_BYTES))
+
+    assert scanned.data["scannedRows"] == 200
+    # At first, the size of the rows is unknown.
+    first, *others = sorted(pages, reverse=True)
+    assert first < 33 * _EVENT_BYTES
+    assert max(others) < _SHARE_BYTES
