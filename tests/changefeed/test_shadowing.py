@@ -47,7 +47,7 @@ create domain public.timestamptz as pg_catalog.timestamptz check (public.checked
 """
 
 # As the extension has it, which not every server brings.
-_CITEXT = (
+CITEXT = (
     """
 create type public.citext;
 create function public.citextin(cstring) returns public.citext immutable strict language internal as 'textin';
@@ -159,7 +159,7 @@ def test_a_name_cannot_end_the_text_of_a_function(shop: Shop) -> None:
 
 def test_keys_are_compared_as_their_index_does(shop: Shop) -> None:
     """With citext in `public`, `=` in another search path compares them as text, and so with their case."""
-    shop.owner.execute(_CITEXT.encode())
+    shop.owner.execute(CITEXT.encode())
     shop.owner.execute(
         "create table app.loud (id public.citext primary key); insert into app.loud values ('one'), ('two')"
     )

@@ -15,6 +15,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.settings import Settings
 from relay.sql.backlog import scan as scan_sql
 from relay.sql.check import check as check_sql
+from tests.changefeed.test_shadowing import CITEXT
 from tests.support.operators import Run, relay_command
 from tests.support.pooler import dropping_options
 from tests.support.postgresql import PostgresServer
@@ -193,6 +194,16 @@ async def test_each_thing_that_is_wrong_is_named(
     (found,) = [each for each in await findings(environment, level) if says in each]
 
     assert level == "ok" or not found.endswith("-> None")
+
+
+async def test_the_type_of_an_extension_counts_in_any_schema(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.connection.execute("create schema extensions")
+    sql.connection.execute(CITEXT.replace("public.", "extensions.").encode())
+    sql.create("id extensions.citext primary key, partition_key extensions.citext not null, data jsonb not null")
+
+    assert not [each for each in await findings(environment, "error") if "citext" in each]
 
 
 async def test_a_pooler_in_transaction_mode_is_named(environment: dict[str, str], sql: SqlDeployment) -> None:
