@@ -595,3 +595,23 @@ async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
         assert done.message is not None
     assert await store.next(claim, done) is None
     assert await store.keys() == []
+
+
+@pytest.mark.parametrize("of_version_2", [sqlite_of_version_2, postgres_of_version_2])
+async def test_a_receiver_of_the_earlier_version_finds_no_table(
+    of_version_2: Callable[[pytest.FixtureRequest], Awaitable[Store]], request: pytest.FixtureRequest
+) -> None:
+    """It would remove by its number what has the number of another message, too."""
+    store = await of_version_2(request)
+    await store.keys()
+
+    if of_version_2 is sqlite_of_version_2:
+        path = request.getfixturevalue("tmp_path") / "store.sqlite"
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            sqlite3.connect(path).execute("select number from inbox_parked")
+    else:
+        with (
+            psycopg.connect(request.getfixturevalue("postgres_database")) as old,
+            pytest.raises(psycopg.errors.UndefinedTable),
+        ):
+            old.execute("select number from inbox_parked")
