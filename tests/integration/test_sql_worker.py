@@ -81,6 +81,8 @@ class Site:
         for running in self._all:
             if running.task is not None and not running.task.done():
                 await running.end()
+            # A killed one has not closed it.
+            await running.worker._forget_session()
             await running.database.close()
         await self.session.close()
 

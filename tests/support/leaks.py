@@ -112,16 +112,24 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
-        # The frames of a failed test keep what its variables refer to, and the test the values of its fixtures.
-        vars(item).get("funcargs", {}).clear()
-        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
-            vars(sys).pop(name, None)
+        _forget(item)
         left = _left_behind(item)
         if nextitem is None or nextitem.path != item.path:
             # What stays now stays for long: the next collections need not look at it.
             gc.freeze()
         if left:
             pytest.fail("\n".join(("The test leaves behind:", *left)), pytrace=False)
+
+
+def _forget(item: pytest.Item) -> None:
+    """Drop what pytest keeps until the next test: values of fixtures, and frames of errors, raised or logged."""
+    vars(item).get("funcargs", {}).clear()
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        vars(sys).pop(name, None)
+    logged = item.config.pluginmanager.get_plugin("logging-plugin")
+    if logged is not None:
+        logged.caplog_handler.reset()
+        logged.report_handler.reset()
 
 
 def _left_behind(item: pytest.Item) -> list[str]:

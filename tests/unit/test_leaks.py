@@ -14,6 +14,7 @@ from tests.support.pages import ROOT
 
 PROJECT = """
 import asyncio
+import logging
 import os
 import socket
 import subprocess
@@ -84,6 +85,14 @@ def opened():
 
 def test_leaks_a_file_of_a_fixture(opened):
     pass
+
+
+def test_leaks_a_file_of_a_logged_error():
+    opened = open(__file__)
+    try:
+        raise ValueError("logged")
+    except ValueError:
+        logging.getLogger("test").exception("an error")
 
 
 def test_leaks_an_exception_in_a_finalizer():
@@ -160,6 +169,7 @@ EXPECTED = {
     "test_leaks_an_environment_variable": "- the environment variable LEAKED",
     "test_leaks_a_thread": "<Thread(kept thread, started daemon",
     "test_leaks_a_file_of_a_fixture": "unclosed file <_io.TextIOWrapper",
+    "test_leaks_a_file_of_a_logged_error": "unclosed file <_io.TextIOWrapper",
     "test_leaks_an_exception_in_a_finalizer": "broken finalizer",
     "test_leaks_an_exception_in_a_thread": "ZeroDivisionError",
     "test_fails_and_leaks_a_socket": "unclosed <socket.socket",
