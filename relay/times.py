@@ -1,4 +1,4 @@
-"""Times and durations on the command line."""
+"""Times and durations, on the command line and in events."""
 
 from __future__ import annotations
 
@@ -14,6 +14,33 @@ _DURATION = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
+
+
+# The grammar of RFC 3339, section 5.6, and the numbers that it allows; a month's days are the calendar's.
+_RFC_3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt]((?:[01]\d|2[0-3]):[0-5]\d):([0-5]\d|60)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """A time in RFC 3339, to the microsecond; a leap second is the second behind it.
+
+    Raises:
+        ValueError: It is none, or is in the year 0, which Python does not have.
+    """
+    match = _RFC_3339.fullmatch(text)
+    if match is None:
+        raise ValueError("no time in RFC 3339")
+    date, minute, second, fraction, zone = match.groups(default="")
+    if second != "60":
+        return datetime.fromisoformat(f"{date}T{minute}:{second}{fraction}{zone.upper()}")
+    moment = datetime.fromisoformat(f"{date}T{minute}:59{zone.upper()}")
+    ahead = (moment.utcoffset() or timedelta()) // timedelta(minutes=1)
+    # A leap second is in the last minute of a day in UTC (section 5.7).
+    if (moment.hour * 60 + moment.minute - ahead + 1) % (24 * 60) != 0:
+        raise ValueError("no leap second")
+    return moment + timedelta(seconds=1)
 
 
 def parse_duration(text: str) -> timedelta:

@@ -20,7 +20,7 @@ from relay.documents import Mapped, Numeric, SourceDocument, StoredDocument
 from relay.events import MAX_KEY_LENGTH, utf16_units
 from relay.place import Place, RowPlace
 from relay.routes.pointers import MISSING, Pointer
-from relay.times import parse_duration
+from relay.times import parse_duration, parse_rfc3339
 
 DOCUMENT_FIELDS: Mapping[str, str] = {
     "id": "/id",
@@ -95,6 +95,9 @@ class Unmappable(Exception):
     """What a value is that cannot be mapped, in a part of a sentence without the value."""
 
 
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
 def _as_is(value: Any) -> Value:
     if isinstance(value, str):
         return str(value)
@@ -136,8 +139,9 @@ def _double(value: Any) -> Value:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unmappable(f"is {_kind(value)}, not a number")
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        # float() takes more: spaces, underscores and the digits of other scripts.
+        number = float(value) if not isinstance(value, str) or _DECIMAL.fullmatch(value) else math.nan
+    except OverflowError:
         number = math.nan
     if not math.isfinite(number):
         raise Unmappable(f"is {_kind(value)}, not a number that a double can have")
@@ -162,12 +166,10 @@ def _time(value: Any) -> datetime:
     if not isinstance(value, str):
         raise Unmappable(f"is {_kind(value)}, not a time in RFC 3339, such as 2026-02-09T11:37:00Z")
     try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        moment = datetime.min
-    if moment.tzinfo is None or value[10:11] not in ("T", "t", " "):
-        raise Unmappable("is no time in RFC 3339 with its zone, such as 2026-02-09T11:37:00Z")
-    return moment
+        # A space instead of the T is what the standard leaves to its users.
+        return parse_rfc3339(f"{value[:10]}T{value[11:]}" if value[10:11] == " " else value)
+    except (ValueError, OverflowError):
+        raise Unmappable("is no time in RFC 3339 with its zone, such as 2026-02-09T11:37:00Z") from None
 
 
 def _ttl(value: Any) -> Value:
@@ -177,6 +179,8 @@ def _ttl(value: Any) -> Value:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unmappable(wrong)
     try:
+        if isinstance(value, str) and not (value.isascii() and value.strip() == value):
+            raise Unmappable(wrong)
         lasts = parse_duration(value) if isinstance(value, str) else timedelta(seconds=value)
     except (ValueError, OverflowError):
         raise Unmappable(wrong) from None

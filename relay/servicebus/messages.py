@@ -20,12 +20,12 @@ relay.toml takes from other fields of an event (relay/routes/mapping.py) comes i
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import NamedTuple
 
 from relay import jsontext
 from relay.events import Event
 from relay.routes.mapping import PLAIN, Fields, Value
+from relay.times import parse_rfc3339
 
 CONTENT_TYPE = "application/json"
 
@@ -163,6 +163,7 @@ def _put_integer(value: int, name: str, properties: dict[str, Value]) -> None:
 
 def _is_rfc3339(text: str) -> bool:
     try:
-        return datetime.fromisoformat(text).tzinfo is not None and text[10:11] in ("T", "t")
-    except ValueError:
+        parse_rfc3339(text)
+    except (ValueError, OverflowError):
         return False
+    return True

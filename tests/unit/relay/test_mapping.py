@@ -294,6 +294,35 @@ def test_what_cannot_be_mapped_is_rejected_with_field_and_rule_and_without_its_v
         ("properties.p = {from = '/n', as = 'double'}", True, None),
         ("properties.p = {from = '/n', as = 'double'}", [], None),
         ("properties.p = {from = '/n', as = 'double'}", "seven", None),
+        ("properties.p = {from = '/n', as = 'double'}", "-01.50E-1", -0.15),
+        *(
+            ("properties.p = {from = '/n', as = 'double'}", text, None)
+            for text in ("1_000", " 12 ", "١٢", "+1", ".5", "1.", "0x1p3", "inf", "nan", "1e400", "")
+        ),
+        ("properties.p = {from = '/n', as = 'date'}", "1970-01-01t00:00:00z", 0),
+        ("properties.p = {from = '/n', as = 'date'}", "1970-01-01 00:00:00Z", 0),
+        ("properties.p = {from = '/n', as = 'date'}", "1972-07-01T01:59:60+02:00", 78796800000),
+        *(
+            ("properties.p = {from = '/n', as = 'date'}", text, None)
+            for text in (
+                "2026-W07-1T00:00:00Z",
+                "2026-02-09T11Z",
+                "2026-02-09T11:00Z",
+                "2026-02-09T11:00:00+05:30:15",
+                "2026-02-09T11:00:00,5Z",
+                "20260209T110000Z",
+                "2026-02-09T110000+0000",
+                "2026-02-09T24:00:00Z",
+                "2026-02-09T11:00:60Z",
+                "2026-02-30T11:00:00Z",
+                "0000-01-01T00:00:00Z",
+                "2026-02-09T11:00:00Z ",
+                "2026-02-09T11:00:00+24:00",
+                "٢٠٢٦-02-09T11:00:00Z",
+            )
+        ),
+        ("message.time_to_live = '/n'", " 600 ", None),
+        ("message.time_to_live = '/n'", "٦٠٠", None),
         ("properties.p = {from = '/n', as = 'boolean'}", "true", True),
         ("properties.p = {from = '/n', as = 'boolean'}", "false", False),
         ("properties.p = {from = '/n', as = 'boolean'}", False, False),

@@ -104,7 +104,30 @@ def test_cloudevents_stand_beside_the_contract() -> None:
     }
 
 
-@pytest.mark.parametrize("no_time", ["yesterday", "2026-02-09", "2026-02-09T11:37:37", "2026-02-09 11:37:37Z"])
+@pytest.mark.parametrize("time", ["2026-01-01t00:00:00z", "2016-12-31T23:59:60Z", "9999-12-31T23:59:59.5-05:00"])
+def test_cloudevents_time_is_any_rfc_3339_timestamp_as_it_is(time: str) -> None:
+    message = messages.cloudevents("/contacts")(event(data={"action": "A", "createdAt": time}))
+
+    assert message.application_properties["cloudEvents:time"] == time
+
+
+@pytest.mark.parametrize(
+    "no_time",
+    [
+        "yesterday",
+        "2026-02-09",
+        "2026-02-09T11:37:37",
+        "2026-02-09 11:37:37Z",
+        "2026-01-01T00Z",
+        "2026-W01-1T00:00:00Z",
+        "2026-01-01T00:00:00,5Z",
+        "2026-01-01T00:00:00+05:30:15",
+        "2026-01-01T000000+0000",
+        "2026-01-01T00:00:60Z",
+        "2026-02-30T00:00:00Z",
+        "٢٠٢٦-01-01T00:00:00Z",
+    ],
+)
 def test_cloudevents_time_is_left_out_where_it_is_no_rfc_3339_timestamp(no_time: str) -> None:
     message = messages.cloudevents("/contacts")(event(data={"action": "A", "createdAt": no_time}))
 
