@@ -519,6 +519,8 @@ def _is_encoded_url(value: str) -> bool:
 
 
 _OVERRIDE = "AzureFunctionsJobHost__functionTimeout"
+# The host takes comments in host.json, and a byte order mark before it.
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TIMESPAN = re.compile(r"(?:(?P<days>\d+)\.)?(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)")
 
 
@@ -534,14 +536,16 @@ def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -
         SettingsError: It is no time span, or host.json cannot be read.
     """
     try:
-        configured = json.loads((app / "host.json").read_text()).get("functionTimeout")
+        text = (app / "host.json").read_text(encoding="utf-8-sig")
+        content = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
     except (OSError, ValueError) as error:
         raise SettingsError([f"host.json cannot be read: {error}"]) from error
-    text = environment.get(_OVERRIDE) or configured
-    if text is None or text == "-1":
+    configured = content.get("functionTimeout") if isinstance(content, dict) else None
+    timeout = environment.get(_OVERRIDE) or configured
+    if timeout is None or timeout == "-1":
         return None
-    match = _TIMESPAN.fullmatch(str(text))
+    match = _TIMESPAN.fullmatch(str(timeout))
     if match is None:
-        raise SettingsError([f"functionTimeout is {quoted(text)}: set it as hh:mm:ss, such as 00:10:00"])
+        raise SettingsError([f"functionTimeout is {quoted(timeout)}: set it as hh:mm:ss, such as 00:10:00"])
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -14,6 +14,7 @@ from azure.cosmos import PartitionKey
 
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES
+from outbox_emulators import jsonc
 from relay.clients import cosmos_client
 from relay.routes.file import Destination
 from relay.settings import SERVICEBUS, Settings
@@ -40,7 +41,7 @@ def namespaces(options: StackOptions) -> dict[str, Path | None]:
     main = needed.pop(SERVICEBUS, [])
     made: dict[str, Path | None] = {SERVICEBUS: None}
     if main:
-        document = json.loads((options.entities or ENTITIES).read_text(encoding="utf-8-sig"))
+        document = jsonc.read(options.entities or ENTITIES)
         if options.entities is None:
             for topic in document["UserConfig"]["Namespaces"][0]["Topics"]:
                 topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = DUPLICATE_WINDOW

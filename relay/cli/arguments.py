@@ -242,7 +242,7 @@ def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[st
     merged = dict(environment)
     for file in files:
         try:
-            text = file.read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--env-file {file} cannot be read: {error}") from error
         merged |= parse_env_file(text, str(file))

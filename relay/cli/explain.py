@@ -61,7 +61,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
 def _in_file(name: str) -> StoredDocument:
     path = Path(name)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(f"{name!r} is no file: give the path of one, or the id of an event with --key") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -128,8 +128,9 @@ def read(subscription: str, encoded: bytes) -> DeadLetter:
 def copy_of(encoded: bytes) -> bytes:
     """The message that was dead-lettered, to be sent again: its properties and its body byte for byte.
 
-    Left out are the header, whose time to live and delivery count are those of this delivery, what the broker has
-    annotated, and the reason and description that it has added to the application properties.
+    Left out are the header, whose time to live and delivery count are those of this delivery, the time at which
+    the message expires, which may have passed, what the broker has annotated, and the reason and description that
+    it has added to the application properties.
     """
     kept = []
     for section in amqp.sections(encoded):
@@ -138,6 +139,8 @@ def copy_of(encoded: bytes) -> bytes:
         part = encoded[section.start : section.end]
         if section.code == amqp.ANNOTATIONS:
             part = _without(encoded, section, _is_the_brokers)
+        elif section.code == amqp.PROPERTIES:
+            part = _without_expiry(encoded, section)
         elif section.code == amqp.APPLICATION_PROPERTIES:
             part = _without(encoded, section, (_REASON, _DESCRIPTION).__contains__)
         kept.append(part)
@@ -190,6 +193,13 @@ def _without(encoded: bytes, section: amqp.Section, left_out: Any) -> bytes:
     if len(kept) == len(content):
         return encoded[section.start : section.end]
     return amqp.map_section(section.code, kept) if kept else b""
+
+
+def _without_expiry(encoded: bytes, section: amqp.Section) -> bytes:
+    fields, expiry = amqp.elements(encoded, section.value), _PROPERTIES["absoluteExpiryTime"]
+    if len(fields) <= expiry or fields[expiry] == amqp.NULL:
+        return encoded[section.start : section.end]
+    return amqp.list_section(section.code, [*fields[:expiry], amqp.NULL, *fields[expiry + 1 :]])
 
 
 def _list(encoded: bytes, section: amqp.Section | None) -> list[bytes]:

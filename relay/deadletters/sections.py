@@ -24,6 +24,9 @@ PROPERTIES = 0x73
 APPLICATION_PROPERTIES = 0x74
 DATA = 0x75
 
+NULL = b"\x40"
+"""Null, encoded."""
+
 Scalar = None | bool | int | float | str | bytes | UUID | datetime
 
 _DESCRIBED = 0x00
@@ -92,9 +95,18 @@ def pairs(encoded: bytes, at: int) -> list[tuple[bytes, bytes]]:
 
 def map_section(code: int, content: list[tuple[bytes, bytes]]) -> bytes:
     """A section that is a map of encoded names and values."""
-    body = b"".join(name + value for name, value in content)
-    size = (len(body) + 4).to_bytes(4, "big") + (2 * len(content)).to_bytes(4, "big")
-    return bytes((_DESCRIBED, 0x53, code, 0xD1)) + size + body
+    return _compound(code, 0xD1, [part for pair in content for part in pair])
+
+
+def list_section(code: int, content: list[bytes]) -> bytes:
+    """A section that is a list of encoded values."""
+    return _compound(code, 0xD0, content)
+
+
+def _compound(code: int, constructor: int, content: list[bytes]) -> bytes:
+    body = b"".join(content)
+    size = (len(body) + 4).to_bytes(4, "big") + len(content).to_bytes(4, "big")
+    return bytes((_DESCRIBED, 0x53, code, constructor)) + size + body
 
 
 def text(encoded: bytes) -> str | None:

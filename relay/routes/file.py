@@ -15,7 +15,17 @@ from typing import Any
 from relay.clients import ENTITY, ENTITY_FORM
 from relay.errors import SettingsError
 from relay.routes.conditions import Condition, Scalar
-from relay.routes.mapping import LAYOUTS, MESSAGE, NAMES, OWN_PROPERTIES, PLAIN, TYPES, Fields, Property
+from relay.routes.mapping import (
+    BROKERS_PROPERTIES,
+    LAYOUTS,
+    MESSAGE,
+    NAMES,
+    OWN_PROPERTIES,
+    PLAIN,
+    TYPES,
+    Fields,
+    Property,
+)
 from relay.routes.pointers import Pointer
 from relay.routes.selection import DEFAULT, Route
 from relay.secrecy import hidden, looks_secret, quoted
@@ -396,6 +406,8 @@ def _properties(table: Table) -> dict[str, Property]:
         value = table.take(name)
         if name in OWN_PROPERTIES:
             table.wrong(name, "is the relay's own property: choose another name")
+        if name in BROKERS_PROPERTIES:
+            table.wrong(name, "is a property that Service Bus gives a dead letter: choose another name")
         if not 0 < len(name) <= _MAX_PROPERTY_NAME:
             table.wrong(name, f"has a name of {len(name)} characters: write 1 to {_MAX_PROPERTY_NAME}")
         if isinstance(value, dict):

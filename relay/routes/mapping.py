@@ -214,6 +214,9 @@ OWN_PROPERTIES = (
 )
 """The properties that the relay itself gives a message, with those of a large event."""
 
+BROKERS_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
+"""The properties that Service Bus gives a dead letter. A copy that is sent again is without them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Property:

@@ -74,6 +74,20 @@ def test_a_copy_is_what_was_sent(message: Message) -> None:
     assert set(re.findall(rb"x-opt-[a-z-]+", copy_of(delivered(message)))) <= {b"x-opt-partition-key"}
 
 
+def test_a_copy_expires_when_the_topic_says_and_not_when_its_original_did() -> None:
+    message = event("k", 1, own=1)
+    message.expiry_time, message.creation_time = AT_MS / 1000 + 60, AT_MS / 1000
+    message.reply_to_group_id = "r"
+
+    copied = Message()
+    copied.decode(copy_of(delivered(message)))
+
+    assert copied.expiry_time == 0
+    assert (copied.creation_time, copied.reply_to_group_id) == (AT_MS / 1000, "r")
+    assert (copied.id, copied.group_id, copied.subject) == (message.id, message.group_id, message.subject)
+    assert copied.body == message.body
+
+
 def test_what_the_sdk_gets_of_a_delivery_is_its_lock() -> None:
     encoded = lock_of(delivered(event("k", 1, letter=char("é"))))
 

@@ -139,6 +139,19 @@ def test_a_file_that_cannot_be_parsed_or_shown_is_an_error_too(text: str, proble
     assert found.startswith(f"relay.toml{problem}")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    (file := tmp_path / "relay.toml").write_text("unrouted = 'ignore'", encoding="utf-8-sig")
+
+    assert not read(file).keeps_unrouted
+
+
+@pytest.mark.parametrize("name", ["DeadLetterReason", "DeadLetterErrorDescription"])
+def test_a_property_that_the_broker_gives_a_dead_letter_is_refused(name: str, tmp_path: Path) -> None:
+    [found] = problems_of(f"[properties]\n{name} = '/data/x'", tmp_path)
+
+    assert f"properties.{name} is a property that Service Bus gives a dead letter" in found
+
+
 @pytest.mark.parametrize(
     "text",
     [

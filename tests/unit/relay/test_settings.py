@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from outbox_emulators.functions.environment import read_env_file, read_local_settings
+from outbox_emulators.functions.errors import HostError
+from outbox_emulators.functions.host_json import HostConfiguration
+from outbox_emulators.servicebus.entities import Entities, EntitiesError
+from relay.cli.arguments import with_files
 from relay.clients import Connection, Identity
-from relay.errors import SettingsError
+from relay.errors import SettingsError, UsageError
 from relay.settings import ATTEMPT_MARGIN_S, ClaimCheck, OnPoison, Settings, SqlFeed, function_timeout_s
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -497,3 +502,60 @@ def test_what_is_wrong_with_large_events_is_named_with_its_remedy(settings: dict
 
     assert problem in found
     assert "c2VjcmV0" not in found
+
+
+COMMENTED = """// The host takes comments.
+{
+  "version": "2.0", /* and these */
+  "description": "http://no.comment/*",
+  "functionTimeout": "00:05:00" // at most
+}
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_host_json_may_have_comments_and_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "host.json").write_text(COMMENTED, encoding=encoding)
+
+    assert function_timeout_s(tmp_path, {}) == 300
+    emulated = HostConfiguration.from_directory(tmp_path)
+    assert emulated.function_timeout_s == 300
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{\x00}\x00", b"[]", b"{"])
+def test_host_json_that_is_no_object_in_utf_8_is_an_error_or_says_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "host.json").write_bytes(content)
+
+    if content == b"[]":
+        assert function_timeout_s(tmp_path, {}) is None
+    else:
+        with pytest.raises(SettingsError, match=r"host\.json cannot be read"):
+            function_timeout_s(tmp_path, {})
+    with pytest.raises(HostError, match=r"host\.json"):
+        HostConfiguration.from_directory(tmp_path)
+
+
+def test_other_files_of_a_user_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (env := tmp_path / "x.env").write_text("A=1\n", encoding="utf-8-sig")
+    (tmp_path / "local.settings.json").write_text('{"Values": {"B": "2"}} // mine', encoding="utf-8-sig")
+    (config := tmp_path / "Config.json").write_text(
+        '{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}]}]}} // mine', encoding="utf-8-sig"
+    )
+
+    assert with_files({}, [env]) == read_env_file(env) == {"A": "1"}
+    assert read_local_settings(tmp_path) == {"B": "2"}
+    assert Entities.from_file(config).names == ["q"]
+
+
+def test_files_in_another_encoding_are_errors_that_name_them(tmp_path: Path) -> None:
+    (file := tmp_path / "x").write_bytes("A=1".encode("utf-16"))
+    (tmp_path / "local.settings.json").write_bytes("{}".encode("utf-16"))
+
+    with pytest.raises(UsageError, match=r"/x cannot be read"):
+        with_files({}, [file])
+    with pytest.raises(HostError, match=r"/x is not UTF-8"):
+        read_env_file(file)
+    with pytest.raises(HostError, match=r"local\.settings\.json is not UTF-8"):
+        read_local_settings(tmp_path)
+    with pytest.raises(EntitiesError, match="not UTF-8"):
+        Entities.from_file(file)

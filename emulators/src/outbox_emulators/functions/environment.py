@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from outbox_emulators import jsonc
 from outbox_emulators.functions.errors import HostError
 
 LOCAL_SETTINGS = "local.settings.json"
@@ -29,7 +30,10 @@ def read_env_file(path: Path) -> dict[str, str]:
     """
     if not path.is_file():
         raise HostError(f"the env file {path} does not exist")
-    values = dotenv_values(path, interpolate=False)
+    try:
+        values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HostError(f"the env file {path} is not UTF-8: {error}") from error
     bare = sorted(name for name, value in values.items() if value is None)
     if bare:
         raise HostError(f"the env file {path} has lines without a value: {', '.join(bare)}. Write KEY='value'.")
@@ -42,9 +46,9 @@ def read_local_settings(app_directory: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text("utf-8-sig"))
-    except ValueError as error:
-        raise HostError(f"{path} is not JSON: {error}") from error
+        content = jsonc.read(path)
+    except jsonc.JsonError as error:
+        raise HostError(f"{path} is {error}") from error
     values = content.get("Values", {}) if isinstance(content, dict) else None
     if not isinstance(values, dict):
         raise HostError(f'{path} must be an object with an object "Values"')

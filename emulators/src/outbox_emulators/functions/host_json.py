@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outbox_emulators import jsonc
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.singleton import LockTimings
 from outbox_emulators.functions.timespan import parse_timespan
@@ -48,11 +48,11 @@ class HostConfiguration:
         """Read `host.json` of that directory. Raises HostError if it is missing or not supported."""
         path = app_directory / "host.json"
         try:
-            content = json.loads(path.read_text("utf-8-sig"))
+            content = jsonc.read(path)
         except FileNotFoundError:
             raise HostError(f"{path} does not exist: {app_directory} is no function app") from None
-        except ValueError as error:
-            raise HostError(f"{path} is not JSON: {error}") from error
+        except jsonc.JsonError as error:
+            raise HostError(f"{path} is {error}") from error
         if not isinstance(content, dict) or content.get("version") != "2.0":
             raise HostError(f'{path} must be an object with "version": "2.0"')
         return cls(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from outbox_emulators.jsonc import JsonError, read
 from outbox_emulators.properties import Problems, Reader
 from outbox_emulators.servicebus.authorization import AuthorizationRule
 from outbox_emulators.servicebus.entities_authorization import read_rules
@@ -31,7 +32,6 @@ from outbox_emulators.servicebus.entity_types import (
     SubscriptionEntity,
     TopicEntity,
 )
-from outbox_emulators.servicebus.jsonc import JsonError, load
 
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
@@ -65,7 +65,7 @@ class Entities:
     def from_file(cls, path: Path | str) -> Entities:
         """Read a file. Raises EntitiesError naming each wrong property, OSError when it cannot be read."""
         try:
-            document = load(Path(path).read_text(encoding="utf-8-sig"))
+            document = read(Path(path))
         except JsonError as error:
             raise EntitiesError([str(error)]) from error
         return cls.from_document(document)

@@ -1,9 +1,10 @@
-"""JSON with comments, as in the official emulator's sample configuration."""
+"""JSON with comments, as in the official emulator's sample configuration and in the host's files."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -11,6 +12,15 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 class JsonError(ValueError):
     """The text is not JSON."""
+
+
+def read(path: Path) -> Any:
+    """Parse a user's file, which may begin with a byte order mark. Raises JsonError and OSError."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8: {error}") from error
+    return load(text)
 
 
 def load(text: str) -> Any:
