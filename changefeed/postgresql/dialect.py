@@ -141,8 +141,8 @@ class PostgresDialect:
         if has != had:
             raise SetupError(
                 f"the primary key of {table} is ({has}), and its feed has ({had}). Give the table the key that "
-                f"the feed has. Or remove the feed with what waits on it (python -m changefeed drop-feed {table} --yes), "
-                "and set it up again"
+                "the feed has. Or remove the feed with what waits on it "
+                f"(python -m changefeed drop-feed {table} --yes), and set it up again"
             )
         functions, readers = self.quoted(f"read_events:{table}"), self.quoted(f"changefeed.readers:{table}")
         granted = yield Statement(_GRANTED, (f"changefeed.readers:{table}", f"changefeed.{feed}"))
