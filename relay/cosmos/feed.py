@@ -280,13 +280,17 @@ class CosmosReading:
         self._counts: list[tuple[dict[str, Any], int | None]] = []
 
     async def count(self) -> int | None:
-        """None where routes decide, which no query knows; then the feed is read to its end."""
+        """None where routes decide, or the action may be within text, neither of which a query knows.
+
+        Then the feed is read to its end.
+        """
         with explaining(self._container.id):
             if self._range.partition_key is not None:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
             else:
                 feed_ranges = [feed_range async for feed_range in self._container.read_feed_ranges()]
-            if not self._selection.is_by_type:
+            may_be_text = self._range.action is not None and self._selection.fields.is_mapped
+            if may_be_text or not self._selection.is_by_type:
                 self._counts = [(each, None) for each in feed_ranges]
                 return None
             counts = [(each, await self._count(each)) for each in feed_ranges]

@@ -279,7 +279,21 @@ class Fields:
 
     def document(self, stored: StoredDocument) -> SourceDocument:
         """A document of Cosmos DB with its fields."""
-        return self._mapped(stored, (stored,), self._documents) if self.is_mapped else SourceDocument.plain(stored)
+        if not self.is_mapped:
+            return SourceDocument.plain(stored)
+        return self._mapped(stored, (stored, *self._opened(stored)), self._documents)
+
+    def _opened(self, stored: StoredDocument) -> tuple[StoredDocument, ...]:
+        """A document with the object that its data is, if that is stored as JSON text."""
+        pointer = self._documents["data"][0]
+        text = pointer.find(stored)
+        found = jsontext.read_object(text) if isinstance(text, str) and text.lstrip()[:1] == "{" else None
+        if found is None:
+            return ()
+        view: dict[str, Any] = found[0]
+        for name in reversed(pointer.names):
+            view = {name: view}
+        return (view,)
 
     def of_fields(self, row: SourceDocument) -> SourceDocument:
         """A row of an SQL outbox whose columns have the usual names: it is mapped by its fields."""
@@ -336,8 +350,9 @@ class Fields:
                 where = " or ".join(map(str, places[name]))
                 problems.append(f"fields.{name}: {where} is {_kind(value)}, not a string")
         text = fields.get("data")
-        if isinstance(text, str) and (found := jsontext.read_object(text)) is not None:
-            fields["data"], body = found
+        opened = _found("data", places["data"], views[1:]) if isinstance(text, str) else MISSING
+        if isinstance(text, str) and isinstance(opened, dict):
+            fields["data"], body = opened, jsontext.escaped(text)
         created_at = beside.get("time")
         if created_at is not None and self._time_place is not None:
             try:

@@ -377,6 +377,25 @@ def test_data_that_is_json_text_is_sent_as_that_text() -> None:
     assert (event.data, event.body) == ({"total": 1.0}, text.encode())
 
 
+@pytest.mark.parametrize("place", ["data", "body/payload"])
+def test_what_is_not_named_is_within_data_that_is_json_text(place: str) -> None:
+    text = '{"action": "Made", "createdAt": "2026-02-09T11:37:00Z", "total": 1.000000000000000000001, "n": "t"}'
+    found = source(
+        f"fields.data = '/{place}'\nproperties.total = '/{place}/n'\nevents = {{ '/{place}/n' = ['t'] }}"
+    )
+    stored: Any = text
+    for name in reversed(place.split("/")):
+        stored = {name: stored}
+    stored |= {"id": "1", "partitionKey": "k", "type": "domainEvent"}
+
+    (event,) = select([stored], Selection(("domainEvent",), found.events, fields=found.fields)).events
+
+    assert (event.action, event.body, mapped(event).created_at) == ("Made", text.encode(), "2026-02-09T11:37:00Z")
+    assert mapped(event).properties == {"total": "t"}
+    missing = event_of(fields("properties.p = '/n'").document({**stored, "data": "{no JSON"}))
+    assert str(missing) == "not-mapped: fields.action: there is nothing at /data/action"
+
+
 def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
     """The event of a row of an SQL outbox."""
     found = source(f"types = []\n{rules}")
