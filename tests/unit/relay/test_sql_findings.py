@@ -420,6 +420,7 @@ async def test_the_growth_of_a_feed_is_shown_once_it_is_an_hour_old(
         next(TABLES.append(0, "a", ["id", "at"])),
         next(TABLES.row({"id": "a", "at": "1"})),
         SQLSERVER.hidden(TABLE, TABLE),
+        next(SqlServerDialect().damage(TABLE)),
     ],
 )
 def test_what_is_asked_of_sql_server_is_t_sql(statement: Statement) -> None:
