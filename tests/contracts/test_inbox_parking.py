@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import async_sessionmaker
 
 import inbox
 from inbox.parked import Cause, Kept, ParkedMessage, encode
@@ -19,7 +20,7 @@ from inbox.parking import ClaimLost, NotReleased, Parking
 from inbox.stores.opening import StoreNotOpened, opened
 from inbox.stores.sql.dialects import Postgres, Sqlite
 from inbox.stores.sql.schema import migrations
-from tests.support.inbox_stores import cosmos_container, pool_of
+from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
 CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
@@ -52,6 +53,19 @@ async def in_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Callable[
 
 
 @asynccontextmanager
+async def in_sqlalchemy_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    url = request.getfixturevalue("postgres_database").replace("postgresql://", "postgresql+psycopg://")
+    async with engine_of(url) as engine:
+        yield lambda consumer: inbox.SqlAlchemyStore(engine, consumer=consumer)
+
+
+@asynccontextmanager
+async def in_sqlalchemy_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
+    async with engine_of(f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path') / 'store.sqlite'}") as engine:
+        yield lambda consumer: inbox.SqlAlchemyStore(async_sessionmaker(engine), consumer=consumer)
+
+
+@asynccontextmanager
 async def in_cosmos(_: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
     async with cosmos_container() as (container, _server):
         yield lambda consumer: inbox.CosmosStore(container, consumer=consumer)
@@ -62,6 +76,8 @@ OPEN: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Ca
     "SQLite": in_sqlite,
     "PostgreSQL": in_postgres,
     "Cosmos DB": in_cosmos,
+    "SQLAlchemy on PostgreSQL": in_sqlalchemy_postgres,
+    "SQLAlchemy on SQLite": in_sqlalchemy_sqlite,
 }
 """By the store's name: opens it for a consumer, on a connection of its own each time."""
 

@@ -228,13 +228,13 @@ async def in_postgres(request: pytest.FixtureRequest) -> AsyncIterator[InPostgre
 @asynccontextmanager
 async def in_sqlalchemy_postgres(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     url = request.getfixturevalue("postgres_database")
-    async with _engine(url.replace("postgresql://", "postgresql+psycopg://")) as engine:
+    async with engine_of(url.replace("postgresql://", "postgresql+psycopg://")) as engine:
         yield InSqlAlchemy(engine)
 
 
 @asynccontextmanager
 async def in_sqlalchemy_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    async with _engine(f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path') / 'store.sqlite'}") as engine:
+    async with engine_of(f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path') / 'store.sqlite'}") as engine:
         yield InSqlAlchemy(engine, sessions=True)
 
 
@@ -289,7 +289,8 @@ async def pool_of(url: str, **options: Any) -> AsyncIterator[AsyncConnectionPool
 
 
 @asynccontextmanager
-async def _engine(url: str) -> AsyncIterator[AsyncEngine]:
+async def engine_of(url: str) -> AsyncIterator[AsyncEngine]:
+    """An engine on a database that has the table of effects."""
     engine = create_async_engine(url)
     try:
         serial = "integer primary key" if "sqlite" in url else "bigint generated always as identity"
