@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
+from local.stack.environment import past_proxies
 from relay.cli import shell
 
 
@@ -46,6 +48,7 @@ _COMMANDS = {
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
     about = "The local stack, for development and tests only."
+    os.environ.update(past_proxies(os.environ))
     try:
         return command_line.main("python -m local", about, _COMMANDS, argv)
     except ModuleNotFoundError as error:

@@ -12,6 +12,7 @@ import ssl
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -194,10 +195,28 @@ def cosmos_client(connection: Connection | None) -> CosmosClient:
     from azure.cosmos.aio import CosmosClient
 
     timeouts: dict[str, Any] = {"connection_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _READ_TIMEOUT_S}
+    options = {**timeouts, **_past_proxies(connection, "AccountEndpoint")}
     if connection.connection_string is not None:
-        return CosmosClient.from_connection_string(connection.connection_string, **timeouts)
+        return CosmosClient.from_connection_string(connection.connection_string, **options)
     address, credential = connection.by_identity()
-    return CosmosClient(address, credential=credential, **timeouts)
+    return CosmosClient(address, credential=credential, **options)
+
+
+def _past_proxies(connection: Connection, endpoint: str) -> dict[str, Any]:
+    """The option by which requests to an address of this machine do not go to the machine's proxy."""
+    address = ConnectionString(connection.connection_string or "").get(endpoint) or connection.address or ""
+    if not _is_loopback(urlsplit(address if "//" in address else f"//{address}").hostname or ""):
+        return {}
+    from azure.core.pipeline.transport import AioHttpTransport
+
+    return {"transport": AioHttpTransport(use_env_settings=False)}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def blob_container_client(connection: Connection, container: str) -> ContainerClient:
@@ -209,6 +228,7 @@ def blob_container_client(connection: Connection, container: str) -> ContainerCl
         "read_timeout": _READ_TIMEOUT_S,
         # By default the SDK would pause for 15 seconds and more.
         "retry_policy": LinearRetry(backoff=1, retry_total=2, random_jitter_range=1),
+        **_past_proxies(connection, "BlobEndpoint"),
     }
     if connection.connection_string is not None:
         return ContainerClient.from_connection_string(connection.connection_string, container, **options)
@@ -239,7 +259,7 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
     """A client for the namespace's management endpoint. Nothing is connected yet."""
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
-    options: dict[str, Any] = {"retry_total": 1}
+    options: dict[str, Any] = {"retry_total": 1, **_past_proxies(connection, "Endpoint")}
     if connection.connection_string is not None:
         if ConnectionString(connection.connection_string).uses_emulator:
             options["transport"] = _plain_http_transport()
@@ -257,7 +277,8 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
             request.url = request.url.replace("https://", "http://", 1)
             return await super().send(request, **config)
 
-    return PlainHttpTransport()
+    # It is on this machine, or in a container beside it.
+    return PlainHttpTransport(use_env_settings=False)
 
 
 def administration_address(

@@ -68,6 +68,14 @@ def blob_settings(azurite: Mapping[str, Any]) -> dict[str, str]:
     return {"RELAY_LARGE": "claim-check", "BLOBS": str(azurite["connection_string"])}
 
 
+def past_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which requests to this machine do not go to the machine's proxy, in both spellings."""
+    given = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    hosts = [each.strip() for each in given.split(",") if each.strip()]
+    value = ",".join(hosts if "*" in hosts else dict.fromkeys([*hosts, "127.0.0.1", "localhost", "::1"]))
+    return {"no_proxy": value, "NO_PROXY": value}
+
+
 def write_env_file(path: Path, values: Mapping[str, str]) -> None:
     """Write `export NAME='value'` lines, for a POSIX shell's `source` and for `--env-file` readers."""
     path.parent.mkdir(parents=True, exist_ok=True)

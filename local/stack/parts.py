@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from local.stack.environment import past_proxies
 from outbox_emulators.process import READY
 
 START_TIMEOUT_S = 60.0
@@ -247,7 +248,8 @@ async def output_of(*arguments: str, environment: Mapping[str, str] | None = Non
 def child_environment(added: Mapping[str, str] | None) -> dict[str, str]:
     """The environment of a Python module of this project as a child process; `added` takes precedence."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
+    whole = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
+    return {**whole, **past_proxies(whole)}
 
 
 def own_group() -> dict[str, Any]:

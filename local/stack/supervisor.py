@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+import aiohttp
+
 from local.stack import destinations, outboxes
 from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
+from outbox_emulators.functions.status import UNABLE
 from relay.settings import SERVICEBUS, Settings
 from relay.streams import read_streams
 
@@ -172,6 +175,18 @@ class Stack:
             label=label,
             environment=environment,
         )
+
+    async def check_listening(self) -> None:
+        """Raises PartFailed if the trigger of a Functions host could not start to listen."""
+        if self.source is Source.SQL:
+            return
+        async with aiohttp.ClientSession() as session:
+            for host in self.hosts:
+                async with session.get(f"http://127.0.0.1:{host.details['port']}/admin/status") as response:
+                    functions = (await response.json())["functions"]
+                for error in (each["last_error"] or "" for each in functions):
+                    if error.startswith(UNABLE):
+                        raise host.failure(f"does not listen to the outbox ({error})")
 
     def kill_host(self) -> None:
         """Kill the first host; a Functions host's worker keeps running."""

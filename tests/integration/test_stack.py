@@ -39,21 +39,24 @@ BLOBS = () if missing() else ("azurite",)
 DEMO_EVENTS = 400
 
 
-async def start(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
+async def start(folder: Path, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "local", *arguments),
         *("--env-file", str(folder / "stack.env"), "--logs", str(folder / "logs")),
         cwd=ROOT,
+        env=os.environ | environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
 
 
 @asynccontextmanager
-async def stack_up(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
+async def stack_up(
+    folder: Path, *options: str, **environment: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
     """`up` on free ports, once it is ready, and what it printed."""
-    process = await start(folder, "up", *ANY_PORTS, *options)
+    process = await start(folder, "up", *ANY_PORTS, *options, **environment)
     assert process.stdout is not None
     printed = []
     try:
@@ -82,6 +85,39 @@ async def test_the_stack_prints_its_addresses_keeps_its_ports_and_ends_on_a_sign
         await assert_port_in_use(tmp_path / "second", str(values["COSMOS"]).split("127.0.0.1:")[1].split("/")[0])
 
         await assert_nothing_remains_after(process, signal.SIGTERM)
+
+
+async def test_a_proxy_of_the_machine_is_not_asked_for_its_own_addresses(tmp_path: Path) -> None:
+    # Nothing listens on this port.
+    proxies = {
+        "http_proxy": "http://127.0.0.1:9",
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "no_proxy": "",
+        "NO_PROXY": "",
+    }
+    async with stack_up(tmp_path, **proxies) as (process, printed):
+        await assert_ready(printed)
+        (tmp_path / "relay.env").write_text((tmp_path / "stack.env").read_text())
+        check = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "relay", "check", "--env-file", str(tmp_path / "relay.env"), "--json"),
+            cwd=ROOT,
+            env=os.environ | proxies,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        found, _ = await check.communicate()
+        process.terminate()
+        await process.wait()
+
+    assert [each for each in json.loads(found)["findings"] if each["level"] == "error"] == []
+
+
+async def test_a_stack_whose_trigger_cannot_listen_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "relay.toml").write_text("[outboxes.default]\nlease_container = 'nowhere'\n")
+    process = await start(tmp_path, "up", *ANY_PORTS, RELAY_FILE=str(tmp_path / "relay.toml"))
+    _, said = await process.communicate()
+
+    assert process.returncode == 1
+    assert b"does not listen to the outbox" in said
 
 
 async def test_without_a_functions_host_the_services_are_ready(tmp_path: Path) -> None:

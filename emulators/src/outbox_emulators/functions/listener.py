@@ -20,7 +20,7 @@ from outbox_emulators.functions.leases import Lease, LeaseLost, LeaseStore
 from outbox_emulators.functions.partition import PartitionProcessor
 from outbox_emulators.functions.pause import pause
 from outbox_emulators.functions.startup import MINIMUM_RETRY_S, Startup, as_host_error
-from outbox_emulators.functions.status import FunctionStatus, Withheld
+from outbox_emulators.functions.status import UNABLE, FunctionStatus, Withheld
 from outbox_emulators.functions.trigger import LeaseTimings
 
 _FIRST_POLL_S = 10.0
@@ -123,7 +123,7 @@ class Listener:
 
     def _started(self, task: asyncio.Task[None]) -> None:
         if error := as_host_error(task):
-            self._status.last_error = f"the listener was unable to start: {error}"
+            self._status.last_error = f"{UNABLE}: {error}"
             logger.error("The listener for function 'Functions.%s' cannot start. %s", self._status.name, error)
 
     async def _first_reads(self) -> None:

@@ -16,7 +16,7 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 from outbox_emulators.functions.errors import ContainerMissing, HostError, UnableToStart, describe
 from outbox_emulators.functions.pause import pause
 from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
-from outbox_emulators.functions.status import FunctionStatus
+from outbox_emulators.functions.status import UNABLE, FunctionStatus
 
 MINIMUM_RETRY_S = 2.0
 MAXIMUM_RETRY_S = 120.0
@@ -83,7 +83,7 @@ class Startup:
             self._unable(f"{_USED_UP} Restart the host once both containers exist.")
 
     def _unable(self, why: str) -> None:
-        self._status.last_error = f"the listener was unable to start: {why}"
+        self._status.last_error = f"{UNABLE}: {why}"
         logger.error("The listener for function 'Functions.%s' was unable to start. %s", self._status.name, why)
 
 

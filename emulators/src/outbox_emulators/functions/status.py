@@ -22,6 +22,10 @@ class Withheld:
     at: float
 
 
+UNABLE = "the listener was unable to start"
+"""The beginning of `last_error` where a function's trigger does not listen."""
+
+
 @dataclass(slots=True)
 class FunctionStatus:
     """Counts since the host started.
