@@ -7,6 +7,7 @@ test keeps the three alike.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
@@ -92,8 +93,9 @@ def printable_lines(text: str) -> str:
 
 
 def as_json(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """The value in JSON, with escapes for what `printable` replaces."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+    """The value in JSON, with escapes for what `printable` replaces and standard output cannot encode."""
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent, default=default)
     # Within JSON only a text has such characters; between its lines there are line feeds.
     return "\n".join(
         line
@@ -105,6 +107,9 @@ def as_json(value: Any, *, indent: int | None = None, default: Callable[[Any], A
 
 def run(main: Callable[[], int]) -> int:
     """Run a command line; returns its exit code, or OUTPUT_CLOSED if nobody reads its output any more."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A code page may lack a character, which must not end the output.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return main()

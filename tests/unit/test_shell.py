@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import os
 import re
 import shlex
@@ -134,6 +135,55 @@ def test_another_broken_connection_is_no_closed_output() -> None:
 
     with pytest.raises(BrokenPipeError, match="of a server"):
         shell.run(breaks)
+
+
+# Output that the terminal's code page lacks
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_value(
+    encoding: str, tmp_path: Path
+) -> None:
+    (tmp_path / "relay.toml").write_text("[destinations.m]\ntopic = '鍵'\n[[routes]]\nto = ['m']\n", "utf-8")
+    unreachable = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
+    environment = {
+        **os.environ,
+        "PYTHONIOENCODING": encoding,
+        "PYTHONUTF8": "0",
+        "COSMOS": unreachable,
+        "SERVICEBUS": "Endpoint=sb://127.0.0.1:1/;SharedAccessKeyName=k;SharedAccessKey=a2V5",
+        "RELAY_FILE": str(tmp_path / "relay.toml"),
+    }
+
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, env=environment, capture_output=True, timeout=60, check=False
+        )
+
+    lines, as_json = run("relay", "check"), run("relay", "check", "--json")
+
+    assert (lines.returncode, as_json.returncode) == (3, 3)
+    assert b"Traceback" not in lines.stderr + as_json.stderr
+    arrow = "everything else → topic '鍵'".encode(encoding, "backslashreplace")
+    assert arrow in lines.stdout
+    [rule] = [each["what"] for each in json.loads(as_json.stdout)["findings"] if "everything else" in each["what"]]
+    assert rule == "everything else → topic '鍵'"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
+    module = {"relay": "relay.cli.shell", "changefeed": "changefeed.shell"}.get(program, "outbox_emulators.shell")
+    script = f"from {module} import run; run(lambda: print('→ 鍵 \\N{{PILE OF POO}}') or 0)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == (b"\\u2192 \\u9375 \\U0001f4a9\n", b"")
 
 
 # Commands that can be pasted
