@@ -170,7 +170,8 @@ class StreamTransport(asyncio.Transport):
         self._lose(error)
 
     def _lose(self, error: OSError | None) -> None:
-        if not self._is_lost:
+        # Of a killed process, aiohttp closes what is collected, whenever that is: it must change nothing.
+        if not self._is_lost and self._socket.process.is_alive:
             self._is_lost = True
             self._loop.call_soon(self._was_lost, error)
 

@@ -156,6 +156,19 @@ def test_the_connections_of_a_killed_process_end(world: ConnectedWorld, client: 
         world.run_task(client, writer.drain(), 10)
 
 
+def test_to_close_what_a_killed_process_has_left_changes_nothing(world: ConnectedWorld, client: Process) -> None:
+    """As libraries do where it is collected, at a moment that no seed determines."""
+    serve(world, echo)
+    _, writer = connect(world, client)
+    client.kill()
+    before = world.entropy.getstate()
+
+    writer.transport.close()
+    writer.transport.abort()
+
+    assert world.entropy.getstate() == before
+
+
 def test_a_process_that_is_killed_with_something_unread_resets(world: ConnectedWorld, client: Process) -> None:
     server = serve(world, read_nothing)
     reader, writer = connect(world, client)
