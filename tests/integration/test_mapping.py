@@ -13,10 +13,12 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import assemble
+from relay.assembly import assemble, open_store
 from relay.canary import is_canary
 from relay.cosmos.reader import CosmosOutbox
+from relay.events import Rejected
 from relay.outbox import Range
+from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
 from relay.streams import read_streams
@@ -138,6 +140,35 @@ async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(
     assert (wrong.code, right.code) == (1, 0), (wrong.err, right.err)
     (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
     assert (message.message_id, properties(message)["kind"]) == ("e", "domainEvent")
+
+
+async def test_a_row_that_a_wrong_rule_set_aside_is_released_once_the_file_is_taken_back(
+    sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    sql.create("id text primary key, partition_key text not null, data json not null, amount numeric(9,2)")
+    environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string}
+    wrong = only_stream(environment, tmp_path, 'fields.action = "/data/nothing"')
+    data = {"action": "Made", "_original": {"id": "other"}, "_dataText": "other"}
+    sql.write(("e1", "k", data))
+    assert wrong.feed is not None
+    outbox, items = SqlOutbox(wrong.feed), open_store(wrong)
+    try:
+        [document] = [each async for page in (await outbox.in_range(Range(0, 2**40))).pages() for each in page]
+        aside = outbox.event_of(document)
+        assert isinstance(aside, Rejected)
+        await StoredQuarantine(items).store([aside], "i")
+    finally:
+        await items.close()
+        await outbox.close()
+    words = ("quarantine", "release", "--all", "--json")
+
+    before = await relay_command(environment | {"RELAY_FILE": str(tmp_path / "relay.toml")}, *words)
+    after = await relay_command(environment, *words)
+
+    assert [each["reason"] for each in before.json["stillInvalid"]] == ["not-mapped"]
+    assert (after.code, len(after.json["released"])) == (0, 1), after.err
+    (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
+    assert (message.message_id, message.subject, json.loads(body(message))) == ("e1", "Made", data)
 
 
 async def test_the_articles_events_get_properties_and_are_filtered(

@@ -17,6 +17,7 @@ from relay.cosmos.source import select
 from relay.documents import SourceDocument
 from relay.events import Event, Reason, Received, Rejected
 from relay.holds import Holds
+from relay.large.content import Content
 from relay.place import Place
 from relay.quarantine.record import Kept, record_of
 from relay.routes.selection import Selection
@@ -24,6 +25,7 @@ from relay.servicebus import messages
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
 from relay.sql.rows import select as select_rows
+from relay.streams import read_streams
 from tests.fuzz.budget import trying
 from tests.support.operators import relay_command
 from tests.unit.relay.commands import ENVIRONMENT
@@ -31,9 +33,12 @@ from tests.unit.relay.commands import ENVIRONMENT
 OWN = ("_dataText", "_original", "_mapped", "problem", "_ulid", "_shard", "stored", "fields", "placed", "mapped")
 """Names that this or an earlier version gave what it knows of a document."""
 
-PLAIN_FILE = ""
-PROPERTIES = '[properties]\nnote = "/note"\n[outboxes.default]\nroutes = [{ when = { "/note" = "n" } }]\n'
-FIELDS = '[fields]\naction = "/act"\n[properties]\nnote = "/note"\n'
+FILES = {
+    "nothing": "",
+    "rules": '[[routes]]\nwhen = { "/data/note" = "n" }\nto = ["default"]',
+    "properties": 'properties.note = "/data/note"',
+    "fields": 'fields.action = "/act"\nproperties.note = "/note"',
+}
 
 ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(9) + b"\x07"
 
@@ -49,17 +54,22 @@ extras = st.dictionaries(st.sampled_from(OWN), json_values, max_size=4)
 an_earlier_version = {"id": "e0", "partitionKey": "other", "type": "x", "data": {"action": "B"}, "_ulid": 1}
 
 
-@pytest.fixture(scope="module", params=[PLAIN_FILE, PROPERTIES, FIELDS], ids=["plain", "properties", "fields"])
-def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a relay with each kind of relay.toml."""
-    path = tmp_path_factory.mktemp("relay") / "relay.toml"
-    path.write_text(request.param)
-    return {"RELAY_FILE": str(path)} if request.param else {}
+@pytest.fixture(scope="module", params=list(FILES.values()), ids=list(FILES))
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an app with each kind of relay.toml."""
+    made = tmp_path_factory.mktemp("app")
+    (made / "relay.toml").write_text(request.param)
+    return made
+
+
+def stream_of(environment: dict[str, str], folder: Path) -> Settings:
+    (stream,) = read_streams(environment, app=folder)
+    return stream
 
 
 def stored(extra: Mapping[str, Any], within: Mapping[str, Any]) -> dict[str, Any]:
     """A document of Cosmos DB that is an event, with these members of its own."""
-    data = {"action": "Made", "createdAt": "2026-02-09T11:37:00Z", **within}
+    data = {"action": "Made", "createdAt": "2026-02-09T11:37:00Z", "note": "n", **within}
     service = {"_ts": 1_700_000_000, "_lsn": 9, "_etag": '"e"', "_rid": "r"}
     return {"id": "e1", "partitionKey": "k", "type": "domainEvent", "act": "Made", "note": "n", "data": data} | {
         **extra,
@@ -73,6 +83,9 @@ def checked(received: Received, restore: Any, data: Any, fields: Any) -> None:
     message = messages.contract(None, fields)(event)
     assert (event.id, event.partition_key, event.action, message.subject) == ("e1", "k", "Made", "Made")
     assert json.loads(message.body) == data
+    # A large event's content is the body of its message.
+    assert json.loads(Content.of(message).body) == data
+    assert message.application_properties.get("note") == ("n" if fields.properties else None)
 
     for reason in (Reason.SET_ASIDE, Reason.KEY_PARKED, Reason.MESSAGE_TOO_LARGE):
         rejected = Rejected.of(event, reason, "")
@@ -98,9 +111,9 @@ def checked(received: Received, restore: Any, data: Any, fields: Any) -> None:
 @example(extra={"_original": an_earlier_version, "_mapped": {"action": "B", "problem": "none"}}, within={})
 @example(extra={}, within={"_original": 1, "problem": "p", "_dataText": "t"})
 def test_a_document_with_our_names_is_published_kept_and_released_as_it_is(
-    file: dict[str, str], extra: dict[str, Any], within: dict[str, Any]
+    folder: Path, extra: dict[str, Any], within: dict[str, Any]
 ) -> None:
-    outbox = CosmosOutbox(settings := Settings.from_environment(ENVIRONMENT | file))
+    outbox = CosmosOutbox(settings := stream_of(ENVIRONMENT, folder))
     document = stored(extra, within)
     before = json.dumps(document)
 
@@ -120,10 +133,10 @@ def test_a_document_with_our_names_is_published_kept_and_released_as_it_is(
 @example(extra={"_dataText": '{"action":"other"}', "_ts": 5, "_lsn": 5, "ttl": 1, "order": 3}, within={})
 @example(extra={"_ulid": "01JD0000000000000000000009", "_shard": 4}, within={"_ulid": 5})
 def test_a_row_with_our_names_is_published_kept_and_released_as_it_is(
-    file: dict[str, str], extra: dict[str, Any], within: dict[str, Any]
+    folder: Path, extra: dict[str, Any], within: dict[str, Any]
 ) -> None:
     environment = {"SQL": "postgresql://db", "SQL_FEED": "public.event", "SERVICEBUS": ENVIRONMENT["SERVICEBUS"]}
-    feed = Settings.from_environment(environment | file).sql
+    feed = stream_of(environment, folder).feed
     assert feed is not None
     outbox, selection = SqlOutbox(feed), feed.selection
     data = {"action": "Made", "createdAt": "2026-02-09T11:37:00Z", "note": "n", **within}
