@@ -48,6 +48,17 @@ def test_each_shard_counts_for_itself_from_where_it_was_set_to_start(service: Se
     assert given == [(0, START + 1), (0, START + 2), (1, START + 1), (7, 100)]
 
 
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"])
+def test_a_change_at_a_time_that_is_no_time_is_numbered(service: Service, moment: str) -> None:
+    changes = [service.append(), service.append()]
+    service.owner.execute(
+        f"update changefeed.change set inserted_at = '{moment}' where change_id = {changes[0]}".encode()
+    )
+
+    assert changefeed.sweep(service.session).change_count == 2
+    assert service.numbers() == [(changes[0], 1), (changes[1], 2)]
+
+
 def test_a_change_that_was_rolled_back_leaves_no_gap(service: Service) -> None:
     first = service.append()
     with service.connect() as rolled_back:
