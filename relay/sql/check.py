@@ -114,9 +114,12 @@ class DatabaseCheck:
         found += [finding async for finding in self._events()]
         found += [each async for each in self._damage()]
         found += [self._reading(), self._quarantine()]
-        found += [each async for each in self._hidden()]
+        hidden = await self._rows(self._catalog.hidden(self._feed.feed, self._feed.quarantine_table))
+        found += [_hidden(table) for (table,) in hidden]
         found += [finding async for finding in self._maintenance(autovacuum)]
-        readable = [purpose for purpose, rights in self._rights.items() if rights and "select" in rights]
+        readable = {purpose for purpose, rights in self._rights.items() if rights and "select" in rights}
+        if self._feed.feed in {table for (table,) in hidden}:
+            readable.discard("events")
         return found + await Backlog(self._session, self._feed, now_ms, readable).findings()
 
     def _exists(self, purpose: str) -> bool:
@@ -240,15 +243,6 @@ class DatabaseCheck:
             )
         return Finding.ok(f"this login may read and write the quarantine, {table}")
 
-    async def _hidden(self) -> AsyncIterator[Finding]:
-        """About policies that may hide rows."""
-        for (table,) in await self._rows(self._catalog.hidden(self._feed.feed, self._feed.quarantine_table)):
-            yield Finding.error(
-                f"row-level security may hide rows of {table} from this login: a row that it does not see is not "
-                "known to be deleted, so the relay waits",
-                f"{VISIBLE}.",
-            )
-
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
         """About the factors of reading speed, if this login may see them."""
         cache, notifies, undecided, without, oldest_s = None, None, False, None, 0.0
@@ -285,6 +279,14 @@ class DatabaseCheck:
 
     async def _rows(self, statement: Statement) -> Sequence[Row]:
         return (await self._session.execute(statement)).rows
+
+
+def _hidden(table: str) -> Finding:
+    return Finding.error(
+        f"row-level security may hide rows of {table} from this login: a row that it does not see is not known to "
+        "be deleted, so the relay waits",
+        f"{VISIBLE}.",
+    )
 
 
 def _server(is_read_only: bool, snapshots: bool | None) -> Iterator[Finding]:

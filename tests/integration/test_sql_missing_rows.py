@@ -208,6 +208,9 @@ async def test_check_names_the_policy_that_hides_rows(
 ) -> None:
     sql.create()
     granted(sql)
+    # One that waits for long is named, if its row may be read.
+    sql.named("late", hint="2026-01-01")
+    sql.read()
     sql.connection.execute(f"alter table {TABLE} enable row level security")
     for url, errors in ((reader.url, 1), (sql.url, 0)):
         environment = {"SQL": url, "SQL_CLAIM_S": "2", "SERVICEBUS": servicebus.connection_string}
@@ -216,3 +219,6 @@ async def test_check_names_the_policy_that_hides_rows(
 
         found = [each for each in checked.json["findings"] if "row-level security" in each["what"]]
         assert [each["level"] for each in found] == ["error"] * errors
+        assert [("'late'" in each["what"]) for each in checked.json["findings"] if "PT5M" in each["what"]] == [
+            not errors
+        ]
