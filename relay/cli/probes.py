@@ -1,12 +1,28 @@
-"""The endpoints by which Kubernetes and the like ask whether a worker is well: /livez and /readyz."""
+"""The endpoints by which Kubernetes and the like ask whether a worker is well: /livez and /readyz.
+
+They are open to whoever reaches the worker, so a request has little time and little room, and nobody can hold all
+connections: a probe is answered however many others are half sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 
 from relay.errors import UsageError
 from relay.health import Health
+
+CONNECTIONS = 64
+"""Maximum number of open connections; the oldest is closed for another one. A probe sends its request at once."""
+
+HEAD_TIMEOUT_S = 5.0
+"""Time limit for a request's head to arrive and its answer to be taken, in seconds."""
+
+_HEAD_BYTES = 8192
+
+_ANSWERS: Mapping[bytes, Callable[[Health], str | None]] = {b"/livez": Health.stalled, b"/readyz": Health.unready}
 
 
 @asynccontextmanager
@@ -18,29 +34,64 @@ async def serving_probes(workers: Sequence[Health], port: int) -> AsyncIterator[
     Raises:
         UsageError: Nothing can listen there.
     """
-    from aiohttp import web
+    # In the order in which they were opened.
+    open_connections: dict[asyncio.Task[None], None] = {}
 
-    def answering(
-        problem: Callable[[Health], str | None],
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def answer(_: web.Request) -> web.StreamResponse:
-            reason = next((found for each in workers if (found := problem(each))), None)
-            return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(open_connections) >= CONNECTIONS:
+            oldest = next(iter(open_connections))
+            del open_connections[oldest]
+            oldest.cancel()
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, workers))
+        open_connections[task] = None
+        task.add_done_callback(lambda done: open_connections.pop(done, None))
 
-        return answer
-
-    app = web.Application()
-    app.router.add_get("/livez", answering(Health.stalled))
-    app.router.add_get("/readyz", answering(Health.unready))
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, "0.0.0.0", port).start()
-        except OSError as error:
-            raise UsageError(
-                f"port {port} cannot be listened on ({error.strerror}): choose another with --health-port"
-            ) from error
-        yield runner.addresses[0][1]
+        server = await asyncio.start_server(serve, "0.0.0.0", port, limit=_HEAD_BYTES)
+    except OSError as error:
+        raise UsageError(
+            f"port {port} cannot be listened on ({error.strerror}): choose another with --health-port"
+        ) from error
+    try:
+        yield server.sockets[0].getsockname()[1]
     finally:
-        await runner.cleanup()
+        server.close()
+        for task in list(open_connections):
+            task.cancel()
+        await asyncio.gather(*open_connections, return_exceptions=True)
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, workers: Sequence[Health]) -> None:
+    """Answer the one request of a connection, and close it."""
+    try:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(_answer(head, workers))
+            await writer.drain()
+    except (TimeoutError, EOFError, asyncio.LimitOverrunError, OSError):
+        pass
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def _answer(head: bytes, workers: Sequence[Health]) -> bytes:
+    method, _, rest = head.partition(b" ")
+    problem = _ANSWERS.get(rest.partition(b" ")[0].partition(b"?")[0])
+    if problem is None:
+        return _response(HTTPStatus.NOT_FOUND, "there are /livez and /readyz")
+    if method not in (b"GET", b"HEAD"):
+        return _response(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+    reason = next((found for each in workers if (found := problem(each))), None)
+    status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
+    return _response(status, reason or "ok", with_body=method == b"GET")
+
+
+def _response(status: HTTPStatus, text: str, *, with_body: bool = True) -> bytes:
+    body = f"{text}\n".encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from contextlib import suppress
 
 import aiohttp
 import pytest
 
-from relay.cli.probes import serving_probes
+from relay.cli.probes import CONNECTIONS, serving_probes
 from relay.errors import UsageError
 from relay.health import Health
 
@@ -92,3 +94,60 @@ async def test_a_port_in_use_is_named_with_its_option(health: Health) -> None:
         with pytest.raises(UsageError, match=rf"port {port} cannot be listened on .*--health-port"):
             async with serving_probes([health], port):
                 pass
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Return when the server has closed a connection without an answer; it may not have read all that was sent."""
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+
+
+async def test_half_sent_requests_hold_up_no_probe(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Their time does not end within the test.
+    monkeypatch.setattr("relay.cli.probes.HEAD_TIMEOUT_S", 3600.0)
+    async with serving_probes([health], 0) as port, aiohttp.ClientSession() as http:
+        halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * CONNECTIONS)]
+        for _, writer in halves:
+            writer.write(b"GET /livez HTTP/1.1\r\nX: ")
+        async with http.get(f"http://127.0.0.1:{port}/livez") as answer:
+            status = answer.status
+        # The oldest were closed for the later ones.
+        for reader, _ in halves[: 2 * CONNECTIONS]:
+            await until_closed(reader)
+        for _, writer in halves:
+            writer.close()
+
+    assert status == 200
+
+
+async def test_a_head_that_does_not_end_in_time_or_is_too_long_is_given_up(
+    health: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.cli.probes.HEAD_TIMEOUT_S", 0.01)
+    async with serving_probes([health], 0) as port:
+        reader, slow = await asyncio.open_connection("127.0.0.1", port)
+        slow.write(b"GET /livez HTTP/1.1\r\n")
+        await until_closed(reader)
+        slow.close()
+    monkeypatch.setattr("relay.cli.probes.HEAD_TIMEOUT_S", 3600.0)
+    async with serving_probes([health], 0) as port:
+        reader, long = await asyncio.open_connection("127.0.0.1", port)
+        long.write(b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 4000)
+        await until_closed(reader)
+        long.close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [("GET /livez?verbose", 200), ("HEAD /livez", 200), ("POST /livez", 405), ("GET /", 404), ("nonsense", 404)],
+)
+async def test_other_requests_are_answered_too(health: Health, request_line: str, status: int) -> None:
+    async with serving_probes([health], 0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+
+    head, _, body = answer.partition("\r\n\r\n")
+    assert head.split()[1] == str(status)
+    assert ("Connection: close" in head, bool(body)) == (True, not request_line.startswith("HEAD"))
