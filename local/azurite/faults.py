@@ -171,6 +171,8 @@ class FaultyBlobs:
     async def _inject(self, request: web.Request) -> web.Response:
         try:
             plan = Plan.from_json(await request.json())
+        except RecursionError:
+            return web.json_response({"error": "the body is nested too deep"}, status=400)
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
         return web.json_response({"id": self._faults.inject(plan).id})

@@ -9,6 +9,9 @@ from typing import Any, Self
 
 from aiohttp import ClientSession, TCPConnector, web
 
+from outbox_emulators.access import Access
+from outbox_emulators.bodies import refuse_unreadable
+
 # Of one hop, and set anew for the next one.
 _HOP = frozenset({"transfer-encoding", "content-length", "connection", "keep-alive"})
 _MAX_BYTES = 1 << 26
@@ -94,7 +97,9 @@ class Proxy:
         self._ended = asyncio.Event()
         # Node closes idle connections, and a request on such a one would fail.
         self._session = ClientSession(connector=TCPConnector(force_close=True), auto_decompress=False)
-        app: Any = web.Application(client_max_size=_MAX_BYTES)
+        app: Any = web.Application(
+            client_max_size=_MAX_BYTES, middlewares=[Access().middleware(), refuse_unreadable]
+        )
         app.add_routes(routes)
         app.router.add_route("*", "/{path:.*}", self._pass)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
