@@ -265,9 +265,9 @@ async def test_an_entity_without_use_or_links_goes_and_its_name_is_free() -> Non
         forwards = await management.get_queue("forwards")
         assert isinstance(forwards.auto_delete_on_idle, timedelta)
         assert forwards.auto_delete_on_idle.days == 10_675_199
-        await management.create_queue(
-            "circle", auto_delete_on_idle=limit, forward_to="target", requires_session=True
-        )
+        circle = await management.create_queue("circle", auto_delete_on_idle=limit, requires_session=True)
+        circle.forward_to = "circle"
+        await management.update_queue(circle)
         assert (await management.get_queue("circle")).auto_delete_on_idle == limit
         await management.delete_queue("circle")
 

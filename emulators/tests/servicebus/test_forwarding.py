@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
@@ -15,6 +16,7 @@ from azure.servicebus.management import EntityStatus
 from emulators.tests.servicebus.plain_http import management_client, requested
 from emulators.tests.servicebus.raw_amqp import Management, connected
 from emulators.tests.servicebus.support import send
+from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
 
@@ -192,17 +194,35 @@ async def test_a_subscription_may_forward_to_its_own_topic(client: ServiceBusCli
     assert (counts.active_message_count, counts.transfer_dead_letter_message_count) == (0, 1)
 
 
-async def test_an_entity_that_requires_sessions_takes_the_setting_and_forwards_nothing(
-    client: ServiceBusClient, management: Any
-) -> None:
+async def test_an_entity_that_requires_sessions_cannot_forward(management: Any) -> None:
     await management.create_queue("target")
-    await management.create_queue("by-session", requires_session=True, forward_to="target")
+    await management.create_topic("topic")
+    await management.create_queue("by-session", requires_session=True)
+    changed = await management.get_queue("by-session")
+    changed.forward_to = "target"
 
-    async with client.get_queue_sender("by-session") as sender:
-        await sender.send_messages(ServiceBusMessage("stays", session_id="s"))
+    for refused in (
+        management.create_queue("other", requires_session=True, forward_to="target"),
+        management.create_subscription("topic", "other", requires_session=True, forward_to="target"),
+        management.update_queue(changed),
+    ):
+        with pytest.raises(HttpResponseError, match="SubCode=40000"):
+            await refused
 
-    for name, active in (("by-session", 1), ("target", 0)):
-        assert (await management.get_queue_runtime_properties(name)).active_message_count == active
+    assert "other" not in [each.name async for each in management.list_queues()]
+    assert (await management.get_queue("by-session")).forward_to is None
+    # Dead letters need no order.
+    await management.create_queue("dead", requires_session=True, forward_dead_lettered_messages_to="target")
+
+
+@pytest.mark.parametrize("where", ["queue", "subscription"])
+def test_no_file_has_an_entity_that_requires_sessions_forward(where: str) -> None:
+    forwards = {"Name": "s", "Properties": {"RequiresSession": True, "ForwardTo": "target"}}
+    topics = [{"Name": "t", "Subscriptions": [forwards]}] if where == "subscription" else []
+    queues = [{"Name": "target"}, *([forwards] if where == "queue" else [])]
+
+    with pytest.raises(EntitiesError, match="has 's' forward and require sessions"):
+        Entities.from_document({"UserConfig": {"Namespaces": [{"Name": "n", "Queues": queues, "Topics": topics}]}})
 
 
 async def test_a_file_may_have_entities_forward() -> None:

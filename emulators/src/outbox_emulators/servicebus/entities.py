@@ -32,6 +32,7 @@ from outbox_emulators.servicebus.entity_types import (
     SubscriptionEntity,
     TopicEntity,
 )
+from outbox_emulators.servicebus.forwarding import NO_FORWARDING_OF_SESSIONS
 
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000
@@ -142,6 +143,8 @@ def _check_forwarding(reader: Reader, entities: Entities) -> None:
     receiving = [(queue.name, queue.receiving) for queue in entities.queues]
     receiving += [(each.name, each.receiving) for topic in entities.topics for each in topic.subscriptions]
     for name, each in receiving:
+        if each.requires_session and each.forward_to is not None:
+            reader.wrong("", f"has '{name}' forward and require sessions: {NO_FORWARDING_OF_SESSIONS}")
         for destination in (each.forward_to, each.forward_dead_letters_to):
             if destination is not None and destination.lower() not in known:
                 reader.wrong("", f"has '{name}' forward to '{destination}', which is no queue or topic of it")

@@ -14,6 +14,9 @@ from outbox_emulators.servicebus.message import Message, Trail
 MOST_HOPS = 4
 
 
+NO_FORWARDING_OF_SESSIONS = "Auto-forwarding is not supported for a queue or subscription that requires sessions."
+
+
 class Forward(Protocol):
     """Sends messages on."""
 

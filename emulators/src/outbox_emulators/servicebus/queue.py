@@ -161,8 +161,8 @@ class MessageQueue:
     def _is_forwarded(self, entry: Entry) -> bool:
         """Send a message on to where this queue forwards; return False if it does not forward.
 
-        An entity that requires sessions takes the setting, and forwards nothing ("Autoforwarding isn't supported
-        for session-enabled queues or subscriptions", learn.microsoft.com).
+        An entity that requires sessions can only name itself, and forwards nothing ("Autoforwarding isn't
+        supported for session-enabled queues or subscriptions", learn.microsoft.com).
         """
         destination, forward = self.settings.forward_to, self._forward
         if destination is None or forward is None or self.settings.requires_session:

@@ -28,6 +28,7 @@ from outbox_emulators.servicebus.ends import Entity
 from outbox_emulators.servicebus.entity_types import DEFAULT_RULE
 from outbox_emulators.servicebus.errors import NotFound
 from outbox_emulators.servicebus.filters import Rule
+from outbox_emulators.servicebus.forwarding import NO_FORWARDING_OF_SESSIONS
 from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
 
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./~]*[A-Za-z0-9]")
@@ -110,7 +111,7 @@ class Catalog:
     def _put_queue(self, name: str, description: Element, queue: Queue | None, version: str) -> Queue:
         current = None if queue is None else queue_values(queue, premium=self.premium)
         values = self._read(description, QUEUE, current, version)
-        self._check_forwarding(values)
+        self._check_forwarding(name, values)
         entity = queue_entity(name if queue is None else queue.inlet.name, values)
         if queue is None:
             queue = self._namespace.add_queue(entity)
@@ -142,7 +143,7 @@ class Catalog:
         values = self._read(
             description, SUBSCRIPTION, None if found is None else subscription_values(found), version
         )
-        self._check_forwarding(values)
+        self._check_forwarding(f"{topic_name}/Subscriptions/{name}", values)
         if found is None:
             found = topic.subscribe(subscription_entity(name, values, (self._first_rule(description),)))
         else:
@@ -204,12 +205,15 @@ class Catalog:
             raise BadRequest(f"A subscription has no {authorization.NAME}: those of its topic apply.")
         return values
 
-    def _check_forwarding(self, values: fields.Values) -> None:
-        """Raise NoDestination.
+    def _check_forwarding(self, path: str, values: fields.Values) -> None:
+        """Raise NoDestination or BadRequest.
 
-        An entity may forward to itself, and one that requires sessions may have a destination (test_mgmt_queues.py
-        of azure-servicebus, recorded with the service).
+        An entity that requires sessions cannot forward (azure-service-bus issues 317 and 660: SubCode=40000). One
+        that names itself is taken (test_mgmt_queues.py of azure-servicebus, recorded with the service).
         """
+        destination = values["ForwardTo"]
+        if values["RequiresSession"] and destination is not None and destination.lower() != path.lower():
+            raise BadRequest(f"SubCode=40000. Bad Request. {NO_FORWARDING_OF_SESSIONS}")
         for destination in (values[name] for name in FORWARDS if values[name] is not None):
             if self.entity(destination) is None:
                 raise NoDestination(destination)
