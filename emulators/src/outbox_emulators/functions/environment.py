@@ -82,7 +82,10 @@ def applied(settings: Mapping[str, str], *, defaults: Mapping[str, str]) -> Iter
 
 
 def _remove(layer: dict[str, str]) -> None:
-    _layers[:] = [each for each in _layers if each is not layer]
+    left = [each for each in _layers if each is not layer]
+    if len(left) == len(_layers):
+        return
+    _layers[:] = left
     for name in layer:
         values = [each[name] for each in _layers if name in each]
         value = values[-1] if values else _outside.pop(name)

@@ -140,10 +140,17 @@ class Listener:
         An invocation that does not finish in time is abandoned. Its lease is not released but left to expire, as
         when the real host is killed: no other host may take it while the old invocation could still run.
         """
-        running = set(self._running.values())
-        running |= {task for task in (self._starting, self._balancing) if task is not None}
+        self._end_processors()
+        await self._end({task for task in (self._starting, self._balancing) if task is not None}, within_s)
+        # They may have acquired a lease in the meantime.
+        self._end_processors()
+        await self._end(set(self._running.values()), within_s)
+
+    def _end_processors(self) -> None:
         for processor in self._processors.values():
             processor.end()
+
+    async def _end(self, running: set[asyncio.Task[None]], within_s: float) -> None:
         if not running:
             return
         _, unfinished = await asyncio.wait(running, timeout=within_s)

@@ -229,6 +229,7 @@ class _Child:
             if outcome is not None and not outcome.done():
                 _settle(outcome, frames.failure_in(header))
         self.has_ended = True
+        self._writer.close()
         if not self._killed_on_purpose:
             code = await self._process.wait()
             self._edges.met(Edge.WORKER_KILLED)
