@@ -26,7 +26,7 @@ import pytest
 from _pytest.threadexception import collect_thread_exception
 from _pytest.unraisableexception import collect_unraisable
 
-ENDS_WITHIN_S = 10.0
+ENDS_WITHIN_S = 60.0
 """Time for a thread or a process to end that was told to, in seconds. Only a test that leaks takes so long."""
 
 _POLL_EVERY_S = 0.01

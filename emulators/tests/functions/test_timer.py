@@ -296,7 +296,7 @@ async def test_a_status_that_was_not_written_before_the_crash_makes_the_occurren
     timer.crash.arm(CrashPoint.BEFORE_CHECKPOINT)
     timer.listener.start()
     assert timer.listener._running is not None
-    await asyncio.wait({timer.listener._running}, timeout=10)
+    await asyncio.wait({timer.listener._running}, timeout=WATCHDOG_S)
     assert isinstance(timer.listener._running.exception(), Killed)
 
     again = Timer(start=NOON + timedelta(minutes=1, seconds=20), minutes=0.5, storage=storage)

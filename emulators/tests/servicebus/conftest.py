@@ -98,11 +98,11 @@ async def sdk_connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None
     note(WebSocketTransportAsync)
     yield
     for transport in made:
-        if isinstance(transport, WebSocketTransportAsync):
-            if transport.session is not None:
-                await transport.session.close()
-        elif transport.writer is not None:
-            transport.writer.transport.abort()
+        session, writer = (getattr(transport, name, None) for name in ("session", "writer"))
+        if session is not None:
+            await session.close()
+        if writer is not None:
+            writer.transport.abort()
 
 
 @pytest.fixture(autouse=True)
