@@ -156,7 +156,7 @@ async def test_a_process_that_ends_between_content_and_message_leaves_what_the_n
 ) -> None:
     await refuse(servicebus.admin_port, "k-2", "amqp:internal-error")
     with pytest.raises(PublishError):
-        await make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S="0.2").handle(documents(), "i1")
+        await make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S="5").handle(documents(), "i1")
     before = await blobs.stored()
 
     await stop_refusing(servicebus.admin_port)

@@ -183,7 +183,7 @@ async def test_a_content_that_does_not_come_in_time_is_waited_for(
     queue.send(await claim(container, 1), message("k", 2))
     blobs.faults = ["hang", "pass"]
 
-    async with queue.receiving(handled, contents=inbox.BlobContents(once, timeout_s=0.3)):
+    async with queue.receiving(handled, contents=inbox.BlobContents(once, timeout_s=2.0)):
         await queue.until_empty()
 
     assert handled.ids == ["k-1", "k-2"]

@@ -137,8 +137,8 @@ def _left_behind(item: pytest.Item) -> list[str]:
     goes_on = _goes_on(item)
     left = item.stash[_TASKS]
     left += _logged_by_asyncio(gc.collect)
-    threads = [] if goes_on else _new_threads(allowed)
-    if threads or _children() - allowed.children:
+    threads = _new_threads(allowed)
+    if not goes_on and (threads or _children() - allowed.children):
         until = time.monotonic() + ENDS_WITHIN_S
         left += [f"- child process {child}: {_command(child)}" for child in _children_left(allowed, until)]
         left += [f"- {_thread(thread)}" for thread in threads if _stays(thread, until)]
@@ -153,7 +153,7 @@ def _left_behind(item: pytest.Item) -> list[str]:
 
 
 def _goes_on(item: pytest.Item) -> bool:
-    """Return True if the test's event loop stays, with its threads and with the connections of servers on it."""
+    """Return True if the test's event loop stays, with its threads, connections and child processes."""
     marker = item.get_closest_marker("asyncio")
     return marker is not None and marker.kwargs.get("loop_scope", "function") != "function"
 
