@@ -152,16 +152,17 @@ def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection
 def _by_columns(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:
     """The document of a row with other columns."""
     stored = {name: _cell(value) for name, value in row.items()}
-    opened = Opened(stored)
-    document = selection.fields.of_row(stored, opened, place, selection.type)
+    document = selection.fields.of_row(stored, Opened(stored), place, selection.type)
     fields = dict(document.fields)
     for name in ("id", "partitionKey"):
         if isinstance(fields.get(name), int):
             fields[name] = identifier_of(fields[name])
     body = document.body
     column, *within = selection.fields.of_columns("data")[0].names
-    if within and column in opened and isinstance(fields.get("data"), dict):
-        body = jsontext.member(jsontext.escaped(stored[column]), within)
+    text = stored.get(column)
+    # A record of an earlier version has the object itself.
+    if within and isinstance(text, str) and isinstance(fields.get("data"), dict):
+        body = jsontext.member(jsontext.escaped(text), within)
     return SourceDocument(stored, fields, place, document.mapped, body, document.problem, document.views)
 
 
@@ -241,7 +242,7 @@ def _as_json(value: Any) -> Any:
         return _time(value)
     if isinstance(value, Decimal):
         return Numeric.of(value)
-    return value if isinstance(value, dict) else _plain(value)
+    return _plain(value)
 
 
 def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
@@ -278,7 +279,8 @@ def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A column's value as JSON has it: any value but text, integers, booleans and finite numbers becomes text."""
-    if value is None or isinstance(value, str | bool | int):
+    # JSON has what a record of an earlier version made of JSON text.
+    if value is None or isinstance(value, str | bool | int | dict):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ from changefeed.statements import Entry
 from relay.cosmos.reader import CosmosOutbox
 from relay.cosmos.source import select
 from relay.documents import SourceDocument
-from relay.events import Event, Reason, Received, Rejected
+from relay.events import Event, Reason, Received, Rejected, read_event
 from relay.holds import Holds
 from relay.large.content import Content
 from relay.place import Place
 from relay.quarantine.record import Kept, record_of
-from relay.routes.selection import Selection
+from relay.routes import file
+from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
+from relay.sql.rows import of_row
 from relay.sql.rows import select as select_rows
 from relay.streams import read_streams
 from tests.fuzz.budget import trying
@@ -211,6 +214,23 @@ def test_a_row_in_a_record_of_version_1_is_the_row_with_its_place_and_its_text()
         }  # fmt: skip
     kept = Kept.of(record_before(by_columns, ulid=ROW_BEFORE["_ulid"]), by_columns)
     assert (kept.stored, kept.place) == ({**columns, "payload": BODY}, place)
+
+
+def test_json_within_a_column_of_a_record_of_version_1_is_mapped_again() -> None:
+    data = {"action": "Made", "n": [{"a": 1}]}
+    columns = {"id": "e1", "key": "k", "body": {"data": data}, "list": [{"a": 1}]}
+    document = {**ROW_BEFORE, "data": data, "_original": columns, "_mapped": {"action": "Made"}}
+    rules = file.parse(tomllib.loads('fields = { key = "/key", data = "/body/data" }\nproperties.p = "/list/0/a"'))
+    selection = Selection(("domainEvent",), fields=rules.sources[DEFAULT].fields)
+    kept = Kept.of(record_before(document, ulid=ROW_BEFORE["_ulid"]), document)
+    assert kept.place is not None
+
+    event = read_event(of_row(kept.stored, kept.place, selection))
+
+    assert isinstance(event, Event)
+    assert json.loads(messages.contract(None, selection.fields)(event).body) == data
+    assert event.document.mapped is not None
+    assert event.document.mapped.properties == {"p": 1}
 
 
 def test_the_place_of_a_document_is_not_a_column_of_its_row() -> None:
