@@ -19,10 +19,12 @@ from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.connection import AmqpConnection
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.errors import PropertiesTooLarge
-from outbox_emulators.servicebus.frames import BEGIN, END, OPEN, encode_frame
+from outbox_emulators.servicebus.frames import ATTACH, BEGIN, DETACH, END, OPEN, TRANSFER, encode_frame
 from outbox_emulators.servicebus.parsing import MAX_PROPERTIES_BYTES, parse
+from outbox_emulators.servicebus.requests import MAX_REQUEST_BYTES
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.shorthand import entities_of
 from tests.support.watchdog import WATCHDOG_S
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -153,6 +155,103 @@ async def test_a_client_that_does_not_read_is_not_read(server: ServiceBusServer)
         while not (connection.writable and answers.is_reading()):
             await reader.read(65536)
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "node"), [("ANONYMOUS", "$cbs"), ("PLAIN", "queue/$management")], ids=["cbs", "management"]
+)
+async def test_an_endless_request_is_refused_and_not_kept(mechanism: str, node: str) -> None:
+    async with ServiceBusServer(entities_of({"queue": {}})) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        key = [codec.encode_binary(f"\0{KEY_NAME}\0{DEFAULT_KEY}".encode())] if mechanism == "PLAIN" else []
+        writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol(mechanism), *key]) + AMQP_HEADER)
+        writer.write(encode_frame(0, OPEN, [codec.encode_string("evil")]))
+        await answered(reader, OPEN)
+        endless = codec.encode_uint(1 << 30)
+        writer.write(encode_frame(0, BEGIN, [codec.NULL, codec.encode_uint(0), endless, endless]))
+        await answered(reader, BEGIN)
+        writer.write(attach_frame(node))
+        await answered(reader, ATTACH)
+        [connection] = server.broker.connections
+        assert isinstance(connection, AmqpConnection)
+        [(link, _)] = connection.links.items()
+
+        detached = asyncio.create_task(answered(reader, DETACH))
+        most = 0
+        for number in range(4 * MAX_REQUEST_BYTES // PART):
+            writer.write(transfer_frame(number))
+            await writer.drain()
+            most = max(most, link.session.incoming_bytes)
+        async with asyncio.timeout(WATCHDOG_S):
+            said = await detached
+            writer.write(encode_frame(0, END, []))
+            await answered(reader, END)
+        writer.close()
+
+    assert link.max_message_size == MAX_REQUEST_BYTES
+    assert b"amqp:link:message-size-exceeded" in said
+    # What was read at a time lies between two looks.
+    assert most < 2 * MAX_REQUEST_BYTES
+    assert link.session.incoming_bytes == 0
+
+
+PART = 30_000
+
+
+@pytest.mark.parametrize("levels", [1, 10, 5_000])
+async def test_properties_of_a_link_that_are_no_map_refuse_it(
+    levels: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    nested = b"\x45"
+    for _ in range(levels - 1):
+        nested = codec.encode_list([nested])
+    async with ServiceBusServer(entities_of({"queue": {}})) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol("ANONYMOUS")]) + AMQP_HEADER)
+        writer.write(encode_frame(0, OPEN, [codec.encode_string("evil")]))
+        await answered(reader, OPEN)
+        endless = codec.encode_uint(1 << 30)
+        writer.write(encode_frame(0, BEGIN, [codec.NULL, codec.encode_uint(0), endless, endless]))
+        await answered(reader, BEGIN)
+        writer.write(attach_frame("$cbs", nested))
+        async with asyncio.timeout(WATCHDOG_S):
+            said = await reader.read(65536)
+        writer.close()
+
+    assert b"amqp:decode-error" in said or b"amqp:connection:framing-error" in said
+    assert "Traceback" not in caplog.text
+
+
+def attach_frame(node: str, *properties: bytes) -> bytes:
+    """A sender's attach to a node."""
+
+    def terminus(code: int, address: str) -> bytes:
+        return bytes((codec.DESCRIBED, 0x53, code)) + codec.encode_list([codec.encode_string(address)])
+
+    source, target = terminus(0x28, "here"), terminus(0x29, node)
+    zero, skipped = codec.encode_uint(0), [codec.NULL, codec.NULL]
+    fields = [codec.encode_string("link"), zero, b"\x42", *skipped, source, target, *skipped, zero]
+    fields += [codec.NULL, codec.NULL, codec.NULL, *properties] if properties else []
+    return encode_frame(0, ATTACH, fields)
+
+
+def transfer_frame(number: int) -> bytes:
+    """A part of a delivery that goes on."""
+    zero = codec.encode_uint(0)
+    first = [zero, zero, codec.encode_binary(b"tag"), zero] if number == 0 else [zero, *[codec.NULL] * 3]
+    frame = encode_frame(0, TRANSFER, [*first, codec.NULL, b"\x41"])
+    return struct.pack(">I", len(frame) + PART) + frame[4:] + bytes(PART)
+
+
+async def answered(reader: asyncio.StreamReader, code: int) -> bytes:
+    """Read until a performative has come; returns what was read."""
+    read = b""
+    async with asyncio.timeout(WATCHDOG_S):
+        while bytes((codec.DESCRIBED, 0x53, code)) not in read:
+            part = await reader.read(65536)
+            assert part, read
+            read += part
+    return read
 
 
 async def test_a_silent_connection_holds_a_part_of_what_it_is_sent(

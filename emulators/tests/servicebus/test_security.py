@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import time
+from base64 import b64encode
+from urllib.parse import quote_plus
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
@@ -132,6 +135,13 @@ def token(audience: str = AUDIENCE, key: str = KEY, name: str = KEY_NAME, expiry
     return made
 
 
+def signed(expiry: str) -> str:
+    """A token with a valid signature and this text as its expiry."""
+    resource = quote_plus(AUDIENCE)
+    signature = b64encode(hmac.digest(KEY.encode(), f"{resource}\n{expiry}".encode(), "sha256"))
+    return f"SharedAccessSignature sr={resource}&sig={quote_plus(signature)}&se={expiry}&skn={KEY_NAME}"
+
+
 def test_a_token_of_the_sdk_grants_its_entity(access: SharedAccess) -> None:
     assert access.check(token(), AUDIENCE) == Claim("orders", NOW + 60)
     assert access.check(token(key="the second key"), AUDIENCE) == Claim("orders", NOW + 60)
@@ -172,6 +182,10 @@ def test_rights_that_are_not_valid_are_refused(names: list[str], complaint: str)
         (token(expiry=NOW), "ExpiredToken"),
         (token("sb://127.0.0.1:5672/other"), "InvalidAudience"),
         ("eyJhbGciOi.a.b", "MalformedToken"),
+        (signed("²"), "MalformedToken"),
+        (signed("9" * 5_000), "MalformedToken"),
+        (signed("9" * 12), "MalformedToken"),
+        (signed(""), "MalformedToken"),
         ("SharedAccessSignature sr=x&sig=y", "MalformedToken"),
         ("", "MalformedToken"),
     ],

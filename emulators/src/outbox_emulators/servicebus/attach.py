@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from proton import Link, Receiver, Sender, Terminus, symbol
@@ -9,7 +10,7 @@ from proton import Link, Receiver, Sender, Terminus, symbol
 from outbox_emulators.servicebus.authorization import Right
 from outbox_emulators.servicebus.cbs import cbs_endpoint
 from outbox_emulators.servicebus.connection import AmqpConnection
-from outbox_emulators.servicebus.errors import NotFound, NotImplementedHere, Unauthorized
+from outbox_emulators.servicebus.errors import DecodeFailed, NotFound, NotImplementedHere, Unauthorized
 from outbox_emulators.servicebus.fault_plans import FaultKind
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.management.node import ManagementNode
@@ -22,12 +23,23 @@ _TRANSFER_DESTINATION = symbol("com.microsoft:transfer-destination-address")
 """The property of a link that sends by way of its target, which is for transactions across entities."""
 
 
+def _properties(link: Link) -> Mapping[object, object]:
+    """The properties of a client's end of a link. Raises DecodeFailed."""
+    try:
+        found = link.remote_properties
+    except RecursionError:
+        raise DecodeFailed("The properties of the link are nested too deep.") from None
+    if found is not None and not isinstance(found, Mapping):
+        raise DecodeFailed("The properties of the link are no map.")
+    return found or {}
+
+
 def attach(connection: AmqpConnection, link: Link) -> LinkEndpoint:
     """Make the broker's end of a link. Raises the ServiceBusError that forbids it."""
     terminus = link.remote_target if link.is_receiver else link.remote_source
     if terminus.type == Terminus.COORDINATOR:
         raise NotImplementedHere("Transactions are not supported by the local Service Bus.")
-    destination = (link.remote_properties or {}).get(_TRANSFER_DESTINATION)
+    destination = _properties(link).get(_TRANSFER_DESTINATION)
     if destination is not None:
         raise NotImplementedHere(
             f"Sending to '{destination}' by way of another entity is not supported by the local Service Bus."

@@ -7,6 +7,7 @@ The format and its signature are those of "Service Bus access control with Share
 from __future__ import annotations
 
 import hmac
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -65,6 +66,10 @@ class Claims:
             )
 
 
+_MOMENT = re.compile(r"[0-9]{1,11}")
+"""Seconds since 1970, up to the year 5138."""
+
+
 class SharedAccess:
     """Checks tokens against the keys of the namespace and its entities."""
 
@@ -114,7 +119,7 @@ class SharedAccess:
         if token.startswith(_PREFIX):
             pairs = (pair.split("=", 1) for pair in token[len(_PREFIX) :].split("&"))
             fields = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-            if fields.keys() >= {"sr", "sig", "se", "skn"} and fields["se"].isdigit():
+            if fields.keys() >= {"sr", "sig", "se", "skn"} and _MOMENT.fullmatch(fields["se"]):
                 return fields
         raise Unauthorized("MalformedToken: The token is no shared access signature.")
 

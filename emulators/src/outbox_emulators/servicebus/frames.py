@@ -24,7 +24,7 @@ HEADER_BYTES = _FRAME_HEADER.size
 _PERFORMATIVE = b"\x00\x53"
 
 OPEN, BEGIN, ATTACH = 0x10, 0x11, 0x12
-_DETACH, END = 0x16, 0x17
+DETACH, END = 0x16, 0x17
 TRANSFER, DISPOSITION = 0x14, 0x15
 _HANDLE, _DELIVERY_ID, _MESSAGE_FORMAT, _MORE, _ABORTED = 0, 1, 3, 5, 9
 _STATE = 4
@@ -152,7 +152,7 @@ class DeliveryTracker:
             elif code == ATTACH:
                 name, handle = (codec.decode(each)[0] for each in islice(codec.items(frame, at), 2))
                 self._links[channel, handle] = name
-            elif code == _DETACH:
+            elif code == DETACH:
                 handle = codec.decode(next(codec.items(frame, at)))[0]
                 self._open.pop((channel, handle), None)
                 self._links.pop((channel, handle), None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from cproton import pn_delivery_link, pn_link_is_sender
-from proton import Delivery, Event, EventType, Link, Session, Terminus
+from proton import Delivery, Event, EventType, Link, Receiver, Session, Terminus
 
 from outbox_emulators.servicebus.auth import Claims
 from outbox_emulators.servicebus.errors import ServiceBusError, Unauthorized
@@ -168,12 +168,20 @@ class LinkTable:
         link = pn_delivery_link(delivery)
         endpoint = self._endpoints.get(link)
         if endpoint is None:
+            if not pn_link_is_sender(link):
+                _discard(Delivery.wrap(delivery))  # type: ignore[no-untyped-call]
             return
         endpoint.touch()
         if pn_link_is_sender(link):
             endpoint.on_update(delivery)
         else:
             endpoint.on_delivery(Delivery.wrap(delivery), self._deliveries.message_format)  # type: ignore[no-untyped-call]
+
+
+def _discard(delivery: Delivery) -> None:
+    """Drop what a client sends on after its link was detached: the engine would keep it."""
+    if delivery.pending:
+        cast(Receiver, delivery.link).recv(delivery.pending)
 
 
 _HANDLERS: dict[EventType, Callable[[LinkTable, Any], None]] = {

@@ -11,11 +11,14 @@ from proton import Delivery, Link, Message, ProtonException, Receiver, Sender, i
 
 from outbox_emulators.servicebus import settlement
 from outbox_emulators.servicebus.connection import AmqpConnection
-from outbox_emulators.servicebus.errors import DecodeFailed, ServiceBusError
+from outbox_emulators.servicebus.errors import DecodeFailed, MessageTooLarge, ServiceBusError
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.namespace import MANAGEMENT_SUFFIX
 
 REQUEST_CREDIT = 100
+MAX_REQUEST_BYTES = 2 * 1024**2
+"""Maximum size of a request: a message to be scheduled is in one, and a token."""
+
 EMPTY: Mapping[str, object] = MappingProxyType({})
 
 Answer = Callable[[AmqpConnection, Message], Message]
@@ -47,10 +50,15 @@ class RequestEndpoint(NodeEndpoint):
         self._answer = answer
 
     def open(self) -> None:
+        self.link.max_message_size = MAX_REQUEST_BYTES
         super().open()
         self._receiver.flow(REQUEST_CREDIT)
 
     def on_delivery(self, delivery: Delivery, message_format: int | None) -> None:
+        if delivery.pending > MAX_REQUEST_BYTES:
+            error = MessageTooLarge(f"The request exceeds the limit of {MAX_REQUEST_BYTES} bytes of the link.")
+            self.connection.links.detach(self.link, error)
+            return
         if delivery.partial or not delivery.readable:
             return
         request = Message()
