@@ -124,19 +124,30 @@ async def test_the_dead_letters_of_a_queue_are_listed_published_again_and_discar
 
 
 class Looking:
-    """In place of the signal that ends a console: gets what it serves, and lets it end."""
+    """In place of the signal that ends a console: gets its state and a page, and lets it end."""
 
-    def __init__(self, output: pytest.CaptureFixture[str], *paths: str) -> None:
+    def __init__(self, output: pytest.CaptureFixture[str], page: str) -> None:
         self._output = output
-        self._paths = paths
-        self.answers: list[str] = []
+        self._page = page
+        self.streams: list[dict[str, Any]] = []
+        self.page = ""
 
     async def wait(self) -> None:
         address = self._output.readouterr().out.split()[-1]
         async with aiohttp.ClientSession() as session:
-            for path in self._paths:
-                async with session.get(f"{address}{path}") as answer:
-                    self.answers.append(await answer.text())
+            # An answer waits for the first readings, but on a busy machine not long enough.
+            while not self._knows_all():
+                self.streams = json.loads(await self._get(session, f"{address}state.json"))["streams"]
+            self.page = await self._get(session, f"{address}{self._page}")
+
+    async def _get(self, session: aiohttp.ClientSession, url: str) -> str:
+        async with session.get(url) as answer:
+            return await answer.text()
+
+    def _knows_all(self) -> bool:
+        """Whether nothing is unknown, and nothing of the first stream is known for too long."""
+        levels = [each["status"]["level"] for each in self.streams]
+        return bool(levels) and "unknown" not in levels and not self.streams[0]["stale_since"]
 
 
 async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_no_other(
@@ -148,14 +159,13 @@ async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_
     gone = FILE.replace('queue = "audit"', 'queue = "gone"\nconnection = "AUDIT_BUS"')
     (tmp_path / "relay.toml").write_text(gone)
     other = {"AUDIT_BUS": environment["SERVICEBUS"], "AUDIT_BUS_ADMIN": environment["SERVICEBUS_ADMIN"]}
-    looking = Looking(capsys, "state.json", "streams/audit/")
+    looking = Looking(capsys, "streams/audit/")
     monkeypatch.setattr("relay.cli.console.stop_signal", lambda: looking)
 
     ended = await relay_command(environment | other, "console", "--port", "0")
 
     assert ended.code == 0, ended.err
-    state, page = looking.answers
-    default, audit = json.loads(state)["streams"]
+    default, audit = looking.streams
     assert (default["status"]["level"], default["stale_since"], default["snapshot"]["problems"]) == ("ok", "", [])
     assert [each["name"] for each in default["snapshot"]["subscriptions"]] == ["all", "names"]
     # What does not need its namespace is known of it.
@@ -166,7 +176,7 @@ async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_
     assert all("Check AUDIT_BUS_ADMIN" in each for each in problems.values())
     known = audit["snapshot"]["known"]
     assert (known["subscriptions"]["stale"], known["waiting"]["stale"]) == (True, False)
-    assert "audit → queue &#39;gone&#39; of AUDIT_BUS" in page
+    assert "audit → queue &#39;gone&#39; of AUDIT_BUS" in looking.page
 
 
 async def test_provision_creates_the_containers_of_every_stream(

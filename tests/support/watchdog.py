@@ -30,7 +30,7 @@ _ARMED = pytest.StashKey[Any]()
 _MAY_END = pytest.StashKey[bool]()
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
     """Have the test ended again and again, and only where pytest takes the failure for the test's own.
 
