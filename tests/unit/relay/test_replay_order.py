@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from relay.cosmos.feed import CosmosReading
 from relay.outbox import Range
+from relay.routes.mapping import Fields, Property
+from relay.routes.pointers import Pointer
 from relay.routes.selection import BY_DEFAULT
 
 EVENTS = Range(0, 10)
@@ -34,6 +37,9 @@ class Pages:
     def query_items_change_feed(self, *, start_time: datetime, **_: Any) -> Pages:
         self.started_at = start_time.timestamp()
         return self
+
+    async def read_feed_ranges(self) -> AsyncIterator[dict[str, Any]]:
+        yield {}
 
     async def by_page(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         for page in self._pages:
@@ -99,3 +105,15 @@ async def test_the_feed_is_started_shortly_before_the_range() -> None:
     assert container.started_at == 0.0  # nothing was counted in a range that has ended
     assert [page async for page in reading.pages_of({}, 1)] == []
     assert 900 <= container.started_at < 1000
+
+
+async def test_the_events_of_one_action_are_read_to_the_end_where_it_may_be_within_text() -> None:
+    text = {"partitionKey": "k", "data": '{"action": "A", "n": 1}'}
+    feed = [event(lsn) | text for lsn in (1, 2, 3)]
+    mapped = replace(BY_DEFAULT, fields=Fields(properties=(Property("n", Pointer.parse("/data/n")),)))
+    reading = CosmosReading(Pages(*([each] for each in feed)), mapped, replace(EVENTS, action="A"))  # type: ignore[arg-type]
+
+    count = await reading.count()
+
+    assert count is None
+    assert [each.lsn async for page in reading.pages() for each in page] == [1, 2, 3]
