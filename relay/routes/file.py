@@ -121,7 +121,7 @@ def read(path: Path, *, named_by: str | None = None) -> RelayFile:
         SettingsError: Naming everything that is wrong with it, each by its path, such as `routes[2].when.type`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         if named_by is None:
             return RelayFile()
@@ -171,26 +171,23 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
 
 def _check_reach(found: RelayFile, top: Table) -> None:
     """Each route takes some event of some outbox, and each outbox has a route."""
+    if not found.routes:
+        return
+    # Most files have none.
+    from relay.routes.reach import Earlier
+
+    seen = {source: Earlier() for source in found.sources}
     for number, (outbox, route) in enumerate(found.routes):
-        before = [
-            next(
-                (place for place, each in enumerate(found.routes[:number]) if _precedes(each, source, route)), None
-            )
-            for source in ([outbox] if outbox is not None else found.sources)
-        ]
-        ahead = [place for place in before if place is not None]
-        if len(ahead) == len(before):
+        of = [seen[source] for source in ([outbox] if outbox is not None else found.sources)]
+        ahead = [place for each in of if (place := each.covering(route)) is not None]
+        if len(ahead) == len(of):
             what = f"never counts: routes[{max(ahead)}] takes every event of it. Move it ahead, or remove it"
             top.wrong(f"routes[{number}]", what)
+        for each in of:
+            each.add(number, route)
     for source in found.sources:
-        if found.routes and not found.routes_of(source):
+        if not found.routes_of(source):
             top.wrong(f"outboxes.{source}", "has no route: add one to [[routes]], or remove the outbox")
-
-
-def _precedes(earlier: tuple[str | None, Route], source: str, route: Route) -> bool:
-    """Whether a route of a source takes every event of it that a later route would."""
-    outbox, first = earlier
-    return outbox in (None, source) and first.covers(route)
 
 
 class Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from relay.documents import SourceDocument
 from relay.errors import SettingsError, UsageError
 from relay.events import Reason, Rejected
 from relay.routes.conditions import Condition
+from relay.routes.file import parse
+from relay.routes.reach import Earlier
 from relay.routes.selection import Route, Selection
 from relay.settings import Settings
 from relay.streams import read_streams, stream_of
@@ -361,3 +364,39 @@ def test_a_route_that_covers_another_one_takes_each_of_its_events(
 ) -> None:
     if first.covers(second):
         assert [each for each in documents if second.holds(each) and not first.holds(each)] == []
+
+
+@given(st.lists(ROUTE, max_size=8))
+def test_the_first_route_that_covers_another_one_is_found(routes: list[Route]) -> None:
+    earlier = Earlier()
+    for number, route in enumerate(routes):
+        covering = [place for place, each in enumerate(routes[:number]) if each.covers(route)]
+        assert earlier.covering(route) == min(covering, default=None)
+        earlier.add(number, route)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        lambda number: {"action": f"a{number}"},
+        lambda number: {"type": "domainEvent", "key": f"k{number}"},
+        lambda number: {"key": {"prefix": f"k{number}-"}, "type": ["domainEvent", "other"]},
+        lambda number: {"/data/x": number % 30, "/data/y": [number // 30, f"y{number}"]},
+    ],
+    ids=["a name", "two names", "prefixes", "lists"],
+)
+def test_the_work_for_many_rules_grows_with_their_number(
+    when: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = 0
+    covers = Route.covers
+
+    def count(route: Route, other: Route) -> bool:
+        nonlocal compared
+        compared += 1
+        return covers(route, other)
+
+    monkeypatch.setattr(Route, "covers", count)
+    parse({"routes": [{"when": when(number), "to": ["default"]} for number in range(900)]})
+
+    assert compared <= 30 * 900
