@@ -536,7 +536,7 @@ def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -
         SettingsError: It is no time span, or host.json cannot be read.
     """
     try:
-        text = (app / "host.json").read_text(encoding="utf-8-sig")
+        text = (app / "host.json").read_text(encoding="utf-8").removeprefix("\ufeff")
         content = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
     except (OSError, ValueError) as error:
         raise SettingsError([f"host.json cannot be read: {error}"]) from error
