@@ -83,7 +83,7 @@ def repair(session: Session) -> list[str]:
 
 
 async def repair_async(session: AsyncSession) -> list[str]:
-    """As `repair`."""
+    """Make functions and rights of feeds again that went with their event tables; see `repair`."""
     return await run_async(session, _repair(session.dialect))
 
 

@@ -48,7 +48,6 @@ _COMMANDS = {
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
     about = "The local stack, for development and tests only."
-    os.environ.update(past_proxies(os.environ))
     try:
         return command_line.main("python -m local", about, _COMMANDS, argv)
     except ModuleNotFoundError as error:
@@ -58,4 +57,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Of this process and all that it starts.
+    os.environ.update(past_proxies(os.environ))
     sys.exit(shell.run(lambda: main(sys.argv[1:])))

@@ -16,6 +16,7 @@ from azure.storage.blob.aio import ContainerClient
 import inbox
 from tests.support.azurite import Container
 from tests.support.inbox import QUEUE, QUICK, Broker, broker, message
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
 
@@ -205,7 +206,7 @@ async def test_a_released_key_waits_for_a_content_and_loses_no_attempt(
 
     queue.send(message("k", 1, b"1"), await claim(container, 2), message("k", 3, b"3"))
     options = {"on_poison": "park", "parking": store, "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
-    async with queue.receiving(handle, contents=inbox.BlobContents(once), **options), asyncio.timeout(20):
+    async with queue.receiving(handle, contents=inbox.BlobContents(once), **options), asyncio.timeout(WATCHDOG_S):
         await queue.until_empty()
         blobs.faults = [*[503] * OUTAGE, "pass"]
         poison.clear()

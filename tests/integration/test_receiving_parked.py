@@ -250,7 +250,7 @@ async def test_two_subscriptions_of_one_consumer_lose_nothing_of_a_parked_key(tm
             for name in ("loans", "sales")
         ]
         running = [asyncio.create_task(each.run()) for each in receivers]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             while [each.messages for each in await consumer.store.keys()] != [6]:
                 await asyncio.sleep(0.01)
             poisoned = False

@@ -13,16 +13,17 @@ import pytest
 from simulation import runner
 from tests.support.pages import ROOT
 
-SIZES = ("60", "12")
-# A universe of the wire takes as long as ten of the others.
-SIZES_OF_THE_WIRE = ("20", "4")
+SIZES = {"leases": ("400", "30"), "wire": ("20", "4")}
+"""The numbers of events and faults: a history of leases has few rounds, and a universe of the wire very many."""
+OTHER_SIZES = ("60", "12")
+SLOW = dict.fromkeys(("whole", "wire"), pytest.mark.slow)
 PLAIN = {"PYTHONHASHSEED": "1", "TZ": "UTC"}
 OTHER = {"PYTHONHASHSEED": "2", "TZ": "Pacific/Kiritimati"}
 
 
 def traced(kind: str, seed: int, file: Path, environment: dict[str, str], options: Sequence[str] = ()) -> bytes:
     """The trace and the journal of a universe, from a process of its own."""
-    sizes = SIZES_OF_THE_WIRE if kind == "wire" else SIZES
+    sizes = SIZES.get(kind, OTHER_SIZES)
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.traced", kind, str(seed), *sizes, str(file), *options],
         cwd=ROOT,
@@ -35,7 +36,7 @@ def traced(kind: str, seed: int, file: Path, environment: dict[str, str], option
     return file.read_bytes()
 
 
-@pytest.mark.parametrize("kind", runner.KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SLOW.get(kind, ())) for kind in runner.KINDS])
 def test_a_seed_gives_the_same_universe_on_a_disturbed_machine(kind: str, tmp_path: Path) -> None:
     """Its clocks jump, other threads use them and draw, garbage is collected, strings have other hashes."""
     one = traced(kind, 7, tmp_path / "one", PLAIN)

@@ -74,7 +74,7 @@ def among(names: list[str], packages: set[str]) -> set[str]:
     ("settings", "not_these", "at_most"),
     [
         ({"COSMOS": COSMOS}, LATER | FOR_SQL_ALONE, 65),
-        ({"SQL": SQL}, LATER, 95),
+        ({"SQL": SQL}, LATER, 97),
     ],
     ids=["Cosmos DB", "SQL"],
 )
