@@ -21,7 +21,7 @@ def _parameter(path: Path) -> Any:
     return pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if slow else [])
 
 
-@pytest.mark.parametrize("path", map(_parameter, SEEDS))
+@pytest.mark.parametrize("path", [*map(_parameter, SEEDS)])
 def test_a_universe_that_failed_once_is_sound(path: Path) -> None:
     seed = json.loads(path.read_text(encoding="utf-8"))
     kind = runner.kind_named(seed["kind"])
