@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from outbox_emulators.functions.worker import platform
 from outbox_emulators.functions.worker.interface import Invocation
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.routes.selection import DEFAULT
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
@@ -52,12 +53,15 @@ async def invoke(function_id: str, documents: list[dict[str, Any]]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def fresh_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+async def fresh_app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Have each test import the app anew, and close its relay, which otherwise lives as long as its process."""
     monkeypatch.syspath_prepend(str(ROOT))
     monkeypatch.setenv("COSMOS", "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;")
     sys.modules.pop("function_app", None)
     yield
-    sys.modules.pop("function_app", None)
+    app = sys.modules.pop("function_app", None)
+    if app is not None and app.relay.cache_info().currsize:
+        await app.relay(DEFAULT).close()
 
 
 async def test_the_worker_indexes_the_app_with_its_trigger_and_its_unlimited_retry_policy(
