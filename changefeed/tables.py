@@ -183,7 +183,7 @@ class Tables:
         return {row[0]: Waiting(row[1], seconds_between(row[2], row[3])) for row in result.rows}
 
     def exist(self) -> Operation[bool]:
-        """Whether there is an event table."""
+        """Return True if there is an event table."""
         schema, _, name = self.table.partition(".")
         result = yield Statement(
             "select 1 from information_schema.tables where table_schema = ? and table_name = ?", (schema, name)

@@ -40,7 +40,7 @@ BESIDE_LOCAL = (
     *("-e", "./outbox[telemetry,pydantic]"),
     *("-e", "./emulators[all]"),
 )
-"""What every environment with the group `local` has too: the packages of the app, and those of this repository."""
+"""Further requirements of the group `local`: the packages of the app, and those of this repository."""
 
 _DEFAULT = "test"
 _INSTALLER = "lock"

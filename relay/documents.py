@@ -45,7 +45,7 @@ class Numeric(str):
         )
 
     def equals(self, other: object) -> bool:
-        """Whether it is this text, or has the value of this number."""
+        """Return True if it is this text, or has the value of this number."""
         if isinstance(other, str):
             return str(self) == other
         value = Decimal(self)
@@ -63,7 +63,7 @@ _LONG_DIGITS = 400
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What relay.toml makes of a document beside its fields.
+    """The parts of a message that relay.toml maps, beside the fields of the document.
 
     Attributes:
         action: The message's subject.
@@ -106,21 +106,21 @@ class SourceDocument(NamedTuple):
 
     @property
     def action(self) -> Any:
-        """What happened; None if the document does not say."""
+        """Return the action, or None if the document has none."""
         if self.mapped is not None:
             return self.mapped.action
         return _within(self.fields.get("data"), "action")
 
     @property
     def created_at(self) -> Any:
-        """When its writer made it; None if the document does not say."""
+        """Return the writer's time of creation, or None if the document has none."""
         if self.mapped is not None:
             return self.mapped.created_at
         return _within(self.fields.get("data"), "createdAt")
 
     @property
     def is_row(self) -> bool:
-        """Whether it is of an SQL outbox: members such as `_ts`, which Cosmos DB adds, are then columns."""
+        """Return True for a row of an SQL outbox, in which members such as `_ts` are columns."""
         return self.placed is not None
 
     @property

@@ -79,7 +79,7 @@ class ServiceError(OperationError):
 
 @dataclass(frozen=True, slots=True)
 class DestinationSettings:
-    """Where the settings name a destination, for remedies.
+    """The settings that name a destination, for remedies.
 
     Attributes:
         entity: The setting, or the place in relay.toml, that has the topic's or queue's name.

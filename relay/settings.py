@@ -96,7 +96,7 @@ class SqlFeed:
 
     @property
     def is_postgresql(self) -> bool:
-        """Whether it is in PostgreSQL, where names differ by case."""
+        """Return True for PostgreSQL, where names differ by case."""
         return self.connection_string.startswith(_POSTGRESQL)
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ class Settings:
 
     @property
     def named_by(self) -> DestinationSettings:
-        """Where the settings name the topic or queue, for remedies."""
+        """Return the settings that name the topic or queue, for remedies."""
         kind = "queue" if self.servicebus_is_queue else "topic"
         return DestinationSettings(self.servicebus_topic_setting, self.servicebus_setting, kind)
 

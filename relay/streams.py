@@ -249,7 +249,7 @@ def _stream(
 
 
 def _place(destination: Destination) -> str:
-    """Where relay.toml has the name of a topic or a queue."""
+    """Return the place in relay.toml of the name of a topic or queue."""
     return f"destinations.{destination.name}.{'queue' if destination.is_queue else 'topic'} of relay.toml"
 
 

@@ -127,9 +127,10 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
 
 
 async def read_namespace(settings: Settings, administration: str | None) -> tuple[str, datetime] | None:
-    """The name of a namespace as it says itself, and when it was created; None if these rights do not show it.
+    """Return the name that a namespace gives itself, and its time of creation; None if the rights do not show it.
 
-    Raises UsageError likewise.
+    Raises:
+        UsageError: The address of the administration endpoint is wrong.
     """
     connection = administration_connection(settings.servicebus, administration)
 
@@ -143,7 +144,7 @@ async def read_namespace(settings: Settings, administration: str | None) -> tupl
 
 
 class _OtherKindError(Exception):
-    """What has the name is a queue, a topic or a subscription, and another one is asked for."""
+    """The name is that of another kind of entity: a queue, a topic or a subscription."""
 
 
 async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Exception], Gap]) -> T | Gap:

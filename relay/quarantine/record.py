@@ -82,7 +82,7 @@ def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
 
 
 def _digested(source: SourceDocument) -> Mapping[str, Any]:
-    """What tells a document from its other versions; of a row, what records of version 1 had of it."""
+    """Return the members that tell a document from its other versions; of a row, those of version 1."""
     if source.placed is None:
         return dict(source.stored)
     place = source.place
@@ -115,7 +115,7 @@ class Kept:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], document: StoredDocument) -> Kept:
-        """What a record has; `document` is its document, which may be kept in parts."""
+        """Return the document of a record; `document` is the stored one, joined from its parts."""
         if record.get("version") != _VERSION:
             return _kept_before(record, document)
         place = Place(ulid=record["ulid"], shard=record.get("shard")) if "ulid" in record else None
@@ -130,7 +130,7 @@ class Kept:
 
 
 def _kept_before(record: Mapping[str, Any], document: StoredDocument) -> Kept:
-    """What a record of version 1 has, in which the relay's own members are among those of the document."""
+    """Return the document of a record of version 1, which has the relay's own members among the document's."""
     fields = {"id": document.get("id"), "order": document.get("order"), "partitionKey": record["partitionKey"]}
     original, text = document.get("_original"), document.get("_dataText")
     is_mapped = isinstance(original, dict) and isinstance(document.get("_mapped"), dict)

@@ -57,7 +57,7 @@ class Hosts:
         self._started = 0
         self.all: list[Host] = []
         self.are_kind = False
-        """Whether nothing fails any more: no lease is left behind, and what was lost is noticed."""
+        """True once nothing fails any more: no lease is left behind, and losses are noticed."""
 
     def start(self) -> None:
         """Start a host; it makes the leases that are missing."""

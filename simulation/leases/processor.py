@@ -78,7 +78,7 @@ class Leases:
                 self.create(Part.of_partition(each), NOTHING)
 
     def parts_of(self, lease: Lease) -> list[Part]:
-        """What a lease whose partition is gone is divided into: nothing if it stays as it is."""
+        """Return the parts that a lease whose partition is gone is divided into; none if it stays as it is."""
         found = self._container.overlapping(lease.minimum, lease.maximum)
         if not lease.is_range:
             if len(found) > 1:
@@ -115,7 +115,7 @@ class Leases:
         return all(change.lsn <= each.position for each in self.covering(change.slot))
 
     def positions(self) -> Positions:
-        """As the relay reads them."""
+        """Return the positions as the relay reads them."""
         return Positions(_KEYS, [LeasePosition.from_document(_document(each)) for each in self.all.values()])
 
 

@@ -59,7 +59,7 @@ def simulate(chosen: Plan) -> Result:
 
 
 class History:
-    """What happens to the events of a container, and what must not."""
+    """The fate of each event of a container, and the violations among them."""
 
     def __init__(self, chosen: Plan) -> None:
         self._plan = chosen
@@ -270,7 +270,7 @@ def _name(change: Change) -> str:
 
 
 def _result(answer: Coroutine[Any, Any, bool]) -> bool:
-    """What a coroutine comes to that waits for nothing."""
+    """Return the result of a coroutine that waits for nothing."""
     try:
         answer.send(None)
     except StopIteration as end:

@@ -158,7 +158,7 @@ async def test_the_children_of_a_split_are_compared_with_their_parents_lease(
 async def test_a_lease_that_a_split_has_left_behind_is_compared_with_the_feed(
     cosmos: CosmosServer, trigger: TriggerLeases, watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in azure-cosmos-dotnet-v3 issue 5604: nobody knows that it has nothing left to deliver."""
+    """The state of azure-cosmos-dotnet-v3 issue 5604: nobody knows that it has nothing left to deliver."""
     await write(trigger, KEYS, "e")
     await trigger.pass_all()
     [parent] = [each async for each in trigger.leases.read_all_items() if each["id"].endswith("..0")]

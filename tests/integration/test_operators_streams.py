@@ -145,7 +145,7 @@ class Looking:
             return await answer.text()
 
     def _knows_all(self) -> bool:
-        """Whether nothing is unknown, and nothing of the first stream is known for too long."""
+        """Return True if every part is known, and the first stream is current."""
         levels = [each["status"]["level"] for each in self.streams]
         return bool(levels) and "unknown" not in levels and not self.streams[0]["stale_since"]
 

@@ -31,7 +31,7 @@ def replace(sql: SqlDeployment, how: str, columns: str = COLUMNS) -> None:
 def environment(
     sql: SqlDeployment, servicebus: ServiceBusServer, postgres_server: PostgresServer
 ) -> dict[str, str]:
-    """That of a relay whose login has the readers' role, and nothing more."""
+    """Settings of a relay whose login has the readers' role, and nothing more."""
     sql.create()
     sql.connection.execute(
         f'create role relay login; grant "changefeed.readers:{TABLE}" to relay; '

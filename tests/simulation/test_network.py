@@ -157,7 +157,7 @@ def test_the_connections_of_a_killed_process_end(world: ConnectedWorld, client: 
 
 
 def test_to_close_what_a_killed_process_has_left_changes_nothing(world: ConnectedWorld, client: Process) -> None:
-    """As libraries do where it is collected, at a moment that no seed determines."""
+    """Close it as libraries do on collection, at a moment that no seed determines."""
     serve(world, echo)
     _, writer = connect(world, client)
     client.kill()

@@ -1,4 +1,4 @@
-"""A connection pooler that drops the options of a session, as PgBouncer does that is told to ignore them."""
+"""A connection pooler that drops the options of a session, as PgBouncer does with `ignore_startup_parameters`."""
 
 from __future__ import annotations
 

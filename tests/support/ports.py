@@ -1,4 +1,4 @@
-"""Ports for processes that are told which one to take, because a page or a command names it."""
+"""Reserve free ports for processes whose command line or page names the port."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ for root in roots:
 
 
 def required_by_local() -> list[str]:
-    """What an environment with the group `local` has beside it: listed packages, and the repository's packages."""
+    """Return the requirements of the group `local` outside pyproject.toml."""
     own = {"./inbox": "servicebus-inbox", "./outbox": "cosmos-outbox", "./emulators": "outbox-emulators"}
     found = []
     for option, name in zip(BESIDE_LOCAL[::2], BESIDE_LOCAL[1::2], strict=True):
@@ -78,7 +78,7 @@ def required_by_local() -> list[str]:
 
 
 def required_by(name: str) -> list[Requirement]:
-    """What an environment with a group has been asked for."""
+    """Return the requirements of an environment with a group."""
     beside = required_by_local() if "local" in included(name, GROUPS) else []
     return [Requirement(line) for line in (*beside, *requirements(name, GROUPS))]
 

@@ -165,7 +165,7 @@ SPLIT_AND_MERGED = [
 async def test_of_two_divisions_that_meet_in_a_partition_the_first_decides_where_its_lease_begins(
     observed: Observed, first: str
 ) -> None:
-    """As the processor, which so loses what the other lease had not passed (two splits and a merge)."""
+    """The processor so loses what the other lease had not passed (two splits and a merge)."""
     store = _store(observed)
     await _initialize(store)
     leases = await store.all()

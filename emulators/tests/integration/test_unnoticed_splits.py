@@ -58,7 +58,7 @@ async def resume(rounds: Rounds) -> Host:
 
 
 async def lose_marker(rounds: Rounds) -> None:
-    """As where a host was killed between the leases and the marker, or the lease container was restored."""
+    """Delete the marker: a host was killed before it wrote it, or the lease container was restored."""
     async for document in rounds.leases.read_all_items():
         if document["id"].endswith(".info"):
             await rounds.leases.delete_item(document["id"], partition_key=document["id"])

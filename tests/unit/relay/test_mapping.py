@@ -58,7 +58,7 @@ def mapped(event: Event) -> Mapped:
 
 
 def restored(rejected: Rejected) -> Kept:
-    """What quarantine has of a rejected document, when it is read again."""
+    """Return the record of a rejected document, read again."""
     record = json.loads(json.dumps(record_of(rejected, "i")))
     return Kept.of(record, record["document"])
 

@@ -81,7 +81,7 @@ def stored(extra: Mapping[str, Any], within: Mapping[str, Any]) -> dict[str, Any
 
 
 def checked(received: Received, restore: Any, data: Any, fields: Any) -> None:
-    """What was selected is the event, and so is what quarantine gives back, judged and mapped again."""
+    """Select a document, store it in quarantine and judge it again: both are the same event."""
     (event,) = received.events
     message = messages.contract(None, fields)(event)
     assert (event.id, event.partition_key, event.action, message.subject) == ("e1", "k", "Made", "Made")

@@ -42,7 +42,7 @@ ULID = NOON_MS.to_bytes(6, "big") + bytes(10)
 
 
 def store_and_restore(rejected: Rejected) -> Kept:
-    """What the quarantine's table has of a rejection, when it is read again."""
+    """Return the record of a rejection in the quarantine's table, read again."""
     record = record_of(rejected, "i")
     body = table.values_of(record)[3]
     assert isinstance(body, str)

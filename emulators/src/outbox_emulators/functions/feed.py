@@ -46,7 +46,7 @@ class PartitionRange:
 
     @property
     def is_located(self) -> bool:
-        """Whether its bounds are known."""
+        """Return True if its bounds are known."""
         return self.minimum != self.maximum
 
     def successors(self, partitions: Sequence[PartitionRange]) -> list[PartitionRange]:

@@ -260,7 +260,7 @@ class Parked:
         return any(known.is_repetition_of(each) for each in same)
 
     def _position(self, place: _Place, message: ParkedMessage) -> Operation[int]:
-        """As `position_among` says, which is not given all the messages of the key."""
+        """Return the position of `position_among`, from few of the messages of the key."""
         last = f" and position = (select max(position) from {self._messages} where {_PLACE})"
         stored = yield from self._select(place, last, place.columns, 1, content="null")
         stored += yield from self._select(place, _NUMBER, (message.number,), None, content="null")

@@ -60,7 +60,7 @@ class Recording:
         return bool(result.rows[0][0])
 
     def is_unbroken(self, event: Identity, mark: object) -> Operation[bool]:
-        """Whether the transaction is still the one that was marked, and has recorded a message.
+        """Return True if the transaction is still the one that was marked, and has recorded a message.
 
         Args:
             event: The identity of the message.

@@ -138,7 +138,7 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
     """What the driver raises for a value that the database cannot hold."""
 
     _unmarked: tuple[type[Exception], ...] = ()
-    """What the driver raises if the mark of a transaction is not there."""
+    """Exceptions of the driver if the mark of a transaction is not there."""
 
     @abstractmethod
     def _transaction(self, *, writes: bool = True) -> AbstractAsyncContextManager[ConnectionT]:
