@@ -16,6 +16,8 @@ from changefeed import START
 from tests.changefeed.fed import TABLE
 from tests.support.postgresql import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 _ROWS = 100_000
 # Planning visits the catalog, up to a hundred pages; the history alone has six hundred.
 _FEW = 150

@@ -428,6 +428,7 @@ async def test_values_keep_every_character(store: Store) -> None:
 # failures
 
 
+@pytest.mark.slow
 async def test_a_store_that_cannot_be_reached_says_so(store: Store) -> None:
     items = store.items
     await items.create(item("a"))

@@ -174,6 +174,7 @@ async def test_what_another_receiver_has_locked_is_not_discarded(
     assert [*run.json["discarded"], *run.json["locked"]] in (["all/1", "all/2"], ["all/2", "all/1"])
 
 
+@pytest.mark.slow
 async def test_a_lock_that_is_lost_does_not_keep_others_from_being_renewed(topic: Topic) -> None:
     dead_letters = topic.outlet("all").dead_letters
     dead_letters.settings = replace(dead_letters.settings, lock_ms=6_000)

@@ -61,6 +61,7 @@ async def commands(environment: dict[str, str]) -> list[Run]:
         ("queue = 'nowhere'", "destinations.m.queue of relay.toml"),
     ],
 )
+@pytest.mark.slow
 async def test_another_kind_of_destination_is_named_with_its_remedy(
     environment: dict[str, str], tmp_path: Path, destination: str, remedy: str
 ) -> None:

@@ -135,6 +135,7 @@ async def test_a_released_message_is_what_the_app_would_have_sent(
     assert set(properties(message)) == {"type", "cosmosTimestamp", "createdAt"}
 
 
+@pytest.mark.slow
 async def test_a_partition_key_stops_at_its_first_event_that_fails_and_the_others_go_on(
     environment: dict[str, str], servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:

@@ -28,6 +28,8 @@ from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
 from tests.support.watchdog import WATCHDOG_S
 
+pytestmark = pytest.mark.slow
+
 APP = Path(__file__).resolve().parents[2]
 
 

@@ -25,6 +25,8 @@ from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step
 from tests.support.watchdog import WATCHDOG_S
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def servicebus(tmp_path: Path) -> AsyncIterator[Broker]:

@@ -219,6 +219,7 @@ async def test_a_claim_that_a_stored_cursor_renews_counts_from_before_the_reques
     [("owner = ", "set renewals = "), ("owner = ", "select shard_id, last_ulid")],
     ids=["taking and renewing", "taking, and reading what is renewed"],
 )
+@pytest.mark.slow
 async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, late: tuple[str, ...]) -> None:
     connected = 0
 

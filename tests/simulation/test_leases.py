@@ -12,7 +12,7 @@ from simulation.leases.controls import CONTROLS
 from simulation.leases.universe import History
 from simulation.plan import Plan
 
-HISTORIES = 2000
+HISTORIES = 1000
 
 
 @pytest.fixture(autouse=True)

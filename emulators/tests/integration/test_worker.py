@@ -34,6 +34,8 @@ from outbox_emulators.functions.worker.interface import (
 from outbox_emulators.functions.worker.process import ProcessWorker
 from tests.support.watchdog import WATCHDOG_S
 
+pytestmark = pytest.mark.slow
+
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
 SCRIPT = f"""\
 import asyncio
