@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.pages import ROOT
 from tests.support.watchdog import WATCHDOG_S
+
+pytestmark = pytest.mark.slow
 
 PROJECT = '''
 import asyncio
