@@ -168,7 +168,8 @@ def prepare(data: Path) -> None:
         os.chown(data, *_system_user())
     if (data / "PG_VERSION").exists():
         return
-    with NamedTemporaryFile("w") as password:
+    # Beside the data, where the server's user can read: the folder of temporary files may be closed to it.
+    with NamedTemporaryFile("w", dir=data.parent) as password:
         password.write(PASSWORD)
         password.flush()
         if _is_root():

@@ -173,7 +173,7 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
     module = {"relay": "relay.cli.shell", "changefeed": "changefeed.shell"}.get(program, "outbox_emulators.shell")
-    script = f"from {module} import run; run(lambda: print('→ 鍵 \\N{{PILE OF POO}}') or 0)"
+    script = f"from {module} import run; run(lambda: print('\\u2192 \\u9375 \\N{{PILE OF POO}}') or 0)"
 
     done = subprocess.run(
         [sys.executable, "-c", script],

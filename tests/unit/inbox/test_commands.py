@@ -232,7 +232,7 @@ def test_no_text_of_others_controls_the_terminal(
 def test_a_terminal_without_a_character_gets_it_escaped(store: inbox.SqliteStore, tmp_path: Path) -> None:
     asyncio.run(store.park(parked(1, "\u9375"), CAUSE))
 
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
     for command in (["keys"], ["show", "\u9375"], ["keys", "--help"], ["release", "x"]):
         ran = subprocess.run(
             [sys.executable, "-m", "inbox", *command], env=environment, capture_output=True, timeout=60
