@@ -129,7 +129,7 @@ async def test_a_lease_without_a_range_stops_where_its_partition_was_merged(roun
 async def test_the_leases_of_a_host_are_taken_in_an_order_that_is_drawn(
     rounds: Rounds, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where divisions meet in a merged partition, the first one decides where its lease begins."""
+    """The first of two divisions that meet in a merged partition decides where its lease begins."""
     caplog.set_level(logging.DEBUG, "outbox_emulators.functions.listener")
     orders = []
     for seed in (1, 1, 2, 3, 4):

@@ -1,4 +1,4 @@
-"""When a timer is due: by an NCRONTAB expression in the app's time zone, or after a constant interval."""
+"""The due times of a timer: by an NCRONTAB expression in the app's time zone, or after a constant interval."""
 
 from __future__ import annotations
 
