@@ -25,6 +25,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.stores import open_contacts
 from tests.integration.conftest import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ class Service:
 
     def __enter__(self) -> Service:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(WATCHDOG_S)
         person = {"name": {"firstName": "J", "lastName": "D"}, "email": "a@b", "company": {"companyName": "C"}}
         self.contact_id = httpx.post(f"{self.address}/contacts", json=person).json()["id"]
         return self
@@ -69,7 +70,7 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         assert self._server is not None
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(WATCHDOG_S)
 
     async def _serve(self) -> None:
         async with CosmosServer() as cosmos:
@@ -83,8 +84,9 @@ class Service:
                 await self._server.serve(sockets=[listening])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def service() -> Iterator[Service]:
+    """Run the API for one test: its threads and connections end with it."""
     with Service() as running:
         yield running
 

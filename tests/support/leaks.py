@@ -27,7 +27,7 @@ from _pytest.threadexception import collect_thread_exception
 from _pytest.unraisableexception import collect_unraisable
 
 ENDS_WITHIN_S = 60.0
-"""Time for a thread or a process to end that was told to, in seconds. Only a test that leaks takes so long."""
+"""Time for a thread, a process or another thread's socket to end, in seconds. Only a test that leaks takes so long."""
 
 _POLL_EVERY_S = 0.01
 _SPINS = 10
@@ -147,7 +147,7 @@ def _left_behind(item: pytest.Item) -> list[str]:
     left += _raised(collect_unraisable, item.config)
     left += _raised(collect_thread_exception, item.config)
     if not goes_on:
-        left += [f"- {socket} ({_addresses(socket)})" for socket in sorted(_sockets() - allowed.sockets)]
+        left += [f"- {socket} ({_addresses(socket)})" for socket in _sockets_left(allowed)]
     left += [f"- the environment variable {name}" for name in _restore(allowed.environment)]
     return left
 
@@ -232,6 +232,14 @@ def _restore(environment: dict[str, str]) -> list[str]:
         else:
             del os.environ[name]
     return changed
+
+
+def _sockets_left(allowed: Held) -> list[str]:
+    """Return the sockets that stay. A server in another thread closes its end when it sees that the client has."""
+    until = time.monotonic() + (ENDS_WITHIN_S if threading.active_count() > 1 else 0.0)
+    while (left := _sockets() - allowed.sockets) and time.monotonic() < until:
+        time.sleep(_POLL_EVERY_S)
+    return sorted(left)
 
 
 def _children_left(allowed: Held, until: float) -> set[int]:
