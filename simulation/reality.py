@@ -16,8 +16,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from inbox.watchdog import Watchdog
 
@@ -190,6 +191,8 @@ _REPLACED: dict[Any, Callable[..., Any] | type] = {
     _RealDatetime: _Datetime,
     _RealRandom: _Random,
 }
+_NEW = {id(old): new for old, new in _REPLACED.items()}
+_OLD = {id(new): old for old, new in _REPLACED.items()}
 
 # Modules that need the real ones, or of which no code runs in a universe.
 _LEFT = ("simulation.reality", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
@@ -215,10 +218,10 @@ def replaced() -> Iterator[None]:
             new = _new(value)
             if new is not None:
                 replace(module, attribute, new)
-            elif name.startswith(_WITH_DEFAULTS):
-                for function in _functions(value):
-                    for kind, defaults in _new_defaults(function):
-                        replace(function, kind, defaults)
+        if name.startswith(_WITH_DEFAULTS):
+            for function in _functions_with_clocks(module):
+                for kind, defaults in _new_defaults(function):
+                    replace(function, kind, defaults)
     replace(threading.Thread, "start", _start)
     # Its thread would run in real time.
     replace(Watchdog, "start", lambda _: None)
@@ -241,23 +244,28 @@ def _let_extensions_look_up_types() -> None:
 
 def _restore_in_new_modules() -> None:
     """Modules that were loaded within the block have imported what stood in for the real thing."""
-    real = {id(new): old for old, new in _REPLACED.items()}
     for module in list(sys.modules.values()):
         if module is sys.modules[__name__]:
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in real:
-                setattr(module, attribute, real[id(value)])
+            if id(value) in _OLD:
+                setattr(module, attribute, _OLD[id(value)])
 
 
 def _new(value: Any) -> Any:
-    # Of other kinds, some cannot be hashed.
-    if not isinstance(value, BuiltinFunctionType | FunctionType | MethodType | type):
-        return None
-    try:
-        return _REPLACED.get(value)
-    except TypeError:  # a method of what cannot be hashed
-        return None
+    # By identity: some values cannot be hashed.
+    return _NEW.get(id(value))
+
+
+_with_clocks: WeakKeyDictionary[ModuleType, list[FunctionType]] = WeakKeyDictionary()
+
+
+def _functions_with_clocks(module: ModuleType) -> list[FunctionType]:
+    """Return a module's functions and methods that have clocks as default arguments; each module is read once."""
+    if module not in _with_clocks:
+        functions = {id(each): each for value in list(vars(module).values()) for each in _functions(value)}
+        _with_clocks[module] = [each for each in functions.values() if any(_new_defaults(each))]
+    return _with_clocks[module]
 
 
 def _functions(value: Any) -> list[FunctionType]:

@@ -16,7 +16,7 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import settings
 
-from tests.support import leaks, watchdog
+from tests.support import leaks, local_services, watchdog
 from tests.support.azurite import azurite, blobs
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 from tests.support.skips import pytest_terminal_summary
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register hooks as plugins: those of a conftest.py are not called for fixtures of the session."""
-    for plugin in (leaks, watchdog):
+    for plugin in (leaks, watchdog, local_services):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 

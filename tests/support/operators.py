@@ -11,10 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from relay.cli.arguments import Parser
 from relay.cli.main import parser
 from relay.cli.main import run as run_command
 from relay.cli.terminal import Terminal
@@ -53,10 +54,15 @@ class Run:
         return value
 
 
+@cache
+def _parser() -> Parser:
+    return parser()
+
+
 async def relay_command(environment: Mapping[str, str], *words: str, typed: str | None = None) -> Run:
     """One command with this environment; `typed` is what somebody at a terminal answers."""
     out, err = io.StringIO(), io.StringIO()
-    arguments = parser().parse_args(words)
+    arguments = _parser().parse_args(words)
     stdin = io.StringIO() if typed is None else Keyboard(typed)
     terminal = Terminal(as_json=arguments.json, out=out, err=err, stdin=stdin)
     code = await run_command(arguments, environment, terminal)

@@ -84,10 +84,10 @@ async def test_check_tells_wrong_settings_as_findings() -> None:
 async def test_what_stops_a_command_decides_on_its_exit_code(
     error: type[Exception], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise error("said")
 
-    monkeypatch.setattr("relay.cli.quarantine._list", fail)
+    monkeypatch.setattr("relay.cli.quarantine._opened", fail)
 
     run = await relay_command(ENVIRONMENT, "quarantine", "list", "--json")
 
