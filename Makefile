@@ -22,6 +22,7 @@ LOCK ?=
 PROCESSES ?= 6
 PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadgroup
 TESTS ?=
+SLOW ?= slow
 ADVERSE ?=
 
 # slipcover takes little time for it: coverage.py, before Python 3.12, half as much again as the tests. It warns that it
@@ -93,7 +94,7 @@ test: .venv/.collected ## The quick tests, which everyone runs: TESTS="tests/uni
 	@$(PYTEST) -m "not slow" --durations 20 $(TESTS)
 
 test-slow: .venv/.installed-test-all ## What needs real time, campaigns, a browser, npm or a compiler: TESTS=
-	@$(PYTEST) -m slow --durations 20 $(TESTS)
+	@$(PYTEST) -m "$(SLOW)" --durations 20 $(TESTS)
 
 test-all: test test-slow ## Every test
 

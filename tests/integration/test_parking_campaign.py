@@ -8,7 +8,7 @@ import pytest
 
 from local.parking import campaign
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
 
