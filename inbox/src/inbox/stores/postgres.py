@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from inbox.errors import OutsideBlock
 from inbox.stores.port import Identity
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 _IN_TRANSACTION = 2
 _IDLE = 0
+_SHARED = "Somebody else uses the connection at the same time."
+
+_in_use: WeakSet[AsyncConnection[Any]] = WeakSet()
+"""Connections that a block uses. Its transaction begins later, by a statement that has to be awaited."""
 
 
 class PostgresStore(SqlStore["AsyncConnection[Any]"]):
@@ -50,10 +55,11 @@ class PostgresStore(SqlStore["AsyncConnection[Any]"]):
         async with self._connect() as connection:
             if connection.info.transaction_status != _IDLE:
                 raise RuntimeError("The connection is in a transaction already: use `record` in it.")
-            async with _without_autocommit(connection), connection.transaction() as transaction:
-                if transaction.savepoint_name:
-                    raise RuntimeError("Somebody else uses the connection at the same time.")
-                yield connection
+            with _used(connection):
+                async with _without_autocommit(connection), connection.transaction() as transaction:
+                    if transaction.savepoint_name:
+                        raise RuntimeError(_SHARED)
+                    yield connection
 
     async def _execute(self, connection: AsyncConnection[Any], statement: Statement, /) -> Result:
         from psycopg import AsyncCursor
@@ -70,6 +76,18 @@ class PostgresStore(SqlStore["AsyncConnection[Any]"]):
         if connection.info.transaction_status != _IN_TRANSACTION:
             raise OutsideBlock(ENDED)
         await super()._check(connection, event, mark)
+
+
+@contextmanager
+def _used(connection: AsyncConnection[Any]) -> Iterator[None]:
+    """Refuse a connection that another block uses. Raises RuntimeError."""
+    if connection in _in_use:
+        raise RuntimeError(_SHARED)
+    _in_use.add(connection)
+    try:
+        yield
+    finally:
+        _in_use.discard(connection)
 
 
 @asynccontextmanager
