@@ -22,6 +22,7 @@ from relay.cli.session import open_session
 from relay.clients import cosmos_client, servicebus_client
 from relay.settings import Settings
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 # Long enough for a target in another region.
@@ -85,7 +86,7 @@ class Services:
             while not (
                 found := await _query(self._quarantine, key, "SELECT * FROM c WHERE c.type != 'setAsideOrder'")
             ):
-                await asyncio.sleep(0.1)
+                await look_again()
         return found
 
     async def received(self, key: str) -> list[ServiceBusReceivedMessage]:

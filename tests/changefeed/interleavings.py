@@ -10,6 +10,7 @@ from typing import Any
 from changefeed import Session
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal, Observer
+from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 
 NewObserver = Callable[[Session, str], Observer]
@@ -103,7 +104,7 @@ def until_blocked(backend: Backend, session_id: int, read: Future[Any]) -> None:
     ends = time.monotonic() + WATCHDOG_S
     while not read.done() and not backend.blocked(session_id):
         assert time.monotonic() < ends, "the reader neither ends nor waits for a lock"
-        time.sleep(0.005)
+        look_again_blocking()
 
 
 def _finish(backend: Backend, journal: Journal, observer: NewObserver, *readers: Observer) -> None:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 import changefeed
+from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 
 FEED = 37
@@ -115,7 +116,7 @@ def until(condition: Callable[[], object], what: str) -> None:
     ends = time.monotonic() + WATCHDOG_S
     while not condition():
         assert time.monotonic() < ends, f"waited {WATCHDOG_S} s for: {what}"
-        time.sleep(0.005)
+        look_again_blocking()
 
 
 @pytest.fixture

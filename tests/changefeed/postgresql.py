@@ -16,6 +16,7 @@ from changefeed import AsyncSession, DatabaseError, Session
 from changefeed.statements import Statement
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
+from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 
 _SERVICE = """
@@ -182,4 +183,4 @@ class PostgresBackend:
         ends = time.monotonic() + WATCHDOG_S
         while not self.rows(condition, *values)[0][0]:
             assert time.monotonic() < ends, f"{condition} {values} did not become true in {WATCHDOG_S} s"
-            time.sleep(0.005)
+            look_again_blocking()

@@ -30,6 +30,7 @@ from tests.changefeed.history import Seen
 from tests.changefeed.journal import Journal, Observer, Read
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import as_read
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -138,14 +139,14 @@ async def test_a_killed_session_is_lost(backend: Backend, session: AsyncSession)
 async def test_a_commit_wakes_a_reader(backend: Backend, journal: Journal, session: AsyncSession) -> None:
     feed, writer = AsyncFeed(session, TABLE), backend.writer()
     assert not await feed.wait(0, START, 0.1)
-    waiting = asyncio.create_task(feed.wait(0, START, 20))
-    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(feed.wait(0, START, WATCHDOG_S))
+    await elapse(0.05)
     committed = time.monotonic()
 
     await asyncio.to_thread(journal.write, writer, 0, "a")
 
     assert await waiting
-    assert time.monotonic() - committed < 2.5
+    assert time.monotonic() - committed < WATCHDOG_S / 2
 
 
 async def test_a_commit_between_look_and_wait_is_not_missed(
@@ -164,9 +165,9 @@ async def test_a_commit_between_look_and_wait_is_not_missed(
     monkeypatch.setattr(session, "notified", commit_first)
     began = time.monotonic()
 
-    assert await AsyncFeed(session, TABLE).wait(0, START, 20)
+    assert await AsyncFeed(session, TABLE).wait(0, START, WATCHDOG_S)
 
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < WATCHDOG_S / 2
     await session.close()
 
 
@@ -174,14 +175,14 @@ async def test_without_notifications_a_reader_looks_again(postgresql: PostgresBa
     session = await postgresql.session_async()
     await changefeed.drop_feed_async(session, TABLE)
     await changefeed.setup_feed_async(session, TABLE, notify=False)
-    waiting = asyncio.create_task(AsyncFeed(session, TABLE).wait(0, START, 20))
-    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(AsyncFeed(session, TABLE).wait(0, START, WATCHDOG_S))
+    await elapse(0.05)
     committed = time.monotonic()
 
     await asyncio.to_thread(journal.write, postgresql.writer(), 0, "a")
 
     assert await waiting
-    assert time.monotonic() - committed < 2.5
+    assert time.monotonic() - committed < WATCHDOG_S / 2
     await session.close()
 
 

@@ -15,6 +15,8 @@ import changefeed
 from changefeed import Change, numbered
 from tests.changefeed.numbered import FEED, START, Service, append, service, until
 from tests.changefeed.test_sweeping import Loop
+from tests.support.waiting import look_again_blocking
+from tests.support.watchdog import WATCHDOG_S
 
 __all__ = ["service"]
 
@@ -94,7 +96,7 @@ def test_a_wait_ends_when_its_time_is_over(service: Service) -> None:
 
     assert not changefeed.Changes(service.session).wait(FEED, 0, 0, 0.1)
 
-    assert 0.1 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.1
 
 
 def test_a_reader_that_waits_is_woken_soon_after_the_commit(swept: Service) -> None:
@@ -132,7 +134,7 @@ def _statements_seen(service: Service, pid: int, seconds: float) -> int:
     ends, seen = time.monotonic() + seconds, set()
     while time.monotonic() < ends:
         seen.update(service.rows("select query_start from pg_stat_activity where pid = %s", pid))
-        time.sleep(0.005)
+        look_again_blocking()
     return len(seen)
 
 
@@ -140,15 +142,15 @@ def test_a_reader_of_a_shard_that_notifies_nobody_looks_often(service: Service) 
     service.owner.execute("update changefeed.shard set longpoll = 0")
     reader = changefeed.Changes(service.session)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(reader.wait, FEED, 0, 0, 20)
+        waiting = threads.submit(reader.wait, FEED, 0, 0, WATCHDOG_S)
         until(lambda: reader._pauses_s, "the wait to begin")
         service.append()
         other = service.open_session()
         began = time.monotonic()
         changefeed.sweep(other)
-        assert waiting.result(30)
+        assert waiting.result(WATCHDOG_S)
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < WATCHDOG_S / 2
 
 
 async def test_async_readers_read_and_wait_alike(swept: Service) -> None:

@@ -204,7 +204,7 @@ def test_a_reader_that_waits_for_too_long_says_that_the_shard_is_busy(backend: B
     with backend.shard_held(0), pytest.raises(FeedBusyError, match=r"another reader holds.*Try again"):
         reader.read()
 
-    assert 0.14 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.14
     # The session is of further use, and nothing was taken.
     reader.drain()
     journal.observed(reader)

@@ -12,6 +12,7 @@ import pytest
 
 import changefeed
 from tests.changefeed.numbered import FEED, Service, append, service, until
+from tests.support.waiting import elapse_blocking
 
 __all__ = ["service"]
 
@@ -41,7 +42,7 @@ def write(service: Service, number: int) -> list[Transaction]:
             shard = chance.randrange(_SHARDS)
             change_ids = [append(connection, f"writer {number}", shard) for _ in range(chance.randint(1, 3))]
             if chance.random() < 0.1:
-                time.sleep(0.05)
+                elapse_blocking(0.05)
             if chance.random() < 0.1:
                 connection.rollback()
                 continue

@@ -24,6 +24,7 @@ from changefeed import (
 from changefeed.ulid import milliseconds
 from tests.support.feed_databases import FeedDatabase, Writer, on_each
 from tests.support.sql_outbox import TABLE
+from tests.support.waiting import elapse
 
 ONE, TWO = (bytes(15) + bytes([number]) for number in (1, 2))
 _HOUR_S = 3600.0
@@ -312,9 +313,9 @@ async def test_a_commit_wakes_the_reader_of_its_shard(database: FeedDatabase) ->
 
     waiting = asyncio.create_task(feed.wait(0, START, 15))
     # Nothing shows that a reader listens, or that a commit has not woken it.
-    await asyncio.sleep(0.05)
+    await elapse(0.05)
     await write(database, "other", shard=1)
-    await asyncio.sleep(0.05)
+    await elapse(0.05)
     assert not waiting.done()
     await write(database, "mine")
 

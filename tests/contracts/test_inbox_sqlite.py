@@ -14,6 +14,7 @@ import pytest
 
 import inbox
 from tests.support.inbox_stores import InSqlite, gap, handle, message
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -170,7 +171,7 @@ async def test_two_stores_on_one_connection_take_turns(tmp_path: Path) -> None:
 
     async def block(store: inbox.Store) -> bool:
         async with store.once(message("a")) as arrival:
-            await asyncio.sleep(0.01)
+            await elapse(0.01)
             return arrival.first
 
     found = await asyncio.gather(block(one), block(other), other.forget(timedelta(days=1)))

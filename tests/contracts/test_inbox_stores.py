@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import inbox
 from tests.support import inbox_stores
 from tests.support.inbox_stores import Harness, InMemory, InSqlite, gap, handle, message
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -67,7 +68,7 @@ async def test_of_two_deliveries_at_once_one_is_the_first(harness: Harness) -> N
     await asyncio.wait_for(inside.wait(), WATCHDOG_S)
     second = asyncio.create_task(handle(harness, "a"))
     if harness.locks:
-        await asyncio.sleep(0.01)
+        await elapse(0.01)
         assert not second.done()
         leave.set()
         assert await first

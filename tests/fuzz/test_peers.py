@@ -34,6 +34,7 @@ from tests.support import virtual_time
 from tests.support.amqp_memory import OURS, SDKS_CHANNEL, MemoryConnection
 from tests.support.amqp_peer import ACCEPTED, FALSE, MODIFIED, REJECTED, RELEASED, TRUE, described, error
 from tests.support.outbox import event, sound
+from tests.support.waiting import forever
 
 NULL = b"\x40"
 KEYS = 10
@@ -323,7 +324,7 @@ def play(seed: int, *, conforms: bool) -> None:
     async def connect(lane: Lane) -> Link:
         while service.chance(0.05):
             # No word, until the limit of an opening.
-            await asyncio.sleep(1_000)
+            await forever()
         return await Link.open(Peer(service).connection, lane._accepted_late)
 
     with patch.object(Lane, "_connect", connect):

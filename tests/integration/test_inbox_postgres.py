@@ -30,6 +30,7 @@ from tests.support import inbox as consumers
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -69,7 +70,7 @@ async def waits_for_a_lock(url: str) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as owner, asyncio.timeout(WATCHDOG_S):
         query = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
         while await (await owner.execute(query)).fetchone() is None:
-            await asyncio.sleep(0.005)
+            await look_again()
 
 
 async def test_late_events_of_an_entity_that_come_at_once_leave_the_gaps_that_they_should(

@@ -25,6 +25,7 @@ from relay.telemetry.gauges import LeaseAges
 from tests.integration.conftest import ROOT
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 KEYS = [f"key-{number}" for number in range(20)]
@@ -105,7 +106,7 @@ async def test_a_stuck_lease_ages_while_the_others_flow(
         await host.start()
         async with asyncio.timeout(WATCHDOG_S):
             while waiting(ages_s := await watched.look()) != {token_of[KEYS[0]]}:
-                await asyncio.sleep(0.1)  # the emulated host passes the others meanwhile
+                await look_again()  # the emulated host passes the others meanwhile
     finally:
         await host.stop()
 

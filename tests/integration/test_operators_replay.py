@@ -30,6 +30,7 @@ from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_process, relay_subprocess
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import Subscriber, properties
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 START = 1_770_634_800  # 2026-02-09T11:00:00Z
@@ -93,7 +94,7 @@ async def until_noted(state: Path, chunks: int) -> None:
         return state.exists() and state.read_bytes().count(b"\n") > chunks
 
     while not await asyncio.to_thread(noted):
-        await asyncio.sleep(0.02)  # what another process writes can only be looked at again and again
+        await look_again()  # what another process writes can only be looked at again and again
 
 
 async def slow_down(servicebus: ServiceBusServer) -> int:

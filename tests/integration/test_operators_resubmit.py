@@ -24,6 +24,7 @@ from relay.times import format_time
 from tests.support.broker import TurnableClock, inject
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command, relay_process
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 WINDOW_MS = 300_000
@@ -151,7 +152,7 @@ async def consumers(
 
 async def until(condition: Any) -> None:
     while not condition():
-        await asyncio.sleep(0.02)
+        await look_again()
 
 
 async def test_a_copy_is_what_was_sent_to_the_byte(

@@ -22,6 +22,7 @@ from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
 from tests.support.order_container import actions, events_of, given, pay_elsewhere, paying, reading, stored
 from tests.support.orders import Customer, Name, Order, OrderViewed
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -489,7 +490,7 @@ async def test_a_hundred_concurrent_tasks_lose_no_update(container: ContainerPro
                     collisions += 1
                     work.rollback()
                     # Wait a random time, as a service would, so that not all hundred collide again.
-                    await asyncio.sleep(rng.uniform(0, 3))
+                    await elapse(rng.uniform(0, 1))
 
     async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
         for _ in range(100):

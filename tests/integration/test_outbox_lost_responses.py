@@ -26,6 +26,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from tests.support.order_container import events_of, given, paying, reading, resize_elsewhere
 from tests.support.orders import Order
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -308,7 +309,7 @@ async def test_a_throttled_commit_reports_the_wait_and_is_applied_once(shop: Sho
         assert await shop.faults.applied(throttle) == 3
         assert await shop.actions() == ["OrderPlaced"]
 
-        await asyncio.sleep(raised.value.retry_after)
+        await elapse(raised.value.retry_after)
         await work.commit()
 
     assert await shop.actions() == ["OrderPlaced", "OrderPaid"]

@@ -26,6 +26,7 @@ from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.amqp_proxy import Proxy
 from tests.support.broker import admin, inject
 from tests.support.outbox import event, sound
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 TOPIC = "domain-events"
@@ -210,7 +211,7 @@ async def test_keys_that_come_later_are_not_in_flight_with_a_suspect(
             if senders.suspects:
                 await attempt(sender, of_keys(f"later-{later}", 10))
                 later += 1
-            await asyncio.sleep(0.005)
+            await look_again()
 
         assert (await narrowing)["bad"].blocked_by == "culprit"
         assert later > 1

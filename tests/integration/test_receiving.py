@@ -19,6 +19,7 @@ from azure.servicebus.exceptions import ServiceBusError
 import inbox
 from inbox.width import FEWEST
 from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
+from tests.support.waiting import elapse, forever, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 EDGES = 7
@@ -42,7 +43,7 @@ async def test_failures_and_lost_sessions_change_no_order(tmp_path: Path) -> Non
         if rng.random() < 0.1:
             raise OSError("the database is away")
         if rng.random() < 0.05:
-            await asyncio.sleep(0.12)  # a slow completion, which an edge of the broker has come too late
+            await elapse(0.12)  # a slow completion, which an edge of the broker has come too late
         if received.sequence not in handled[received.key]:
             handled[received.key].append(received.sequence)
 
@@ -52,7 +53,7 @@ async def test_failures_and_lost_sessions_change_no_order(tmp_path: Path) -> Non
             for inject_fault in (servicebus.expire_locks, servicebus.cut):
                 before = sum(map(len, tried.values()))
                 while sum(map(len, tried.values())) < before + 5:
-                    await asyncio.sleep(0.005)
+                    await look_again()
                 await inject_fault()
             await servicebus.until_empty()
 
@@ -134,7 +135,7 @@ async def test_a_failing_session_does_not_hold_up_the_others(servicebus: Broker)
         servicebus.publish("a", "b")
         async with asyncio.timeout(WATCHDOG_S):
             while len(handled) < 2:
-                await asyncio.sleep(0.02)
+                await look_again()
 
     assert sorted(handled) == ["a", "b"]
 
@@ -159,7 +160,7 @@ async def test_the_lock_is_renewed_while_a_handler_takes_longer(tmp_path: Path) 
 
     async def handle(received: inbox.Message) -> None:
         tried.append(received.id)
-        await asyncio.sleep(1.6)
+        await elapse(1.6)
 
     async with broker(tmp_path, LockDuration="PT1S") as servicebus:
         servicebus.publish("renewed")
@@ -178,7 +179,7 @@ async def test_a_handler_whose_lock_is_lost_is_cancelled_and_settles_nothing(ser
         if not started.is_set():
             started.set()
             try:
-                await asyncio.sleep(60)
+                await forever()
             finally:
                 events.append("cancelled")
 
@@ -207,7 +208,7 @@ async def test_stopping_finishes_the_message_under_way_and_frees_every_session(s
     running = asyncio.create_task(receiver.run())
     await asyncio.wait_for(started.wait(), WATCHDOG_S)
     receiver.stop()
-    await asyncio.sleep(0.1)
+    await elapse(0.1)
     assert not running.done()
     finish.set()
     await asyncio.wait_for(running, WATCHDOG_S)
@@ -224,7 +225,7 @@ async def test_a_handler_that_outlasts_the_grace_is_cancelled(servicebus: Broker
 
     async def handle(received: inbox.Message) -> None:
         started.set()
-        await asyncio.sleep(60)
+        await forever()
 
     servicebus.publish("k")
     receiver = inbox.Receiver(servicebus.client, handle, queue=QUEUE, sessions=1, grace_s=0.1)
@@ -242,7 +243,7 @@ async def test_a_cancelled_receiver_frees_its_sessions_at_once(servicebus: Broke
 
     async def hang(received: inbox.Message) -> None:
         started.set()
-        await asyncio.sleep(60)
+        await forever()
 
     servicebus.publish("k")
     async with servicebus.receiving(hang):
@@ -254,10 +255,10 @@ async def test_a_cancelled_receiver_frees_its_sessions_at_once(servicebus: Broke
 
 async def test_a_receiver_that_ends_while_it_waits_takes_no_session_with_it(servicebus: Broker) -> None:
     async with servicebus.receiving(lambda received: None, accept_s=60.0):
-        await asyncio.sleep(0.05)
+        await elapse(0.05)
     waiting = inbox.Receiver(servicebus.client, print, queue=QUEUE, accept_s=60.0, grace_s=60.0)
     running = asyncio.create_task(waiting.run())
-    await asyncio.sleep(0.15)
+    await elapse(0.15)
     waiting.stop()
     await asyncio.wait_for(running, WATCHDOG_S)
     handled = asyncio.Event()
@@ -314,7 +315,7 @@ async def test_a_handler_that_blocks_the_loop_is_named(servicebus: Broker) -> No
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WATCHDOG_S):
         while not condition():
-            await asyncio.sleep(0.02)
+            await look_again()
 
 
 async def test_what_no_retry_mends_ends_the_receiver_at_its_start(servicebus: Broker) -> None:

@@ -12,6 +12,7 @@ from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
 
 import inbox
 from tests.support.inbox import Broker, broker
+from tests.support.waiting import elapse, forever, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -51,13 +52,13 @@ async def test_a_message_is_completed_while_its_successor_is_handled(servicebus:
     async def handle(received: inbox.Message) -> None:
         tried.append(received.id)
         if tried.count("k-3") == 1:
-            await asyncio.sleep(60)
+            await forever()
 
     servicebus.publish("k", count=3)
     async with servicebus.receiving(handle):
         async with asyncio.timeout(WATCHDOG_S):
             while len(tried) < 3 or await _left(servicebus) != 1:
-                await asyncio.sleep(0.02)
+                await look_again()
 
 
 async def test_what_was_handled_is_completed_before_a_cancelled_receiver_ends(servicebus: Broker) -> None:
@@ -68,7 +69,7 @@ async def test_what_was_handled_is_completed_before_a_cancelled_receiver_ends(se
         tried.append(received.id)
         if received.id == "k-3" and not third.is_set():
             third.set()
-            await asyncio.sleep(60)
+            await forever()
 
     servicebus.publish("k", count=3)
     async with servicebus.receiving(handle):
@@ -115,7 +116,7 @@ async def test_nothing_more_is_handled_once_a_completion_has_failed(
         if tried == ["k-1", "k-2"]:
             monkeypatch.setattr(queue, "complete", refuse)
         if len(tried) == 3:
-            await asyncio.sleep(0.5)
+            await elapse(0.5)
 
     servicebus.publish("k", count=5)
     async with servicebus.receiving(handle):

@@ -16,6 +16,7 @@ import inbox
 from inbox.dead_letters import Order
 from inbox.peeking import Place
 from tests.support.inbox import QUEUE, Broker, broker, message
+from tests.support.waiting import forever
 from tests.support.watchdog import WATCHDOG_S
 
 OPTIONS: dict[str, Any] = {"idle_s": 0.2, "accept_s": 1.0, "renew_s": 0.1}
@@ -128,6 +129,7 @@ async def test_one_that_can_never_be_handled_stays_and_its_successors_follow(ser
     assert servicebus.dead() == ["k-1", "k-3"]
 
 
+@pytest.mark.slow
 async def test_a_handler_that_takes_longer_than_the_lock_keeps_it(tmp_path: Path) -> None:
     calls = []
 
@@ -154,7 +156,7 @@ async def test_when_the_lock_is_lost_the_handler_is_cancelled_and_called_again(s
         if len(calls) == 1:
             servicebus.outlet.dead_letters.expire_all_locks()
             try:
-                await asyncio.sleep(30)
+                await forever()
             except asyncio.CancelledError:
                 cancelled.append(message.id)
                 raise

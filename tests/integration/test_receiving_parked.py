@@ -20,6 +20,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.inbox import QUEUE, Broker, broker, message
+from tests.support.waiting import forever, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 QUICK: dict[str, Any] = {"on_poison": "park", "attempts": 2, "released_s": 0.05, "retry_max_s": 0.05}
@@ -54,7 +55,7 @@ class Consumer:
                 for each in await self.store.keys():
                     if (each.key, each.messages, each.is_released) == (key, count, False):
                         return each.cause
-                await asyncio.sleep(0.01)
+                await look_again()
 
     async def discard_first(self, key: str) -> None:
         """Discard the first message of a parked key."""
@@ -64,7 +65,7 @@ class Consumer:
         """Wait until these are handled, in this order, and no key is parked."""
         async with asyncio.timeout(WATCHDOG_S):
             while self.handled != expected or await self.store.keys():
-                await asyncio.sleep(0.01)
+                await look_again()
 
 
 async def test_what_is_behind_a_poison_message_follows_it_in_order(
@@ -86,7 +87,7 @@ async def test_what_is_behind_a_poison_message_follows_it_in_order(
             assert await consumer.store.release(QUEUE, "b")
             async with asyncio.timeout(WATCHDOG_S):
                 while [each.is_released for each in await consumer.store.keys()] != [False, False]:
-                    await asyncio.sleep(0.01)
+                    await look_again()
             assert [each.attempts for each in await consumer.store.messages(QUEUE, "b")] == [2, 0, 0, 0]
 
             consumer.poison.clear()
@@ -151,7 +152,7 @@ async def test_a_message_whose_deliveries_end_without_an_answer_parks_its_key(se
     async def hang(received: inbox.Message) -> None:
         if received.sequence == 1:
             tried.append(received.delivery_count)
-            await asyncio.sleep(60)
+            await forever()
         await consumer.handle(received)
 
     servicebus.publish("k", count=2)
@@ -159,7 +160,7 @@ async def test_a_message_whose_deliveries_end_without_an_answer_parks_its_key(se
         async with asyncio.timeout(WATCHDOG_S):
             for count in (1, 2):
                 while len(tried) < count:
-                    await asyncio.sleep(0.01)
+                    await look_again()
                 await servicebus.expire_locks()
         assert await consumer.until_parked("k", 2) == Cause("deliveries-exhausted")
     assert tried == [0, 1]
@@ -205,7 +206,7 @@ async def test_a_receiver_that_stops_gives_a_released_key_back_at_once(servicebu
         leave.set()
         async with asyncio.timeout(WATCHDOG_S):
             while await consumer.store.claim(QUEUE, timedelta(minutes=1)) is None:
-                await asyncio.sleep(0.01)
+                await look_again()
     assert consumer.handled == {"k": [1]}
     assert [each.number for each in await consumer.store.messages(QUEUE, "k")] == [2]
 
@@ -252,7 +253,7 @@ async def test_two_subscriptions_of_one_consumer_lose_nothing_of_a_parked_key(tm
         running = [asyncio.create_task(each.run()) for each in receivers]
         async with asyncio.timeout(WATCHDOG_S):
             while [each.messages for each in await consumer.store.keys()] != [6]:
-                await asyncio.sleep(0.01)
+                await look_again()
             poisoned = False
             await consumer.store.release("events", "k")
             await handled.wait()

@@ -18,6 +18,7 @@ from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_
 from tests.support.outbox import event, events, just_committed
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = BOTH_SENDERS
@@ -183,7 +184,7 @@ async def test_a_cancelled_invocation_raises_and_the_next_attempt_completes_it(
     attempt = asyncio.create_task(relay.handle(documents, "i1"))
     async with asyncio.timeout(WATCHDOG_S):
         while (await topic_counts(servicebus.admin_port))["accepted"] < 10:
-            await asyncio.sleep(0.02)
+            await look_again()
 
     attempt.cancel()
 

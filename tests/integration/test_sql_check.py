@@ -20,6 +20,7 @@ from tests.support.operators import Run, relay_command
 from tests.support.pooler import dropping_options
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, STATE, TABLE, SqlDeployment, working
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 OLD = "2026-02-09T11:00:00Z"
@@ -453,7 +454,7 @@ async def test_a_server_that_goes_away_in_the_middle_is_reported(
     )
     async with asyncio.timeout(WATCHDOG_S):
         while not sql.rows(f"{others} pg_backend_pid() and query like '%renewals%' and state = 'idle'"):
-            await asyncio.sleep(0.05)  # what another session does can only be asked for
+            await look_again()  # what another session does can only be asked for
         run = await checking
 
     assert (run.code, "ended the connection" in run.out) == (3, True)

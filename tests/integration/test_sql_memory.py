@@ -23,6 +23,7 @@ from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
+from tests.support.waiting import elapse, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _MAX_BYTES = 4 * 1024**2
@@ -55,7 +56,7 @@ class Measuring(InMemoryPublisher):
         self._bytes += size
         self.most_bytes = max(self.most_bytes, self._bytes)
         try:
-            await asyncio.sleep(0.03)
+            await elapse(0.03)
             if not self._broken_keys.isdisjoint(events):
                 self.broken = RetryableError("the broker does not take this key")
             return await super().publish(events, **how)
@@ -88,7 +89,7 @@ async def working(url: str, session: AsyncSession, topic: Measuring, shards: int
 async def until(holds: Any) -> None:
     async with asyncio.timeout(WATCHDOG_S):
         while not holds():
-            await asyncio.sleep(0.02)
+            await look_again()
 
 
 async def test_all_shards_together_hold_no_more_than_the_limit(outbox_database: str) -> None:

@@ -18,6 +18,7 @@ from tests.support.operators import relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import COLUMNS, TABLE, SqlDeployment, working
 from tests.support.sql_outbox import relay_of, sql_settings
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _READERS = f'"changefeed.readers:{TABLE}"'
@@ -60,7 +61,7 @@ class Reader:
         """Wait until it has published or set aside that many, and compare."""
         async with asyncio.timeout(WATCHDOG_S):
             while len(self.topic.accepted.get("k", [])) + len(self.quarantine.records) < len(ids):
-                await asyncio.sleep(0.02)  # only the outcome shows it
+                await look_again()  # only the outcome shows it
         assert self.topic.accepted == {"k": list(ids)}
 
 
@@ -68,7 +69,7 @@ async def said(caplog: pytest.LogCaptureFixture, words: str) -> str:
     """Wait until the relay has logged these words."""
     async with asyncio.timeout(WATCHDOG_S):
         while not (found := [each for each in caplog.messages if words in each]):
-            await asyncio.sleep(0.02)  # as above
+            await look_again()  # as above
     return found[0]
 
 

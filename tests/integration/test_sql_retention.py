@@ -15,6 +15,7 @@ from relay.sql.database import Database
 from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _OLD, _RECENT = "2 hours", "30 minutes"
@@ -89,7 +90,7 @@ async def session(outbox_database: str) -> AsyncSession:
 async def until(holds: Callable[[], Any]) -> None:
     async with asyncio.timeout(WATCHDOG_S):
         while not await holds():
-            await asyncio.sleep(0.02)
+            await look_again()
 
 
 async def test_what_is_old_and_was_read_by_every_consumer_goes_and_nothing_else(

@@ -27,6 +27,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
+from tests.support.waiting import elapse, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _CLAIM_S = 2.0
@@ -62,7 +63,7 @@ class Late:
     async def execute(self, statement: Statement, /) -> Result:
         result = await self._session.execute(statement)
         if any(part in statement.sql for part in self.late):
-            await asyncio.sleep(_LATE_S)
+            await elapse(_LATE_S)
             self.was_late.set()
         return result
 
@@ -129,7 +130,7 @@ class Site:
     async def until_cursor(self, holds: Callable[[bytes], bool]) -> bytes:
         async with asyncio.timeout(WATCHDOG_S):
             while not holds(cursor := (await self.claim()).cursor):
-                await asyncio.sleep(0.02)
+                await look_again()
         return cursor
 
     async def claim(self) -> Claim:
@@ -404,4 +405,4 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(WATCHDOG_S):
         while not holds():
-            await asyncio.sleep(0.02)
+            await look_again()

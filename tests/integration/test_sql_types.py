@@ -27,6 +27,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _ULID = (1_770_000_000_000).to_bytes(6, "big") + bytes(10)
@@ -280,7 +281,7 @@ async def relayed(url: str, last: str) -> tuple[InMemoryPublisher, InMemoryQuara
     async with asyncio.timeout(WATCHDOG_S):
         while last not in topic.accepted.get("k", []):
             assert not running.done(), running.exception()
-            await asyncio.sleep(0.02)
+            await look_again()
         stop.set()
         await running
     await database.close()

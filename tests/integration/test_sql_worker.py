@@ -21,6 +21,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -92,12 +93,12 @@ class Site:
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WATCHDOG_S):
             while not holds():
-                await asyncio.sleep(0.02)
+                await look_again()
 
     async def until_claims(self, holds: Callable[[list[Any]], bool], shards: int) -> None:
         async with asyncio.timeout(WATCHDOG_S):
             while not holds(await self.claims(shards)):
-                await asyncio.sleep(0.05)
+                await look_again()
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from tests.support.outbox import event, events
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import properties, received
 from tests.support.telemetry import Telemetry, installed
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 TTL_S = 864_000
@@ -136,7 +137,7 @@ async def test_a_demo_run_adds_up_to_what_was_written(
         await host.start()
         async with asyncio.timeout(WATCHDOG_S):
             while host.status()["functions"][0]["documents_delivered"] < len(written):
-                await asyncio.sleep(0.05)
+                await look_again()
     finally:
         await host.stop()
         for relay in made:
@@ -187,7 +188,7 @@ async def test_what_was_accepted_counts_as_often_as_it_was_though_its_invocation
     attempt = asyncio.create_task(relay.handle(documents, "i1"))
     async with asyncio.timeout(WATCHDOG_S):
         while (await topic_counts(servicebus.admin_port))["accepted"] < 10:
-            await asyncio.sleep(0.02)
+            await look_again()
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attempt

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tests.support.waiting import look_again
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -64,6 +65,6 @@ async def last_shown(address: str) -> Shown | None:
         shown = Shown(0, 0, 0)
         while await page.get_attribute("#connection", "data-state") != "lost":
             shown = Shown(*(int(re.sub(r"\D", "", text) or 0) for text in await page.evaluate(_TOTALS)))
-            await asyncio.sleep(_EVERY_S)
+            await look_again()
         await browser.close()
         return shown

@@ -20,6 +20,7 @@ from simulation.sql.sessions import SimulatedSession, connect
 from simulation.sql.tables import Transaction
 from simulation.world import World
 from tests.support.sql_outbox import TABLE
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -108,7 +109,7 @@ class ModelDatabase:
         lock = None
         async with asyncio.timeout(WATCHDOG_S):
             while lock is None or lock.holder is session.backend:
-                await asyncio.sleep(0.001)
+                await look_again()
                 lock = session.backend.waits_for
 
     @asynccontextmanager
@@ -199,7 +200,7 @@ class PostgresDatabase:
         async with asyncio.timeout(WATCHDOG_S):
             # Nothing tells when it does, so ask again.
             while not (await self._owner("select cardinality(pg_blocking_pids(%s))", _pid(session)))[0][0]:
-                await asyncio.sleep(0.005)
+                await look_again()
 
     @asynccontextmanager
     async def holding(self, table: str, shard: int = 0) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import admin, inject
 from tests.support.dead_letters import dead_letter
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 QUEUE = "orders"
@@ -85,7 +86,7 @@ class Broker:
         """Wait until every message is settled."""
         async with asyncio.timeout(WATCHDOG_S):
             while (counts := await self.counts())["active"] or counts["locked"]:
-                await asyncio.sleep(0.02)
+                await look_again()
 
     async def dead_letters(self) -> list[ServiceBusReceivedMessage]:
         """Look at what is in the dead-letter queue, up to 100 messages."""
@@ -142,7 +143,7 @@ def watchdog_says(said: Callable[[str], object]) -> Iterator[None]:
 async def _keep_alive(client: Any) -> None:
     """Instead of the SDK's own, which wakes up once a second, so that every close takes up to a second."""
     while client._connection and not client._shutdown:
-        await asyncio.sleep(0.02)
+        await look_again()
 
 
 def message(key: str, number: int, body: bytes | str | None = None, **properties: Any) -> Message:

@@ -23,6 +23,7 @@ from psycopg import sql
 
 import changefeed
 from local.database.server import POSTGRES, as_other_user, prepare
+from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 
 # On a Unix socket alone; and nothing here has to survive a crash of the machine.
@@ -95,7 +96,7 @@ class PostgresServer:
             try:
                 self._owner().close()
             except psycopg.OperationalError:
-                time.sleep(0.05)
+                look_again_blocking()
             else:
                 return
         raise RuntimeError(f"PostgreSQL cannot be used:\n{log.read_text(errors='replace')}")

@@ -15,6 +15,7 @@ from inbox.cancellation import end_tasks
 from relay.assembly import SqlRelay, assemble_sql
 from relay.settings import Settings
 from relay.sql.install import migrations
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 TABLE = "outbox.domain_event"
@@ -101,7 +102,7 @@ class SqlDeployment:
         unread = f"select 1 from {FEED} f join {CLAIM} c on c.shard_id = f.shard_id and f.ulid > c.last_ulid"
         async with asyncio.timeout(WATCHDOG_S):
             while self.rows(f"select 1 from {OUTBOX}") or self.rows(unread):
-                await asyncio.sleep(0.02)  # what another session commits can only be asked for again and again
+                await look_again()  # what another session commits can only be asked for again and again
 
     def close(self) -> None:
         self.connection.close()

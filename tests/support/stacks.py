@@ -15,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from local.stack.environment import DATABASE
 from local.stack.parts import ROOT
 from local.stack.supervisor import Stack, StackOptions
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 _QUICK = ("--lease-acquire-ms", "500", "--lease-renew-ms", "500", "--lease-expiration-ms", "2000")
@@ -53,7 +54,7 @@ class RunningStack:
         """Wait until the function's counts satisfy `reached`."""
         async with asyncio.timeout(WATCHDOG_S):
             while not reached(await self.function_status()):
-                await asyncio.sleep(0.05)  # a host can only be asked
+                await look_again()  # a host can only be asked
 
 
 @asynccontextmanager

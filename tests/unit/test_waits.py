@@ -1,36 +1,98 @@
-"""No test fails because a machine is slow: what has to happen is awaited for WATCHDOG_S."""
+"""No quick test fails because a machine is slow: it waits for WATCHDOG_S, and times nothing."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.pages import ROOT
 
+# Tests of the simulation run in virtual time; those of the benchmarks and of mutants are about time itself.
 FOLDERS = (
-    *("acceptance", "changefeed", "contracts", "fuzz", "infra", "integration", "support", "telemetry"),
+    "acceptance",
+    "changefeed",
+    "contracts",
+    "fuzz",
+    "infra",
+    "integration",
+    "support",
+    "unit",
     "../emulators/tests",
 )
+LEFT = (
+    *("tests/changefeed/sqlserver/", "tests/unit/bench/", "tests/support/leaks.py", "tests/support/waiting.py"),
+    # Stand-ins whose callers wait.
+    *(
+        "tests/unit/relay/topics.py",
+        "emulators/tests/servicebus/support.py",
+        "tests/fuzz/test_servicebus_histories.py",
+    ),
+)
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))]
+
 WAITS = ("asyncio.timeout", "asyncio.wait_for", "asyncio.wait")
+SLEEPS = ("asyncio.sleep", "time.sleep")
+CLOCKS = (
+    "time.time",
+    "time.monotonic",
+    "time.perf_counter",
+    "datetime.now",
+    "loop.time",
+    "get_running_loop().time",
+)
+
+_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+_VIRTUAL = re.compile(r"\bvirtual_time\b")
 
 LONGEST_S = 2.0
 """A shorter wait is for something that must not happen: it passes on a busy machine, too."""
 
 
-def limits(source: str) -> Iterator[int]:
-    """The lines with a time limit of its own, in seconds, for what has to happen."""
-    for node in ast.walk(ast.parse(source)):
+def found(source: str) -> list[int]:
+    """Return the lines of a module whose quick tests depend on how fast the machine is."""
+    tree = ast.parse(source)
+    virtual = _VIRTUAL.search(source) is not None
+    lines = []
+    for node in _quick(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in WAITS:
             values = [*node.args, *(keyword.value for keyword in node.keywords)]
             if any(isinstance(each, ast.Constant) and _is_long(each.value) for each in values):
-                yield node.lineno
+                lines.append(node.lineno)
+        elif isinstance(node, ast.expr) and not virtual and (_sleeps(node) or _limits_a_time(node)):
+            lines.append(node.lineno)
+    return sorted(set(lines))
+
+
+def _quick(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not any("mark.slow" in ast.unparse(each) for each in getattr(child, "decorator_list", ())):
+            yield from _quick(child)
 
 
 def _is_long(value: object) -> bool:
     return isinstance(value, int | float) and value > LONGEST_S
+
+
+def _sleeps(node: ast.AST) -> bool:
+    """Return True for a sleep other than `asyncio.sleep(0)`: tests/support/waiting.py says why a test waits."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in SLEEPS:
+        return False
+    return not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+
+
+def _limits_a_time(node: ast.AST) -> bool:
+    """Return True for an assertion that a time of the clock is below a limit other than the watchdog's."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[-1], ast.Lt | ast.LtE):
+        return False
+    calls = (each for each in ast.walk(node.left) if isinstance(each, ast.Call))
+    if not any(ast.unparse(each.func).endswith(CLOCKS) for each in calls):
+        return False
+    limit = node.comparators[-1]
+    return isinstance(limit, ast.Constant | ast.Call) and "WATCHDOG_S" not in ast.unparse(limit)
 
 
 @pytest.mark.parametrize(
@@ -42,18 +104,30 @@ def _is_long(value: object) -> bool:
         ("asyncio.wait_for(task, WATCHDOG_S)", []),
         ("asyncio.wait({task}, timeout=0.2)", []),
         ("asyncio.timeout(None)", []),
+        ("while not holds():\n    await asyncio.sleep(0.01)", [2]),
+        ("time.sleep(delay)", [1]),
+        ("await asyncio.sleep(0)", []),
+        ("@pytest.mark.slow\ndef test_x():\n    time.sleep(5)", []),
+        ("virtual_time.run(asyncio.sleep(5))", []),
+        ("assert time.monotonic() - began < 5", [1]),
+        ("assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)", [1]),
+        ("assert time.monotonic() - began < WATCHDOG_S / 2", []),
+        ("assert time.monotonic() - began >= 0.3", []),
+        ("while time.monotonic() < ends:\n    pass", []),
     ],
 )
-def test_limits_are_found(source: str, lines: list[int]) -> None:
-    assert list(limits(source)) == lines
+def test_what_depends_on_the_machine_is_found(source: str, lines: list[int]) -> None:
+    assert found(source) == lines
 
 
-def test_what_has_to_happen_is_awaited_under_the_watchdog_only() -> None:
-    found = {
-        f"{module.relative_to(ROOT)}:{line}"
+def test_no_quick_test_depends_on_how_fast_the_machine_is() -> None:
+    lines = [
+        f"{name}:{line}"
         for module in MODULES
-        if any(name in (source := module.read_text(encoding="utf-8")) for name in WAITS)
-        for line in limits(source)
-    }
+        if not (name := str(module.relative_to(ROOT))).startswith(LEFT)
+        and not _SLOW.search(source := module.read_text(encoding="utf-8"))
+        and any(each in source for each in (*WAITS, *SLEEPS, *CLOCKS))
+        for line in found(source)
+    ]
 
-    assert found == set()
+    assert lines == []

@@ -29,6 +29,7 @@ from azure.cosmos.exceptions import (
 from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient, RawClient
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 BATCH = [("create", ({"id": "contact", "pk": "a"},)), ("create", ({"id": "event", "pk": "a"},))]
@@ -390,7 +391,7 @@ async def test_a_silent_account_never_answers_and_does_after_the_fault(
     fault = await faults.inject("silent", match={"container": "data"}, for_ms=60_000)
     waiting = asyncio.ensure_future(warm.create_item({"id": "1", "pk": "a"}))
     while not await faults.applied(fault):
-        await asyncio.sleep(0.01)
+        await look_again()
 
     await faults.remove(fault)
     done, _ = await asyncio.wait([waiting], timeout=0.5)
@@ -431,7 +432,7 @@ async def test_a_request_that_waits_in_silence_does_not_keep_the_server_from_sto
             await FaultClient(session, server.endpoint).inject("silent", count=1)
             asking = asyncio.create_task(RawClient(session, server.endpoint, server.key).send("GET", "/"))
             while await server_faults(session, server):
-                await asyncio.sleep(0.01)
+                await look_again()
         await asyncio.gather(asking, return_exceptions=True)
 
 

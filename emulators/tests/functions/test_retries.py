@@ -24,6 +24,7 @@ from outbox_emulators.functions.feed import PartitionRange
 from outbox_emulators.functions.leases import Lease
 from outbox_emulators.functions.retries import RetryPolicy
 from outbox_emulators.functions.transport import TriggerTransport
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -161,7 +162,7 @@ async def test_a_request_without_an_answer_is_not_repeated(
     service: Service, address: str, transport: TriggerTransport
 ) -> None:
     async def hang() -> web.Response:
-        await asyncio.sleep(0.5)
+        await elapse(0.5)
         return web.Response()
 
     service.answer = hang

@@ -11,6 +11,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 UNLIMITED_RETRIES = 'strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:00"'
@@ -93,7 +94,7 @@ async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
             holds = condition()
             if await holds if isinstance(holds, Awaitable) else holds:
                 return
-            await asyncio.sleep(0.02)
+            await look_again()
 
 
 async def stored_leases(container: ContainerProxy) -> list[dict[str, Any]]:

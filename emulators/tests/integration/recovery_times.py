@@ -26,6 +26,7 @@ from outbox_emulators.cosmos.documents import Document
 from outbox_emulators.cosmos.jsontext import Part
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
+from tests.support.waiting import elapse, look_again
 
 WITHIN_S = 170.0
 SECOND_EVENT_AFTER_S = 7.0
@@ -128,7 +129,7 @@ async def _recovery(
         nonlocal ended
         while (await faults.get(fault))["pending"]:
             ended = time.monotonic()
-            await asyncio.sleep(0.1)
+            await look_again()
 
     watching = asyncio.create_task(watch())
     writing = asyncio.create_task(_write(server))
@@ -144,7 +145,7 @@ async def _write(server: CosmosServer) -> None:
         each for each in server.account.catalog.databases["outbox"].containers.values() if each.id == "data"
     )
     for name, wait_s in (("first", 0.0), ("second", SECOND_EVENT_AFTER_S)):
-        await asyncio.sleep(wait_s)
+        await elapse(wait_s)
         value = {"id": name, "partitionKey": "a"}
         with server.account.items.commit(container, container.partition_key.of_document(value)) as commit:
             commit.insert(Document.of(Part(value, json.dumps(value))))
@@ -157,7 +158,7 @@ async def _delivered(session: aiohttp.ClientSession, port: int, documents: int) 
                 function = (await response.json())["functions"][0]
             if function["documents_delivered"] >= documents:
                 return
-            await asyncio.sleep(0.1)
+            await look_again()
 
 
 if __name__ == "__main__":

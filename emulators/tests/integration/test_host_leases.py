@@ -20,6 +20,7 @@ from emulators.tests.integration.conftest import Outbox, status_of
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import Host
+from tests.support.waiting import elapse
 
 
 async def _write(outbox: Outbox, numbers: range) -> None:
@@ -159,7 +160,7 @@ async def test_leases_that_are_deleted_while_they_are_processed_end_that_in_sile
 
     await eventually(lambda: _leases_of(host) == [])
     await outbox.write("1")
-    await asyncio.sleep(0.3)  # several acquire intervals
+    await elapse(0.3)  # several acquire intervals
 
     assert (await outbox.stored_leases(), outbox.recorder.deliveries) == ([], [])
     assert not [record for record in caplog.records if record.levelno > logging.WARNING]

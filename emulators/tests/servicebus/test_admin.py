@@ -18,6 +18,7 @@ from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outco
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.role import Role
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -256,6 +257,6 @@ async def test_acknowledgements_of_a_link_that_is_gone_are_not_sent() -> None:
     acknowledgements.send(cast(Delivery, 1), Outcome(), 1)
 
     acknowledgements.cancel()
-    await asyncio.sleep(0.02)
+    await elapse(0.02)
 
     assert given == []

@@ -27,6 +27,7 @@ from emulators.tests.servicebus.plain_http import (
 from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 FOREVER = timedelta(days=10_675_199)
@@ -76,7 +77,7 @@ async def test_the_namespace_is_described(management: Any, entities: Entities) -
     found = await management.get_namespace_properties()
 
     assert (found.name, found.messaging_sku, found.namespace_type) == ("sbemulatorns", "Standard", "Messaging")
-    assert datetime.now(UTC) - found.created_at_utc < timedelta(minutes=1)
+    assert datetime.now(UTC) - found.created_at_utc < timedelta(seconds=WATCHDOG_S)
     async with ServiceBusServer(entities, tier="premium") as premium, management_client(premium) as client:
         assert (await client.get_namespace_properties()).messaging_sku == "Premium"
 
@@ -182,7 +183,7 @@ async def test_an_update_holds_for_what_comes(management: Any, client: ServiceBu
         await receiver.abandon_message(message)
         async with asyncio.timeout(WATCHDOG_S):
             while not (await management.get_queue_runtime_properties("orders")).dead_letter_message_count:
-                await asyncio.sleep(0.01)
+                await look_again()
 
     assert dict(await management.get_queue("orders")) == dict(queue)
 
@@ -325,7 +326,7 @@ async def test_runtime_properties_have_counts_sizes_and_times(management: Any, c
             while (
                 await management.get_subscription_runtime_properties("events", "named")
             ).total_message_count > 3:
-                await asyncio.sleep(0.01)
+                await look_again()
 
     found = await management.get_subscription_runtime_properties(*named)
     topic = await management.get_topic_runtime_properties("events")

@@ -19,6 +19,7 @@ from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
 from outbox_emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 ALWAYS = Odds(redelivered=1.0, slow_ms=0, delayed=0.0, little_credit=0.0)
@@ -214,7 +215,7 @@ async def test_late_answers_of_a_link_that_is_gone_are_not_given() -> None:
     answers.give(lambda: given.append(1))
 
     answers.cancel()
-    await asyncio.sleep(0.02)
+    await elapse(0.02)
 
     assert given == []
 

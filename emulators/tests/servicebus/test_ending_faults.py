@@ -20,6 +20,7 @@ from outbox_emulators.servicebus.frames import DISPOSITION, HEARTBEAT, FrameRead
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 LARGE = "x" * 200_000
@@ -177,7 +178,7 @@ async def test_a_transfer_that_is_given_up_while_it_stalls_is_dropped_with_its_c
 
     sending = asyncio.create_task(sender.send_messages(message("1", LARGE)))
     while not (await broker.fault(fault))["applied"]:
-        await asyncio.sleep(0.01)
+        await look_again()
     for connection in list(server.broker.connections):
         connection.abort()
     await asyncio.gather(sending, return_exceptions=True)
@@ -242,7 +243,7 @@ async def test_a_silent_handshake_is_never_answered_and_another_connection_is(
 
     first = asyncio.create_task(send(server, "1"))
     while not (await broker.fault(fault))["applied"]:
-        await asyncio.sleep(0.01)
+        await look_again()
     done, _ = await asyncio.wait([first], timeout=SILENT_S)
     await send(server, "2")
 
@@ -295,7 +296,7 @@ async def test_heartbeats_come_from_a_silent_peer_only_when_asked_for(
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(HEADER)
     while not (await broker.fault(fault))["applied"]:
-        await asyncio.sleep(0.01)
+        await look_again()
 
     # Before the open is answered no frame may be sent.
     with pytest.raises(TimeoutError):
@@ -305,7 +306,7 @@ async def test_heartbeats_come_from_a_silent_peer_only_when_asked_for(
     await broker.inject(kind="silent-handshake", step="begin", heartbeats=True)
     sending = asyncio.create_task(send(server, "1"))
     while not (beating := [each for each in server.broker.connections if vars(each)["_held"]]):
-        await asyncio.sleep(0.01)
+        await look_again()
     assert beating[0].is_open
     assert bytes.fromhex("0000000802000000") == HEARTBEAT
     # The SDK can swallow one cancellation while it opens a link.

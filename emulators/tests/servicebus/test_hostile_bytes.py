@@ -25,6 +25,7 @@ from outbox_emulators.servicebus.requests import MAX_REQUEST_BYTES
 from outbox_emulators.servicebus.sasl import HEADER
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -147,7 +148,7 @@ async def test_a_client_that_does_not_read_is_not_read(server: ServiceBusServer)
     writer.write((encode_frame(0, BEGIN, begin) + encode_frame(0, END, [])) * SESSIONS)
     async with asyncio.timeout(WATCHDOG_S):
         while connection.writable:
-            await asyncio.sleep(0.01)
+            await look_again()
     assert not answers.is_reading()
 
     requests.resume_reading()
@@ -263,7 +264,7 @@ async def test_a_silent_connection_holds_a_part_of_what_it_is_sent(
     try:
         async with asyncio.timeout(WATCHDOG_S):
             while not (found := list(server.broker.connections)) or not reads_no_more(found[0]):
-                await asyncio.sleep(0.01)
+                await look_again()
     finally:
         writer.transport.abort()
 

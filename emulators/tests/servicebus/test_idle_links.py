@@ -23,6 +23,7 @@ from outbox_emulators.servicebus.link_table import LinkTable
 from outbox_emulators.servicebus.links import LinkEndpoint
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.waiting import elapse, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 # Long enough for a busy machine to open a link within half of it.
@@ -120,7 +121,7 @@ async def test_a_link_that_idles_is_detached_and_its_connection_closed_after_it(
 
         async with asyncio.timeout(WATCHDOG_S):
             while server.broker.connections:
-                await asyncio.sleep(0.01)
+                await look_again()
         with pytest.raises(ServiceBusError):
             await send(sender, "3")
         await send(sender, "4")
@@ -186,7 +187,7 @@ async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(entities
                 sent += 1
                 before = idle_ends()
                 while idle_ends() == before:
-                    await asyncio.sleep(0.01)
+                    await look_again()
 
         outlet = server.broker.namespace.outlet("orders").messages
         received = Counter(entry.message.message_id for entry in outlet.peek(0, 1_000))
@@ -197,7 +198,7 @@ async def until_met(server: ServiceBusServer, edge: Edge) -> None:
     """Wait until the broker has counted an edge."""
     async with asyncio.timeout(WATCHDOG_S):
         while not server.broker.edges.met[edge]:
-            await asyncio.sleep(0.01)
+            await look_again()
 
 
 # When a connection was last active: what its links carry counts, and so do links that come and go
@@ -226,7 +227,7 @@ async def links() -> LinkTable:
 
 async def later() -> float:
     """Let a moment pass that the loop's clock can measure; returns the time after it."""
-    await asyncio.sleep(0.01)
+    await elapse(0.01)
     return asyncio.get_running_loop().time()
 
 

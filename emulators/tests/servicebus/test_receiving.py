@@ -23,6 +23,7 @@ from azure.servicebus.exceptions import (
 
 from emulators.tests.servicebus.support import pages
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -179,7 +180,7 @@ async def test_a_renewer_keeps_messages_beyond_their_lock(
         for message in messages:
             renewer.register(receiver, message, max_lock_renewal_duration=10)
         # Longer than a lock lasts: without renewal each of them would be lost.
-        await asyncio.sleep(1.8)
+        await elapse(1.8)
         for message in messages:
             await receiver.complete_message(message)
 

@@ -11,6 +11,7 @@ from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, S
 
 from emulators.tests.servicebus.support import Broker, send, take
 from outbox_emulators.servicebus.server import ServiceBusServer
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -24,7 +25,7 @@ async def until(broker: Broker, queue: str, **counts: int) -> None:
     """Wait until the admin port shows these counts: a receiver does not wait for its settlement to be done."""
     async with asyncio.timeout(WATCHDOG_S):
         while not counts.items() <= (await broker.counts(queue)).items():
-            await asyncio.sleep(0.01)
+            await look_again()
 
 
 async def test_receivers_can_be_cut_while_senders_go_on(broker: Broker, client: ServiceBusClient) -> None:

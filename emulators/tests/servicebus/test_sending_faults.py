@@ -24,6 +24,7 @@ from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, perform
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 LARGE = "x" * 200_000
@@ -243,7 +244,7 @@ async def test_a_disabled_entity_is_enabled_again_by_itself(broker: Broker, send
 
     async with asyncio.timeout(WATCHDOG_S):
         while await broker.pending():
-            await asyncio.sleep(0.02)
+            await look_again()
     assert (await broker.counts("orders"))["status"] == "Active"
 
 
@@ -290,7 +291,7 @@ async def test_a_broker_that_was_down_for_a_while_is_reached_again(
         await client.get_queue_sender("orders").__aenter__()
     async with asyncio.timeout(WATCHDOG_S):
         while broker.server.broker.is_down:
-            await asyncio.sleep(0.02)
+            await look_again()
     async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(message(1))
 

@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import (
 from emulators.tests.servicebus.support import take
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.session_queue import SessionQueue
+from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -60,7 +61,7 @@ async def test_waiting_for_a_session_ends_with_a_timeout(client: ServiceBusClien
 async def test_waiting_for_a_session_ends_when_a_message_comes(client: ServiceBusClient) -> None:
     receiver = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=30)
     opening = asyncio.create_task(receiver.__aenter__())
-    await asyncio.sleep(0.1)
+    await elapse(0.1)
 
     await send(client, "chats", "a", "1")
     await asyncio.wait_for(opening, WATCHDOG_S)
@@ -72,7 +73,7 @@ async def test_waiting_for_a_session_ends_when_a_message_comes(client: ServiceBu
 async def test_a_waiter_that_gives_up_does_not_take_a_session_with_it(client: ServiceBusClient) -> None:
     waiter = client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=30)
     opening = asyncio.create_task(waiter.__aenter__())
-    await asyncio.sleep(0.3)
+    await elapse(0.3)
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     await waiter.close()
@@ -161,7 +162,7 @@ async def test_a_session_lock_is_renewed_by_hand_and_by_the_renewer(client: Serv
         renewer.register(receiver, receiver.session, max_lock_renewal_duration=10)
         [message] = await take(receiver, 1)
         # Longer than the lock lasts.
-        await asyncio.sleep(1)
+        await elapse(1)
         await receiver.complete_message(message)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import inbox
 from inbox.cancellation import end_tasks, finish
+from tests.support.waiting import elapse, forever
+from tests.support.watchdog import WATCHDOG_S
 
 CONNECTION = "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
 
@@ -71,10 +73,10 @@ async def test_work_is_finished_before_the_cancellation_is_passed_on() -> None:
     await begun.wait()
     for _ in range(3):
         task.cancel()
-        await asyncio.sleep(0.01)
+        await elapse(0.01)
     assert not task.done()
     go_on.set()
-    await asyncio.wait_for(asyncio.wait({task}), 5)
+    await asyncio.wait_for(asyncio.wait({task}), WATCHDOG_S)
 
     assert done.is_set()
     assert task.cancelled()
@@ -86,14 +88,14 @@ async def test_work_that_takes_too_long_after_a_cancellation_is_cancelled_too() 
     async def work() -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             ended.set()
 
     task = asyncio.create_task(finish(work(), within_s=0.05))
     await begun.wait()
     task.cancel()
-    await asyncio.wait_for(asyncio.wait({task}), 5)
+    await asyncio.wait_for(asyncio.wait({task}), WATCHDOG_S)
 
     assert ended.is_set()
     assert task.cancelled()
@@ -116,7 +118,7 @@ async def test_an_error_of_work_that_was_cancelled_is_not_reported_as_lost() -> 
 
     async def fail_late() -> None:
         begun.set()
-        await asyncio.sleep(0.02)
+        await elapse(0.02)
         raise OSError("away")
 
     task = asyncio.create_task(finish(fail_late()))

@@ -16,6 +16,7 @@ from inbox.signals import stop_on_signals
 from inbox.watchdog import Watchdog
 from inbox.width import FEWEST, Width
 from tests.support.inbox import watchdog_says
+from tests.support.watchdog import WATCHDOG_S
 
 # The width follows the load
 
@@ -71,7 +72,7 @@ async def test_what_blocks_the_loop_is_named_while_it_does_and_when_it_goes_on()
     with watchdog_says(said):
         dog.start()
         await asyncio.create_task(handle(), name="The handler of message 'e1' of session 'k'")
-        await asyncio.wait_for(over.wait(), 10)
+        await asyncio.wait_for(over.wait(), WATCHDOG_S)
         dog.stop()
     during, afterwards = [line for line in lines if "message 'e1'" in line]
 
@@ -134,7 +135,7 @@ async def test_the_first_signal_stops_it(
             monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", refuse)
         stop_on_signals(receiver)
         signal.raise_signal(number)
-        await asyncio.wait_for(receiver.stopped.wait(), 5)
+        await asyncio.wait_for(receiver.stopped.wait(), WATCHDOG_S)
 
         assert signal.getsignal(number) is usual
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.stack.parts import Part
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no process groups to end the child with")
@@ -16,7 +17,7 @@ async def test_a_part_has_ended_though_its_child_goes_on_and_is_gone_when_both_a
     part = await Part.start("it", "tests.support.outlived", log=tmp_path / "log")
     try:
         part.kill_alone()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WATCHDOG_S):
             assert await part.wait() != 0
     finally:
         await part.kill()

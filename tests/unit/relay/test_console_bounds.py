@@ -30,6 +30,7 @@ from relay.outbox import Committed, id_name, key_name
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import plain
+from tests.support.watchdog import WATCHDOG_S
 
 MEGABYTE = 1_000_000
 
@@ -283,7 +284,10 @@ async def test_a_timeline_that_could_not_be_read_is_tried_again(
 async def test_events_that_are_stale_are_said_to_be_in_their_stream(relayed: Counted) -> None:
     relayed.outbox.commit("a")
     await relayed.observer.look()
-    async with TestClient(TestServer(application(relayed.observer, loopback))) as client, asyncio.timeout(20):
+    async with (
+        TestClient(TestServer(application(relayed.observer, loopback))) as client,
+        asyncio.timeout(WATCHDOG_S),
+    ):
         response = await client.get("/events.json")
         assert b'"id":"a"' in (await next_message(response))[1]
         relayed.outbox.fails = "the account does not answer"

@@ -23,6 +23,7 @@ from relay.outbox import Committed, Position
 from tests.support.console import InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
+from tests.support.watchdog import WATCHDOG_S
 
 NOW = 1_000_010.0
 NOTHING = asdict(Flow(NOW))
@@ -286,7 +287,7 @@ async def test_a_service_that_does_not_answer_makes_nothing_else_stale(monkeypat
         return 0
 
     monkeypatch.setattr(world.items, "count", count)
-    async with world.observer as observer, asyncio.timeout(10):
+    async with world.observer as observer, asyncio.timeout(WATCHDOG_S):
         snapshot = await observer.changed(0)
         while snapshot.known_of("subscriptions").stale:
             snapshot = await observer.changed(snapshot.number)
@@ -307,7 +308,7 @@ async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_n
     world = World()
     async with world.observer as observer:
         assert (await observer.current(10)).flow.waiting == 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while observer._watched.is_set():
                 await asyncio.sleep(0)
         commit(world, "0", 20)
@@ -326,7 +327,7 @@ async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_n
 async def test_what_cannot_be_read_does_not_hold_up_the_answer() -> None:
     world = World()
     fail(world, "topic")
-    async with world.observer as observer, asyncio.timeout(20):
+    async with world.observer as observer, asyncio.timeout(WATCHDOG_S):
         for _ in range(2):
             answer = await observer.current(60)
 

@@ -12,6 +12,8 @@ from relay.console.model import Arrival, Delivery, Problem, Stage, Subscription
 from relay.errors import StoreError
 from relay.holds import marker
 from tests.support.console_deployment import NOW, Deployment, size_of
+from tests.support.waiting import look_again
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -351,7 +353,7 @@ async def test_it_looks_only_while_somebody_watches() -> None:
             await asyncio.sleep(0)
         assert observer.latest.number == 0
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             snapshot = await observer.changed(0)
             while snapshot.flow.committed == 0:
                 snapshot = await observer.changed(snapshot.number)
@@ -376,13 +378,13 @@ async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: p
     monkeypatch.setattr(relayed.outbox, "news", news)
     async with relayed.observer as observer:
         relayed.topic.counts = [Subscription("all", 1, 0)]
-        await asyncio.wait_for(observer.changed(0), 10)
+        await asyncio.wait_for(observer.changed(0), WATCHDOG_S)
         before = -1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             while looks != before:
                 before = looks
-                await asyncio.sleep(0.05)
+                await look_again()
         relayed.topic.counts = [Subscription("all", 2, 0)]
-        snapshot = await asyncio.wait_for(observer.changed(observer.latest.number), 10)
+        snapshot = await asyncio.wait_for(observer.changed(observer.latest.number), WATCHDOG_S)
 
     assert (snapshot.subscriptions, looks > before) == ((Subscription("all", 2, 0),), True)

@@ -18,6 +18,7 @@ from relay.console.server import loopback
 from relay.console.texts import Commands
 from relay.findings import Finding
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, history
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.test_console_web import messages
 
 Client = TestClient[web.Request, web.Application]
@@ -96,7 +97,7 @@ async def test_each_stream_has_a_line_of_its_own_state(client: Client, views: di
 
 
 async def test_the_overview_follows_each_stream(client: Client, views: dict[str, InMemoryView]) -> None:
-    async with asyncio.timeout(10), client.get("/stream") as response:
+    async with asyncio.timeout(WATCHDOG_S), client.get("/stream") as response:
         stream = messages(response)
         first = {event: html async for event, html in _until(stream, "totals")}
         await views["default"].count(waiting=7, lag_s=61.0)

@@ -23,6 +23,7 @@ from relay.events import Reason
 from relay.findings import Finding
 from relay.reasons import QUARANTINE, STATES, State
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
+from tests.support.watchdog import WATCHDOG_S
 
 Client = TestClient[web.Request, web.Application]
 
@@ -110,7 +111,7 @@ async def test_the_data_of_events_is_shown_only_where_it_is_asked_for(view: InMe
 async def test_the_stream_sends_a_section_again_only_when_it_has_changed(
     client: Client, view: InMemoryView
 ) -> None:
-    async with asyncio.timeout(10), client.get("/stream") as response:
+    async with asyncio.timeout(WATCHDOG_S), client.get("/stream") as response:
         assert response.content_type == "text/event-stream"
         stream = messages(response)
         first = [event async for event, _ in _until(stream, "totals")]
@@ -136,7 +137,7 @@ async def _until(
 async def test_events_are_streamed_as_json_whenever_they_are_further(client: Client, view: InMemoryView) -> None:
     event = committed(1)
     await view.set(recent=[tracked(event, Stage.COMMITTED)])
-    async with asyncio.timeout(10), client.get("/events.json") as response:
+    async with asyncio.timeout(WATCHDOG_S), client.get("/events.json") as response:
         stream = messages(response)
         seen = [json.loads((await anext(stream))[1])]
         for state in (tracked(event), tracked(event, deliveries=[delivered(event)])):
@@ -171,7 +172,7 @@ async def test_it_ends_at_once_with_its_streams_open(view: InMemoryView) -> None
             started = asyncio.get_running_loop().time()
         took = asyncio.get_running_loop().time() - started
         for response in responses:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WATCHDOG_S):
                 await response.content.read()
 
     assert took < 2

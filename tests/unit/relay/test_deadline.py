@@ -24,8 +24,8 @@ def test_behind_it_nothing_is_begun_and_the_setting_is_named() -> None:
         deadline.left_s(at_most=30)
 
 
-def test_a_second_before_the_end_there_is_time_left() -> None:
-    assert 0 < Deadline(ends=time.monotonic() + 1, lasts_s=480).left_s(at_most=30) <= 1
+def test_some_seconds_before_the_end_there_is_time_left() -> None:
+    assert 0 < Deadline(ends=time.monotonic() + 20, lasts_s=480).left_s(at_most=30) <= 20
 
 
 def test_a_step_that_takes_too_long_says_which() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from relay.cli.shell import python
 from tests.support.operators import shell_words
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.commands import Deployment, record_id
 from tests.unit.relay.shelf import BUSY, REFUSED, RELEASE_ALL, event, put
 
@@ -67,7 +68,7 @@ async def test_a_release_that_does_not_catch_up_ends(deployment: Deployment) -> 
     put(deployment, "p-0", parked=True)
     deployment.records.coming = [event(f"p-{number}", "p") for number in range(1, 1000)]
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WATCHDOG_S):
         run = await deployment.data(*RELEASE_ALL)
 
     assert (run["exitCode"], run["stillParked"]) == (1, {"p": 1})

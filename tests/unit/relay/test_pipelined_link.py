@@ -29,6 +29,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.transfers import Transfer, alone
 from tests.support import amqp_peer
 from tests.support.amqp_peer import DISPOSITION, FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
+from tests.support.waiting import forever, look_again
 from tests.unit.relay.topics import event
 
 ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
@@ -690,7 +691,7 @@ async def test_a_peer_that_does_not_read_leaves_little_in_this_process(
 
     async with asyncio.timeout(WAIT_S):
         while link._connection.is_drained:
-            await asyncio.sleep(0.01)
+            await look_again()
 
     # What is written at a time, and the rest of a frame.
     secure = writer.get_extra_info("ssl_object") is not None
@@ -731,7 +732,7 @@ async def test_the_token_is_renewed_while_transfers_are_in_flight(peer: Peer) ->
         # The answer to it has come, and the next transfers leave as before.
         async with asyncio.timeout(WAIT_S):
             while not await link._connection._handler._cbs_authenticator.handle_token():
-                await asyncio.sleep(0.02)
+                await look_again()
         later = asyncio.create_task(link.send(transfer("b"), 60, lambda: None, never_late))
         peer.settle((await peer.delivery()).id)
         await later
@@ -822,7 +823,7 @@ async def test_few_batches_are_held_until_they_are_settled(peer: Peer, is_open: 
 
 async def _credential_hangs(peer: Peer, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(*_: Any) -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     monkeypatch.setattr(link._connection._handler._cbs_authenticator._auth, "get_token", hang)
 

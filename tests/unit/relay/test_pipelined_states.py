@@ -16,6 +16,7 @@ from relay.servicebus.pipelined.states import REACTIONS, ROUTES, SESSION_FRAMES,
 from relay.servicebus.transfers import alone
 from tests.support.amqp_memory import OURS, SDKS_CHANNEL, MemoryConnection
 from tests.support.amqp_peer import ACCEPTED, FALSE, RELEASED, TRUE, described
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
 
 NULL = b"\x40"
@@ -266,5 +267,5 @@ async def test_the_first_outcome_that_the_peer_says_stands() -> None:
         for state, settled in ((received, FALSE), (accepted, FALSE), (released, FALSE), (released, TRUE)):
             made.connection.send(frames.DISPOSITION, [TRUE, uint(0), NULL, settled, state])
         assert made.sending is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             await made.sending

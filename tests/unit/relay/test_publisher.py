@@ -28,6 +28,7 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison, Settings
 from relay.verdict import Judge
 from tests.support import virtual_time
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import FakeTopic, event, events
 
 CUT = ServiceBusConnectionError(message="cut")
@@ -453,5 +454,5 @@ async def test_a_link_that_never_closes_holds_up_nothing(monkeypatch: pytest.Mon
         await sender.limits(5)
     topic.links[0].hangs = True
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         await pool.close()

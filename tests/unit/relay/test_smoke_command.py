@@ -33,6 +33,7 @@ from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.accounts import FakeContainer
 from tests.unit.relay.commands import ENVIRONMENT, InMemoryRecords, cosmos_error
 from tests.unit.relay.deployments import subscription_properties
@@ -452,7 +453,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
     app.delete_item = hang  # type: ignore[method-assign]
     monkeypatch.setattr("relay.cosmos.reader.CLEAN_UP_S", 0.01)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WATCHDOG_S):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json
 
     assert (data["exitCode"], len(data["leftBehind"])) == (0, 7)

@@ -11,6 +11,7 @@ from changefeed import DatabaseError
 from changefeed.statements import AsyncSession
 from relay.sql import worker as workers
 from relay.sql.database import BoundedSession
+from tests.support.watchdog import WATCHDOG_S
 
 
 async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +38,7 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
         return opened[-1]  # type: ignore[return-value]
 
     task = asyncio.create_task(workers.carry_out_retention(connect, "outbox.domain_event"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WATCHDOG_S):
         await done.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -65,7 +66,7 @@ async def test_what_fails_is_tried_again(
 
     with caplog.at_level(logging.WARNING, "relay"):
         task = asyncio.create_task(workers.carry_out_retention(connect, "outbox.domain_event"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WATCHDOG_S):
             for _ in range(3):
                 await tries.acquire()
         task.cancel()
