@@ -13,15 +13,18 @@ import os
 import re
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
+
+from local.stack.ports import PORTS
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".local" / "adverse"
@@ -41,6 +44,8 @@ class Condition:
         options: Options of pytest.
         processes: The number of pytest's processes.
         busy_loops: The number of processes that compete for the processor.
+        umask: The permissions that files are made without; -1 for this process's own.
+        takes_ports: The default ports of the local stack are taken.
         folder: The name of the folder that a copy of the project is made in; None for this one.
         python: The interpreter that a copy of the project makes its own environment with.
     """
@@ -50,6 +55,8 @@ class Condition:
     options: Sequence[str] = ()
     processes: str = _PROCESSES
     busy_loops: int = 0
+    umask: int = -1
+    takes_ports: bool = False
     folder: str | None = None
     python: str | None = None
 
@@ -78,7 +85,7 @@ def conditions() -> list[Condition]:
     return [
         Condition("quiet"),
         Condition("load", busy_loops=4),
-        Condition("elsewhere", environment=elsewhere),
+        Condition("elsewhere", environment=elsewhere, umask=0o077, takes_ports=True),
         *(Condition(f"random-{seed}", options=("--order", str(seed))) for seed in (1, 2, 3)),
         Condition("reversed", options=("--order", "reversed")),
         Condition("one-process", processes="1"),
@@ -108,6 +115,16 @@ def busy_loops(number: int) -> Iterator[None]:
         for loop in loops:
             loop.kill()
             loop.wait()
+
+
+@contextmanager
+def taken_ports() -> Iterator[None]:
+    """Listen on the default ports of the local stack, unless somebody does already."""
+    with ExitStack() as stack:
+        for port in PORTS:
+            with suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port.default)))
+        yield
 
 
 def copy_of_project(folder: Path) -> Path:
@@ -156,10 +173,14 @@ def run(condition: Condition) -> Result:
             *(f"--junitxml={report}", *condition.options),
         ]
         stack.enter_context(busy_loops(condition.busy_loops))
+        if condition.takes_ports:
+            stack.enter_context(taken_ports())
         begin, before = time.monotonic(), _processor_s()
         LOGS.mkdir(parents=True, exist_ok=True)
         with (LOGS / f"{condition.name}.log").open("wb") as log:
-            ended = subprocess.run(command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            ended = subprocess.run(
+                command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, umask=condition.umask
+            )
         return result_of(report, time.monotonic() - begin, _processor_s() - before, ended.returncode)
 
 
