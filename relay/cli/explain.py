@@ -136,11 +136,8 @@ def _shown(message: Message) -> dict[str, Any]:
 def _property(value: Value) -> dict[str, Any]:
     if isinstance(value, Moment):
         return {"type": "date", "value": _time(value)}
-    kinds = ((str, "string"), (bool, "boolean"), (float, "double"), (Long, "long"), (int, "int"))
-    kind = next(name for each, name in kinds if isinstance(value, each))
-    # As the message contract has it: the relay's own integers have 32 bits unless they need more.
-    wide = kind == "int" and not -(2**31) <= value < 2**31  # type: ignore[operator]
-    return {"type": "long" if wide else kind, "value": value}
+    kinds = ((str, "string"), (bool, "boolean"), (float, "double"), (Long, "long"))
+    return {"type": next(name for each, name in kinds if isinstance(value, each)), "value": value}
 
 
 def _time(milliseconds: int) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from relay.routes.mapping import Value
+from relay.routes.mapping import Long, Value
 from relay.servicebus.messages import CONTENT_TYPE, Message
 
 ADDRESS = "dataRef"
@@ -48,7 +48,7 @@ class Content:
             **message.application_properties,
             ADDRESS: address,
             SHA256: self.sha256,
-            LENGTH: len(self.body),
+            LENGTH: Long(len(self.body)),
             TYPE: CONTENT_TYPE,
         }
         if "cloudEvents:specversion" in properties:

@@ -80,15 +80,15 @@ _MAX_TTL_MS = 2**32 - 1
 
 
 class Long(int):
-    """An integer that a message has as one of 64 bits, whatever its value."""
+    """An integer of 64 bits: an AMQP long, whatever its value."""
 
 
 class Moment(int):
     """A time, in milliseconds since 1970."""
 
 
-Value = str | int | float | bool
-"""The value of a property: text, Long, double, boolean or Moment."""
+Value = str | bool | float | Long | Moment
+"""The value of a property: AMQP's string, boolean, double, long or timestamp. A plain int has no encoding."""
 
 
 class Unmappable(Exception):

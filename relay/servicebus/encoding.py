@@ -49,15 +49,6 @@ def _symbol(text: str) -> bytes:
     return _SYMBOLS_8[len(text)] + text.encode("ascii")
 
 
-def _integer(value: int) -> bytes:
-    """An int of 8 or 32 bits as the SDK has it, a long of 64 bits beyond."""
-    if -(2**31) <= value < 2**31:
-        if -128 <= value < 128:
-            return b"\x54" + value.to_bytes(1, "big", signed=True)
-        return b"\x71" + value.to_bytes(4, "big", signed=True)
-    return b"\x81" + value.to_bytes(8, "big", signed=True)
-
-
 def _long(value: int) -> bytes:
     if -128 <= value < 128:
         return b"\x55" + value.to_bytes(1, "big", signed=True)
@@ -75,7 +66,6 @@ def _uint(value: int) -> bytes:
 # By the type of a property's value.
 _VALUES: Mapping[type, Callable[[Any], bytes]] = {
     str: _string,
-    int: _integer,
     bool: lambda value: b"\x56\x01" if value else b"\x56\x00",
     float: lambda value: b"\x82" + struct.pack(">d", value),
     Long: _long,

@@ -11,7 +11,7 @@
 | content_type           | `application/json`                                                |
 | application_properties | `type`, `cosmosTimestamp` (`_ts`, whole seconds), `createdAt` and |
 |                        | `traceparent` where the document has them as strings, `sequence`  |
-|                        | if it has one as an integer of 64 bits                            |
+|                        | if it has one as an integer of 64 bits. Integers are AMQP longs   |
 
 With the format `cloudevents` the attributes of CloudEvents 1.0 are added to these, in AMQP binary mode. What
 relay.toml takes from other fields of an event (relay/routes/mapping.py) comes in addition, or instead.
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from relay import jsontext
 from relay.events import Event
-from relay.routes.mapping import PLAIN, Fields, Value
+from relay.routes.mapping import PLAIN, Fields, Long, Value
 from relay.times import parse_rfc3339
 
 CONTENT_TYPE = "application/json"
@@ -46,7 +46,7 @@ class Further(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A Service Bus message by the contract above. Its own integers have 32 bits, or 64 if they need them."""
+    """A Service Bus message by the contract above."""
 
     id: str
     partition_key: str
@@ -156,9 +156,9 @@ def _properties(event: Event) -> dict[str, Value]:
 
 
 def _put_integer(value: int, name: str, properties: dict[str, Value]) -> None:
-    """Integers beyond 64 bits, which AMQP does not have, are left out."""
+    """Put `value` as a long, unless it has more than 64 bits: AMQP has no type for it then."""
     if -(2**63) <= value < 2**63:
-        properties[name] = value
+        properties[name] = Long(value)
 
 
 def _is_rfc3339(text: str) -> bool:

@@ -325,11 +325,10 @@ def annotated(message: Message) -> AmqpAnnotatedMessage:
 
 
 def _typed(value: Value) -> object:
-    """An integer of 32 bits as the SDK encodes it, one of 64 bits as an AMQP long; others by their type."""
+    """Return `value` with its AMQP type for the SDK's encoder.
+
+    Left to itself, the SDK (7.15.0) encodes every int in 32 bits, and raises ValueError beyond.
+    """
     if isinstance(value, Moment):
         return {"TYPE": "TIMESTAMP", "VALUE": int(value)}
-    if isinstance(value, str | float) or (not isinstance(value, Long) and -(2**31) <= value < 2**31):
-        return value
-    # Left to itself, the SDK (7.15.0) encodes every int in 32 bits and raises ValueError beyond: from
-    # 19 January 2038 on, that would be every event. This mapping names the type for its encoder.
-    return {"TYPE": "LONG", "VALUE": value}
+    return {"TYPE": "LONG", "VALUE": int(value)} if isinstance(value, Long) else value

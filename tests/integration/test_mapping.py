@@ -267,7 +267,7 @@ async def test_explain_shows_an_event_of_a_file_and_one_of_the_outbox_and_sends_
     assert json.loads(message["body"]) == CLOUDEVENT["data"]
     # The outbox adds the time of the commit.
     (other,) = of_id.json["streams"]
-    assert other["message"]["application_properties"].pop("cosmosTimestamp")["type"] == "int"
+    assert other["message"]["application_properties"].pop("cosmosTimestamp")["type"] == "long"
     assert other.pop("bytes") > stream.pop("bytes")
     assert other == stream
     assert "stream default, to the topic 'domain-events': the event is published (every event)" in lines.out

@@ -63,7 +63,7 @@ def test_the_message_follows_the_contract(timestamp: int) -> None:
             content_type="application/json",
             application_properties={
                 "type": "domainEvent",
-                "cosmosTimestamp": long if timestamp >= 2**31 else timestamp,
+                "cosmosTimestamp": long,
                 "createdAt": "2026-02-09T11:37:37.3022907+02:00",
                 "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             },
@@ -134,17 +134,9 @@ def test_cloudevents_time_is_left_out_where_it_is_no_rfc_3339_timestamp(no_time:
     assert "cloudEvents:time" not in message.application_properties
 
 
-@pytest.mark.parametrize("number", [0, 1, -1, 2**30, 2**31 - 1, -(2**31)])
-def test_integers_of_32_bits_are_sent_as_they_are(number: int) -> None:
+@pytest.mark.parametrize("number", [0, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, -(2**63)])
+def test_an_integer_of_64_bits_is_sent(number: int) -> None:
     assert messages.plain(event(sequence=number)).application_properties["sequence"] == number
-
-
-@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**62, -(2**62), 2**63 - 1, -(2**63)])
-def test_integers_of_64_bits_are_sent_as_longs(number: int) -> None:
-    message = messages.plain(event(sequence=number))
-
-    assert message.application_properties["sequence"] == number
-    assert b"\x81" + number.to_bytes(8, "big", signed=True) in encoding.encode(message)
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
@@ -186,7 +178,7 @@ _BORDERS = [border + near for border in (0, -(2**7), 2**7, 2**8, -(2**31), 2**31
 _INTEGERS = st.one_of(st.sampled_from([*_BORDERS, -(2**63), 2**63 - 1]), st.integers(-(2**63), 2**63 - 1))
 _MOMENTS = st.integers(-(2**62), 2**62)
 _TYPED = st.one_of(_INTEGERS.map(Long), _MOMENTS.map(Moment), st.booleans(), st.floats(allow_nan=False))
-_PROPERTIES = st.dictionaries(_TEXTS, st.one_of(_TEXTS, _INTEGERS, _TYPED), min_size=1, max_size=6)
+_PROPERTIES = st.dictionaries(_TEXTS, st.one_of(_TEXTS, _TYPED), min_size=1, max_size=6)
 _LIFETIMES = st.one_of(st.sampled_from([1, 255, 256, 2**32 - 1]), st.integers(1, 2**32 - 1))
 _FURTHER = st.builds(
     Further, *(st.one_of(st.none(), values) for values in (_TEXTS, _TEXTS, _LIFETIMES, st.integers(0, 2**62)))
@@ -223,7 +215,7 @@ def test_a_message_is_encoded_as_the_sdk_does(message: Message) -> None:
 
 @pytest.mark.parametrize("number", _BORDERS)
 def test_every_integer_is_encoded_as_the_sdk_does(number: int) -> None:
-    message = _message(application_properties={"sequence": number})
+    message = _message(application_properties={"sequence": Long(number)})
 
     assert encoding.encode(message) == encoded(annotated(message))
 
@@ -236,7 +228,7 @@ def test_every_length_is_encoded_as_the_sdk_does(character: str, size: int) -> N
         _message(subject=text),
         _message(body=bytes(size)),
         _message(application_properties={"type": text}),
-        _message(application_properties={text: 1}),
+        _message(application_properties={text: Long(1)}),
         _message(id=text[:128], partition_key=text[-128:]),
     ):
         assert encoding.encode(message) == encoded(annotated(message))

@@ -29,6 +29,7 @@ from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Event
 from relay.findings import Gap, Why
 from relay.quarantine.items import Filter, RecordSummary
+from relay.routes.mapping import Long
 from relay.servicebus import messages
 from relay.settings import Settings
 from tests.support.operators import relay_command
@@ -122,7 +123,11 @@ def _received(event: Event) -> Any:
         partition_key=event.partition_key,
         subject=message.subject,
         content_type=messages.CONTENT_TYPE,
-        application_properties=message.application_properties,
+        # As the SDK decodes them: a long is a plain int.
+        application_properties={
+            name: int(value) if isinstance(value, Long) else value
+            for name, value in message.application_properties.items()
+        },
         body=[message.body],
     )
 
