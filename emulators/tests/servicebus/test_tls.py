@@ -163,10 +163,13 @@ async def test_a_client_without_the_subprotocol_or_with_text_is_refused(secure: 
     assert not secure.broker.connections
 
 
-async def test_the_subprotocol_of_dotnet_clients_is_served(secure: ServiceBusServer) -> None:
+@pytest.mark.parametrize("path", [WEBSOCKET, f"{WEBSOCKET}/"], ids=["3.4", "7.21"])
+async def test_the_path_and_the_subprotocol_of_dotnet_clients_are_served(
+    secure: ServiceBusServer, path: str
+) -> None:
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{secure.admin_port}") as session,
-        session.ws_connect(WEBSOCKET, protocols=["amqp"]) as socket,
+        session.ws_connect(path, protocols=["amqp"]) as socket,
     ):
         assert socket.protocol == "amqp"
         await socket.send_bytes(b"AMQP\x03\x01\x00\x00")

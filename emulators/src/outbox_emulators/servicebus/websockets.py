@@ -1,7 +1,8 @@
 """AMQP over WebSockets, for clients behind firewalls that let only HTTPS through.
 
-The path and the subprotocols are those that the service's clients ask for (`Constants` of @azure/core-amqp,
-`_pyamqp/constants.py` of azure-servicebus; `amqp` is that of Microsoft.Azure.Amqp, of .NET's clients). The bytes
+The paths and the subprotocols are those that the service's clients ask for (`Constants` of @azure/core-amqp,
+`_pyamqp/constants.py` of azure-servicebus; `amqp` is that of Microsoft.Azure.Amqp, of .NET's clients, and
+Azure.Messaging.ServiceBus 7.21 ends the path with a slash). The bytes
 in binary messages are those of a plain connection; where a message ends has no meaning (OASIS AMQP WebSocket
 binding, section 2.2).
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-PATH = "/$servicebus/websocket"
+PATHS = ("/$servicebus/websocket", "/$servicebus/websocket/")
 SUBPROTOCOLS = ("AMQPWSB10", "amqp")
 
 _LARGEST_PENDING_BYTES = 256 * 1024
@@ -31,7 +32,7 @@ class WebSockets:
         self._connect = connect
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get(PATH, self.serve)]
+        return [web.get(path, self.serve) for path in PATHS]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one client until it goes, or the broker lets go of it."""
