@@ -23,6 +23,7 @@ from emulators.tests.servicebus.plain_http import (
     blocking_management_client,
     management_client,
     management_connection_string,
+    requested,
 )
 from emulators.tests.servicebus.support import answered_as_missing
 from outbox_emulators.servicebus.entities import Entities
@@ -51,6 +52,41 @@ async def refusal(operation: Any) -> str:
     assert raised.value.status_code == 400
     assert "<Code>400</Code>" in str(raised.value)
     return str(raised.value.message)
+
+
+@pytest.mark.parametrize("name", ["health", "health/x", "admin", "admin/x", "admin/entities", "admin/refuse"])
+async def test_an_entity_may_have_the_name_of_a_path_of_the_emulator(
+    server: ServiceBusServer, management: Any, name: str
+) -> None:
+    made = await management.create_queue(name)
+
+    assert (made.name, (await management.get_queue(name)).name) == (name, name)
+    # The SDK for Python encodes the slash, and .NET's does not.
+    assert "<QueueDescription" in await requested(server, "GET", name)
+    await management.delete_queue(name)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "partitioned"), [(1_500, False), (6_144, False), (81_920, False), (8_192, True)]
+)
+async def test_a_size_that_standard_lacks_is_refused(management: Any, megabytes: int, partitioned: bool) -> None:
+    made = management.create_topic("new", max_size_in_megabytes=megabytes, enable_partitioning=partitioned)
+
+    assert f"The value '{megabytes}' of the property 'MaxSizeInMegabytes'" in await refusal(made)
+    queue = await management.create_queue("sized", max_size_in_megabytes=5_120)
+    queue.max_size_in_megabytes = 6_144
+    assert "1024, 2048, 3072, 4096, 5120" in await refusal(management.update_queue(queue))
+
+
+async def test_sizes_of_partitioned_and_premium_entities_are_taken(entities: Entities, management: Any) -> None:
+    spread = await management.create_queue("sized", max_size_in_megabytes=81_920, enable_partitioning=True)
+    async with (
+        ServiceBusServer(entities, edges=None, tier="premium") as premium,
+        management_client(premium) as client,
+    ):
+        large: Any = await client.create_queue("sized", max_size_in_megabytes=81_920)
+
+    assert spread.max_size_in_megabytes == large.max_size_in_megabytes == 81_920
 
 
 async def test_the_entities_of_the_file_are_listed_and_described(management: Any) -> None:

@@ -1,7 +1,7 @@
 """The admin port: readiness, counts, edges, refusals and faults, under `/health` and `/admin`.
 
-All other paths are those of the management API, which clients expect at the root: it cannot manage an entity named
-`health`, or below `admin/`.
+All other paths are those of the management API, which clients expect at the root. So are these where a request has
+the header `Authorization`, which the service's clients send: an entity may be named `health`, or `admin/x`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from outbox_emulators.access import Access
 from outbox_emulators.bodies import refuse_unreadable
@@ -38,7 +39,10 @@ class Admin:
 
     def application(self, more: Iterable[web.RouteDef] = ()) -> web.Application:
         """Make the application, with more routes than its own."""
-        app = web.Application(middlewares=[self._access.middleware(), refuse_unreadable, _errors])
+        management = ManagementApi(self._broker)
+        app = web.Application(
+            middlewares=[self._access.middleware(), refuse_unreadable, _errors, _authorized_by(management)]
+        )
         app.add_routes(
             [
                 web.get("/health", self.health),
@@ -52,7 +56,7 @@ class Admin:
                 *FaultApi(self._broker).routes(),
                 web.route("*", "/admin/{rest:.*}", self.unknown),
                 *more,
-                *ManagementApi(self._broker).routes(),
+                *management.routes(),
             ]
         )
         return app
@@ -156,6 +160,17 @@ def _counts(counts: Counts) -> dict[str, Any]:
         "deferred": counts.deferred,
         "scheduled": counts.scheduled,
     }
+
+
+def _authorized_by(management: ManagementApi) -> Middleware:
+    """Make the middleware that hands requests of the service's clients to the management API."""
+
+    @web.middleware
+    async def choose(request: web.Request, handler: Handler) -> web.StreamResponse:
+        is_own = request.path.partition("/")[2].partition("/")[0] in ("health", "admin")
+        return await (management.answer if is_own and "Authorization" in request.headers else handler)(request)
+
+    return choose
 
 
 @web.middleware

@@ -13,6 +13,7 @@ from outbox_emulators.servicebus.administration.descriptions import (
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
+    check_size,
     queue_entity,
     queue_values,
     subscription_entity,
@@ -111,6 +112,7 @@ class Catalog:
     def _put_queue(self, name: str, description: Element, queue: Queue | None, version: str) -> Queue:
         current = None if queue is None else queue_values(queue, premium=self.premium)
         values = self._read(description, QUEUE, current, version)
+        check_size(values, current, premium=self.premium)
         self._check_forwarding(name, values)
         entity = queue_entity(name if queue is None else queue.inlet.name, values)
         if queue is None:
@@ -123,6 +125,7 @@ class Catalog:
     def _put_topic(self, name: str, description: Element, topic: Topic | None, version: str) -> Topic:
         current = None if topic is None else topic_values(topic, premium=self.premium)
         values = self._read(description, TOPIC, current, version)
+        check_size(values, current, premium=self.premium)
         entity = topic_entity(name if topic is None else topic.inlet.name, values)
         if topic is None:
             topic = self._namespace.add_topic(entity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outbox_emulators.servicebus.administration import authorization
+from outbox_emulators.servicebus.administration.errors import BadRequest
 from outbox_emulators.servicebus.administration.fields import (
     BOOLEAN,
     DURATION,
@@ -109,6 +110,30 @@ SUBSCRIPTION = (
     _IDLE,
     _METADATA,
 )
+
+
+_STANDARD_MB = range(1024, 5 * 1024 + 1, 1024)
+_PARTITIONED_MB = range(16 * 1024, 80 * 1024 + 1, 16 * 1024)
+_PREMIUM_MB = range(1024, 80 * 1024 + 1, 1024)
+
+
+def check_size(values: Values, current: Values | None, *, premium: bool) -> None:
+    """Raise BadRequest unless the tier has such a size. One that has not changed is not checked.
+
+    Standard has 1, 2, 3, 4 or 5 GB, and a partitioned entity 16 times as much, which is read back for it ("Service
+    Bus quotas", learn.microsoft.com).
+    """
+    size = values[_SIZE.name]
+    if current is not None and size == current[_SIZE.name]:
+        return
+    allowed = [*(_PREMIUM_MB if premium else _STANDARD_MB)]
+    if values[_PARTITIONING.name] and not premium:
+        allowed += _PARTITIONED_MB
+    if size not in allowed:
+        raise BadRequest(
+            f"The value '{size}' of the property '{_SIZE.name}' is not one of those of the tier: "
+            f"{', '.join(map(str, allowed))}."
+        )
 
 
 # From descriptions to entities
