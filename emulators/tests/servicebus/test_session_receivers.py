@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
@@ -14,7 +15,11 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
+from proton import Described, symbol, ulong
+from proton.reactor import Filter
+from proton.utils import LinkDetached
 
+from emulators.tests.servicebus.raw_amqp import connected
 from emulators.tests.servicebus.support import take
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.session_queue import SessionQueue
@@ -81,6 +86,24 @@ async def test_a_waiter_that_gives_up_does_not_take_a_session_with_it(client: Se
     await send(client, "chats", "a", "1")
     async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=3) as receiver:
         assert receiver.session.session_id == "a"
+
+
+async def test_a_session_for_several_receivers_is_refused_by_the_name_of_its_filter(
+    server: ServiceBusServer,
+) -> None:
+    """Azure.Messaging.ServiceBus 7.21 raises NotSupportedException by these words."""
+    name = "com.microsoft:non-exclusive-session-filter:list"
+    wanted = Filter({symbol(name): cast(Any, Described(ulong(0x13700000E), ["a", None]))})
+
+    def attach() -> None:
+        with connected(server) as connection:
+            connection.create_receiver("chats", credit=0, options=wanted)
+
+    with pytest.raises(LinkDetached) as raised:
+        await asyncio.to_thread(attach)
+
+    assert raised.value.condition == "amqp:not-allowed"
+    assert f"invalid filter type: '{name}'" in str(raised.value)
 
 
 async def test_a_session_held_by_another_cannot_be_locked(client: ServiceBusClient) -> None:

@@ -14,6 +14,7 @@ from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.sessions import Session
 
 SESSION_FILTER = "com.microsoft:session-filter"
+_NON_EXCLUSIVE_FILTER = "com.microsoft:non-exclusive-session-filter"
 SESSION_LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 ACCEPT_TIMEOUT = "com.microsoft:timeout"
 DEFAULT_ACCEPT_TIMEOUT_MS = 60_000
@@ -129,11 +130,18 @@ def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -
 
 
 def _session_filter(link: Sender) -> tuple[bool, str | None]:
-    """Return whether a receiver asks for a session, and for which; None is any that is free."""
+    """Return whether a receiver asks for a session, and for which; None is any that is free.
+
+    Raises ArgumentInvalid, or NotAllowed for a session that several receivers share.
+    """
     wanted: Data = link.remote_source.filter
     wanted.rewind()
     filters = wanted.get_object() if wanted.next() else None
     for name, value in (filters or {}).items():
+        if str(name).startswith(_NON_EXCLUSIVE_FILTER):
+            # Azure.Messaging.ServiceBus 7.21 knows by these words that a namespace has no such
+            # sessions, and raises NotSupportedException.
+            raise NotAllowed(f"The source has an invalid filter type: '{name}'.")
         if str(name) == SESSION_FILTER:
             plain = getattr(value, "value", value)
             if plain is not None and not isinstance(plain, str):
