@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar, overload
 
@@ -25,6 +26,15 @@ def parse_duration(text: str) -> int:
     if not match:
         raise ValueError(f"'{text}' is no ISO 8601 duration such as PT1M or P7D")
     return round(sum(float(match[unit] or 0) * factor for unit, factor in _UNITS_MS.items()))
+
+
+def parse_ticks(text: str) -> int:
+    """Return an ISO 8601 duration of days and less in ticks of 100 ns; it may be negative. Raises ValueError."""
+    match = _DURATION.fullmatch(text.removeprefix("-"))
+    if not match:
+        raise ValueError(f"'{text}' is no ISO 8601 duration such as PT1M or P7D")
+    ms = sum(Decimal(match[unit] or 0) * factor for unit, factor in _UNITS_MS.items())
+    return int(ms * 10_000) * (-1 if text.startswith("-") else 1)
 
 
 class Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +20,10 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
+from emulators.tests.servicebus.fakes import a_message
 from emulators.tests.servicebus.plain_http import management_client, requested
 from outbox_emulators.servicebus.administration.atom import CONNECT
+from outbox_emulators.servicebus.codec import TimeSpan
 from outbox_emulators.servicebus.server import ServiceBusServer
 
 VALUES: dict[str, Any] = {
@@ -88,23 +91,24 @@ async def test_a_rule_is_returned_as_it_was_given(management: Any, given: Any) -
     assert as_dict(listed[1].filter) == as_dict(given)
 
 
-TYPED = {"int": "2", "long": "2", "short": "7", "decimal": "1.50", "double": "1E3", "guid": str(UUID(int=7))}
+TYPED = {
+    "int": "2",
+    "long": "2",
+    "short": "7",
+    "decimal": "1.50",
+    "double": "1E3",
+    "guid": str(UUID(int=0xAB)).upper(),
+    "duration": "P1DT0.0000001S",
+}
 
 
 async def test_values_and_expressions_come_back_as_they_were_written(server: ServiceBusServer) -> None:
     """Tools that compare what they wrote with what they read report a change otherwise."""
-    pairs = "".join(
-        f"<KeyValueOfstringanyType><Key>@{kind}</Key><Value xmlns:d6p1='http://www.w3.org/2001/XMLSchema' "
-        f"i:type='d6p1:{kind}'>{text}</Value></KeyValueOfstringanyType>"
-        for kind, text in TYPED.items()
-    )
-    rule = (
-        f"<entry xmlns='http://www.w3.org/2005/Atom'><content type='application/xml'><RuleDescription "
-        f"xmlns='{CONNECT}' xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><Filter i:type='SqlFilter'>"
-        f"<SqlExpression>a = @long  </SqlExpression><Parameters>{pairs}</Parameters></Filter>"
-        "<Action i:type='SqlRuleAction'><SqlExpression> SET b = @long </SqlExpression><Parameters>"
-        f"{pairs}</Parameters></Action><Name>typed</Name></RuleDescription></content></entry>"
-    )
+    parameters = _pairs("Parameters", {f"@{kind}": (kind, text) for kind, text in TYPED.items()})
+    expressions = [
+        f"<SqlExpression>{each}</SqlExpression>{parameters}" for each in ("a = @long  ", " SET b = @long ")
+    ]
+    rule = _rule("SqlFilter", expressions[0], f"<Action i:type='SqlRuleAction'>{expressions[1]}</Action>")
     address = "events/subscriptions/named/rules/typed"
     await requested(server, "PUT", address, body=rule, status=201)
 
@@ -163,6 +167,60 @@ async def test_a_moment_in_a_rule_is_compared_with_that_of_a_message(
     found = await matching(client, "new", *sent)
 
     assert [message.application_properties[b"at"] for message in found] == [int(moment.timestamp() * 1000)]
+
+
+_SPAN, _MORE, _PRICE = ("duration", "PT1M30S"), ("duration", "PT2M"), ("decimal", "19.990")
+
+
+def _pairs(tag: str, values: dict[str, tuple[str, str]]) -> str:
+    """Values of a rule with their types, as .NET writes them."""
+    pairs = "".join(
+        f"<KeyValueOfstringanyType><Key>{name}</Key><Value xmlns:d6p1='http://www.w3.org/2001/XMLSchema' "
+        f"i:type='d6p1:{kind}'>{text}</Value></KeyValueOfstringanyType>"
+        for name, (kind, text) in values.items()
+    )
+    return f"<{tag}>{pairs}</{tag}>"
+
+
+def _rule(filter_kind: str, inside: str, action: str = "") -> str:
+    return (
+        f"<entry xmlns='http://www.w3.org/2005/Atom'><content type='application/xml'><RuleDescription "
+        f"xmlns='{CONNECT}' xmlns:i='http://www.w3.org/2001/XMLSchema-instance'><Filter i:type='{filter_kind}'>"
+        f"{inside}</Filter>{action}</RuleDescription></content></entry>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside"),
+    [
+        (
+            "CorrelationFilter",
+            _pairs("Properties", {"span": _SPAN, "price": _PRICE}),
+        ),
+        (
+            "SqlFilter",
+            "<SqlExpression>span = @span AND span &lt; @more AND price = @price</SqlExpression>"
+            + _pairs("Parameters", {"@span": _SPAN, "@more": _MORE, "@price": _PRICE}),
+        ),
+    ],
+    ids=["correlation", "sql"],
+)
+async def test_a_time_span_and_a_decimal_of_a_rule_match_those_of_a_message(
+    server: ServiceBusServer, management: Any, kind: str, inside: str
+) -> None:
+    await management.create_subscription("events", "new")
+    await management.delete_rule("events", "new", "$Default")
+    address = "events/subscriptions/new/rules/typed"
+    await requested(server, "PUT", address, body=_rule(kind, inside), status=201)
+    values = {"span": TimeSpan(900_000_000), "price": Decimal("19.99")}
+    others: list[dict[str, Any]] = [{}, {"span": 900_000_000}, {"price": 19.99}, {"price": Decimal(20)}]
+
+    for number, more in enumerate(others):
+        message = a_message(message_id=str(number)).with_application_properties({**values, **more})
+        server.broker.namespace.topics["events"].publish([message])
+
+    held = server.broker.namespace.outlet("events/Subscriptions/new").messages.peek(0, 10)
+    assert [entry.message.message_id for entry in held] == ["0"]
 
 
 async def test_a_moment_in_a_rule_is_kept_to_the_tick(server: ServiceBusServer) -> None:

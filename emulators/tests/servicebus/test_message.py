@@ -11,10 +11,12 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
-from emulators.tests.servicebus.fakes import a_message, decoded, encoded
+from emulators.tests.servicebus.fakes import START_MS, FakeClock, a_message, decoded, encoded
 from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, NotAllowed, PropertiesTooLarge
 from outbox_emulators.servicebus.message import Property
 from outbox_emulators.servicebus.parsing import parse
+from outbox_emulators.servicebus.queue import MessageQueue
+from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.sections import split_batch
 
 
@@ -148,6 +150,25 @@ def test_one_property_may_take_32_kib_and_all_together_64() -> None:
     ):
         with pytest.raises(PropertiesTooLarge, match="please retry"):
             a_message(**beyond)
+
+
+def test_a_time_to_live_is_cut_to_that_of_the_queue_in_every_field(clock: FakeClock) -> None:
+    queue = MessageQueue(QueueSettings("orders", 1_000, None, 30_000, False), clock.timers)
+    created_s = START_MS / 1000
+
+    def held(expires_s: int, scheduled_ms: int | None) -> Any:
+        message = a_message(
+            ttl_ms=expires_s * 1000,
+            creation_time=created_s,
+            expiry_time=created_s + expires_s,
+            scheduled_ms=scheduled_ms,
+        )
+        return decoded(queue.enqueue(message).encode())
+
+    for scheduled_ms in (None, START_MS + 5_000):
+        long, short = held(18_000, scheduled_ms), held(20, scheduled_ms)
+        assert (long.ttl, long.expiry_time - long.creation_time) == (30, 30)
+        assert (short.ttl, short.expiry_time - short.creation_time) == (20, 20)
 
 
 def test_a_time_to_live_too_long_for_the_header_is_in_two_properties() -> None:

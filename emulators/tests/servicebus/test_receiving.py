@@ -212,6 +212,17 @@ async def test_a_page_that_is_peeked_ends_with_a_partition_at_250_messages_and_a
     assert sorted(await sizes("spread")) == [1, 2]
 
 
+async def test_a_batch_without_keys_stays_in_one_partition_and_the_next_is_in_another(
+    client: ServiceBusClient,
+) -> None:
+    """3.4 of the .NET SDK peeks ten of ten (PeekAsyncTest)."""
+    for count in (10, 5):
+        async with client.get_queue_sender("spread") as sender:
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
+    async with client.get_queue_receiver("spread") as receiver:
+        assert [len(page) for page in await pages(receiver)] == [10, 5]
+
+
 async def test_peeking_shows_every_state_and_locks_nothing(client: ServiceBusClient) -> None:
     await send(client, "orders", "1", "2", "3")
     async with client.get_queue_receiver("orders") as receiver:

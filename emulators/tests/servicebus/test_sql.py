@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
@@ -16,6 +18,7 @@ from proton import Described, int32, symbol, timestamp, ulong
 from emulators.tests.servicebus.fakes import a_message
 from emulators.tests.servicebus.plain_http import management_client
 from emulators.tests.servicebus.raw_amqp import Answer, Management, connected, management_nodes
+from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
 from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
 from outbox_emulators.servicebus.message import Message, Property
@@ -347,3 +350,64 @@ async def test_what_cannot_be_done_with_a_rule_is_refused_with_the_reason(server
                 assert "rule-name" in refused(NAMED, "add-rule", rule_name=name, rule_description=sql)[2]
 
     await asyncio.to_thread(manage)
+
+
+DECIMAL = Decimal("19.99")
+SPAN = codec.TimeSpan(900_000_000)
+
+
+def _with(**properties: Any) -> Message:
+    return a_message().with_application_properties(properties)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "price > 15",
+        "price < 20 AND 20 > price",
+        "price * 2 = price + price",
+        "price + 1 > 20 AND -price < 0",
+        "(price + 1) IN (@other)",
+        "price / 2 < 10 AND price % 1 < 1",
+        "whole = 20 AND whole IN (19, 20)",
+    ],
+)
+def test_a_decimal_is_calculated_and_compared_with_integers(text: str) -> None:
+    message = _with(price=DECIMAL, whole=Decimal("20.00"))
+
+    assert parse_filter(text, {"@other": Decimal("20.99")}).matches(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("price > 15.5", "Operator '>' cannot be applied to operands of type 'decimal' and 'double'"),
+        ("price + 0.5 = 20.49", "Operator '+' cannot be applied to operands of type 'decimal' and 'double'"),
+        ("price / 0 = 1", "Attempted to divide by zero."),
+        ("price % 0 = 1", "Attempted to divide by zero."),
+        ("largest + 1 > 0", "Value was either too large or too small for a Decimal."),
+        ("span > 5", "Operator '>' cannot be applied to operands of type 'System.TimeSpan' and 'long'"),
+        ("at > 5", "Operator '>' cannot be applied to operands of type 'System.DateTime' and 'long'"),
+        ("span + 1 = 5", "Operator '+' cannot be applied to operands of type 'System.TimeSpan' and 'long'"),
+    ],
+)
+def test_what_csharp_does_not_calculate_is_an_error(text: str, words: str) -> None:
+    message = _with(price=DECIMAL, largest=Decimal(2**96 - 1), span=SPAN, at=codec.Timestamp(0))
+
+    with pytest.raises(EvaluationError, match=re.escape(words)):
+        parse_filter(text).matches(message)
+
+
+def test_time_spans_and_guids_are_compared_with_their_like() -> None:
+    message = _with(span=SPAN, id=UUID(int=7))
+    values = {"@span": codec.TimeSpan(900_000_001), "@id": UUID(int=7)}
+
+    assert parse_filter("span < @span AND id = @id", values).matches(message)
+    assert CorrelationFilter({}, {"span": codec.TimeSpan(900_000_000), "id": UUID(int=7)}).matches(message)
+    assert not CorrelationFilter({}, {"span": 900_000_000}).matches(message)
+
+
+def test_statements_of_an_action_are_separated_by_commas_or_semicolons() -> None:
+    changed = parse_action("SET a = 1, SET b = 2; REMOVE c,").apply(_with(c="x"))
+
+    assert changed.application_properties == {"a": 1, "b": 2}

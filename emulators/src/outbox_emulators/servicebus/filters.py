@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.sql import EvaluationError, SqlAction, SqlExpression, spellings
+from outbox_emulators.servicebus.sql import EvaluationError, SqlAction, SqlExpression, comparable, spellings
 
 
 class Filter(Protocol):
@@ -65,8 +65,8 @@ class CorrelationFilter:
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    """Return whether values are equal; a truth value and a number are not."""
-    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
+    """Return whether values are equal; those of types that C# does not compare are not."""
+    return comparable(value, wanted) and bool(value == wanted)
 
 
 @dataclass(frozen=True, slots=True)

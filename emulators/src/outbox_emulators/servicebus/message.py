@@ -48,6 +48,9 @@ class Property(IntEnum):
     REPLY_TO_GROUP_ID = 12
 
 
+_SYMBOLS = (Property.CONTENT_TYPE, Property.CONTENT_ENCODING)
+
+
 @dataclass(frozen=True, slots=True)
 class Trail:
     """Where a forwarded message comes from.
@@ -111,6 +114,16 @@ class Message:
                 return codec.decode(self.bare, section.value)[0] or {}
         return {}
 
+    def encoded_property(self, name: str) -> codec.Encoded | None:
+        """Return an application property as it was sent, None when the message does not have it."""
+        found = None
+        for section in sections(self.bare):
+            if section.code == APPLICATION_PROPERTIES:
+                pairs = list(codec.items(self.bare, section.value))
+                for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+                    found = codec.Encoded(value) if codec.decode(key)[0] == name else found
+        return found
+
     @property
     def body(self) -> bytes:
         """The data sections, joined; empty if the body is a value or a sequence."""
@@ -159,7 +172,12 @@ class Message:
         return self.with_property(Property.MESSAGE_ID, self.message_id or uuid4().hex)
 
     def with_property(self, field: Property, value: codec.Value) -> Message:
-        """Return the message with one field of its properties section set."""
+        """Return the message with one field of its properties section set, with the type that AMQP has for it.
+
+        A value that is no text becomes one (OASIS AMQP 1.0, part 3, section 3.2.4).
+        """
+        if value is not None and not isinstance(value, codec.Timestamp):
+            value = codec.Symbol(value) if field in _SYMBOLS else str(value)
         found = {section.code: section for section in sections(self.bare)}
         current = found.get(PROPERTIES)
         encoded = list(codec.items(self.bare, current.value)) if current else []
@@ -170,6 +188,17 @@ class Message:
         section = encode_section(PROPERTIES, codec.encode_list(encoded))
         bare = section + (self.bare[current.end :] if current else self.bare)
         return replace(self, bare=bare, properties=tuple(values))
+
+    def cut_to(self, ttl_ms: int) -> Message:
+        """Return the message with its two properties cut to a time to live, if they say a longer one.
+
+        Clients set and read both ("Message expiration", learn.microsoft.com: a longer one than the entity's is
+        silently adjusted).
+        """
+        created, expires = self.field(Property.CREATION_TIME), self.field(Property.ABSOLUTE_EXPIRY_TIME)
+        if created is None or expires is None or expires - created <= ttl_ms:
+            return self
+        return self.with_property(Property.ABSOLUTE_EXPIRY_TIME, codec.Timestamp(created + ttl_ms))
 
     def sent_on(self, trail: Trail) -> Message:
         """Return the message as it is forwarded."""

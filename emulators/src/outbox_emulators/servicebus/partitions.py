@@ -24,23 +24,37 @@ class SequenceNumbers:
     """The sequence numbers of an entity.
 
     The topmost 16 bits of a partitioned one's are the partition, which counts for itself ("Message sequencing and
-    timestamps", learn.microsoft.com). Messages without a key go to the partitions in turn.
+    timestamps", learn.microsoft.com). Transfers without a key go to the partitions in turn, each as a whole: all
+    messages of a batch are peeked at once (PeekAsyncTest of azure-service-bus-dotnet, with a partitioned queue).
     """
 
     def __init__(self, *, partitioned: bool) -> None:
         self._last = [0] * (PARTITIONS if partitioned else 1)
         self._turns = itertools.cycle(range(len(self._last)))
+        self._turn: int | None = None
 
-    def next(self, key: str | None) -> int:
-        """Return the number of the next message with a session id or partition key."""
-        partition = self._partition(key)
+    def begin_transfer(self) -> None:
+        """Forget the partition of the last transfer: its messages without a key share one."""
+        self._turn = None
+
+    def next(self, key: str | None, of_topic: int | None = None) -> int:
+        """Return the number of the next message with a session id or partition key, or None.
+
+        `of_topic` is its number in the topic, whose partition it stays in without a key.
+        """
+        partition = self._partition(key, of_topic)
         self._last[partition] += 1
         return (partition << _COUNT_BITS) + self._last[partition]
 
-    def _partition(self, key: str | None) -> int:
+    def _partition(self, key: str | None, of_topic: int | None) -> int:
         if len(self._last) == 1:
             return 0
-        return next(self._turns) if key is None else partition_of(key)
+        if key is not None:
+            return partition_of(key)
+        if of_topic is not None:
+            return partition_in(of_topic)
+        self._turn = next(self._turns) if self._turn is None else self._turn
+        return self._turn
 
 
 def partition_in(sequence_number: int) -> int:

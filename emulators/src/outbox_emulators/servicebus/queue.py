@@ -58,10 +58,15 @@ class MessageQueue:
 
     # Enqueue
 
+    def begin_transfer(self) -> None:
+        """Note that what is enqueued from now on came in another transfer."""
+        self._numbers.begin_transfer()
+
     def enqueue(self, message: Message, enqueued_sequence_number: int | None = None) -> Entry:
         """Accept a message, now or, if it says so, at its scheduled time. Returns its entry."""
         now = self._timers.now()
         entry = self._new_entry(message, now, enqueued_sequence_number)
+        self._limit(entry)
         if message.scheduled_ms is not None and message.scheduled_ms > now:
             entry.state = State.SCHEDULED
             self._add(entry)
@@ -73,7 +78,7 @@ class MessageQueue:
         return entry
 
     def _new_entry(self, message: Message, now: int, enqueued_sequence_number: int | None = None) -> Entry:
-        number = self._numbers.next(message.routing_key)
+        number = self._numbers.next(message.routing_key, enqueued_sequence_number)
         trail = message.trail
         return Entry(
             message,
@@ -127,13 +132,19 @@ class MessageQueue:
 
     def _activate(self, entry: Entry, now: int) -> None:
         self.journal.accepted(entry, now)
-        entry.ttl_ms = self._ttl(entry.message)
+        self._limit(entry)
         if entry.ttl_ms is not None:
             entry.expires_ms = now + entry.ttl_ms
             self._expiries.prune(self._messages, len(self._messages))
             self._expiries.add(entry.expires_ms, entry.sequence_number)
             self._alarm.set(entry.expires_ms)
         self._make_ready(entry)
+
+    def _limit(self, entry: Entry) -> None:
+        """Give a message its own time to live, or the entity's if that is shorter."""
+        entry.ttl_ms = self._ttl(entry.message)
+        if entry.ttl_ms is not None:
+            entry.message = entry.message.cut_to(entry.ttl_ms)
 
     def _ttl(self, message: Message) -> int | None:
         known = [ttl for ttl in (message.ttl_ms, self.settings.default_ttl_ms) if ttl is not None]

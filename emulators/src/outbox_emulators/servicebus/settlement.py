@@ -15,6 +15,7 @@ from proton import Condition, Delivery, Described, symbol, ulong
 from outbox_emulators.servicebus import codec, dead_letters, outgoing
 from outbox_emulators.servicebus.errors import Refused, ServiceBusError
 from outbox_emulators.servicebus.outgoing import CDelivery
+from outbox_emulators.servicebus.proton_values import to_codec
 from outbox_emulators.servicebus.queue import MessageQueue
 
 _DESCRIBED_INFO: dict[symbol, Any] = {
@@ -84,15 +85,20 @@ def read(delivery: CDelivery) -> Outcome | None:
         return known
     if state == Delivery.REJECTED:
         condition = outgoing.with_fields(delivery).remote.condition
-        info = _plain(condition.info if condition else None)
+        info = _by_name(condition.info if condition else None)
         reason, description = info.pop(dead_letters.REASON, None), info.pop(dead_letters.DESCRIPTION, None)
-        return Outcome(state, info, reason, description)
+        return Outcome(state, changes(info), reason, description)
     if state == Delivery.MODIFIED:
         modified = outgoing.with_fields(delivery).remote
-        return Outcome(state, _plain(modified.annotations), undeliverable=modified.undeliverable)
+        return Outcome(state, changes(modified.annotations), undeliverable=modified.undeliverable)
     return None
 
 
-def _plain(fields: object) -> dict[str, codec.Value]:
+def changes(fields: object) -> dict[str, codec.Value]:
+    """Return the properties of a message that a map sets, each with the client's type, or with None removes."""
+    return {name: to_codec(value) for name, value in _by_name(fields).items()}
+
+
+def _by_name(fields: object) -> dict[str, Any]:
     """A map of AMQP fields as one of strings; anything else counts as empty."""
     return {str(key): value for key, value in fields.items()} if isinstance(fields, dict) else {}

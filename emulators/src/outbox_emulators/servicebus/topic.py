@@ -62,6 +62,7 @@ class Queue(Entity):
                 "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have "
                 "session support enabled can only receive messages that have the SessionId set to a valid value."
             )
+        self.outlet.messages.begin_transfer()
         return [self._take(message) for message in messages]
 
     def _take(self, message: Message) -> int:
@@ -184,6 +185,7 @@ class Topic(Entity):
 
     def publish(self, messages: Sequence[Message]) -> list[int]:
         self.inlet.check(messages)
+        self._numbers.begin_transfer()
         return [self._take(message) for message in messages]
 
     def _take(self, message: Message) -> int:
@@ -204,7 +206,7 @@ class Topic(Entity):
     def _enqueue_scheduled(self, number: int) -> None:
         message = self._scheduled.pop(number, None)
         if message is not None:
-            self._fan_out(message, self._numbers.next(message.routing_key))
+            self._fan_out(message, self._numbers.next(message.routing_key, number))
 
     def _fan_out(self, message: Message, number: int) -> None:
         for subscription in self.subscriptions:

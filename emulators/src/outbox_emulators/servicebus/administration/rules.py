@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
+from uuid import UUID
 from xml.etree.ElementTree import Element, SubElement
 
-from outbox_emulators.properties import parse_duration
+from outbox_emulators.properties import parse_ticks
 from outbox_emulators.servicebus.administration import atom, xml
 from outbox_emulators.servicebus.administration.errors import BadRequest
-from outbox_emulators.servicebus.codec import Moment
+from outbox_emulators.servicebus.codec import Moment, TimeSpan
 from outbox_emulators.servicebus.filters import (
     CORRELATION_PROPERTIES,
     CorrelationFilter,
@@ -22,7 +24,7 @@ from outbox_emulators.servicebus.filters import (
 )
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
-_Written = TypeVar("_Written", "_Integer", "_Real", "_Text")
+_Written = TypeVar("_Written", "_Integer", "_Real", "_Decimal", "_Duration", "_Guid", "_Text")
 
 _COMPATIBILITY = "20"
 _INT32_END = 2**31
@@ -41,6 +43,27 @@ class _Integer(int):
 
 class _Real(float):
     """As _Integer, for numbers with a fraction."""
+
+    kind: str
+    text: str
+
+
+class _Decimal(Decimal):
+    """As _Integer, for decimals."""
+
+    kind: str
+    text: str
+
+
+class _Duration(TimeSpan):
+    """As _Integer, for durations, in ticks."""
+
+    kind: str
+    text: str
+
+
+class _Guid(UUID):
+    """As _Integer, for unique identifiers."""
 
     kind: str
     text: str
@@ -131,17 +154,21 @@ def _read_value(key: str, value: Element) -> Any:
     try:
         if kind in ("int", "long", "short", "byte"):
             return _as_written(_Integer(text), kind, text)
-        if kind in ("double", "float", "decimal"):
+        if kind in ("double", "float"):
             return _as_written(_Real(text), kind, text)
+        if kind == "decimal":
+            return _as_written(_Decimal(text), kind, text)
+        if kind == "guid":
+            return _as_written(_Guid(text), kind, text)
         if kind == "boolean":
             return {"true": True, "false": False}[text.lower()]
         if kind == "dateTime":
             return _read_moment(text)
         if kind == "duration":
-            return _as_written(_Integer(parse_duration(text)), kind, text)
-    except (KeyError, ValueError) as error:
+            return _as_written(_Duration(parse_ticks(text)), kind, text)
+    except (KeyError, ValueError, InvalidOperation) as error:
         raise BadRequest(f"The value '{text}' of '{key}' is no {kind}.") from error
-    if kind in ("string", "guid", "anyURI"):
+    if kind in ("string", "anyURI"):
         return _as_written(_Text(text), kind, text)
     raise BadRequest(
         f"The value of '{key}' is of the type '{kind}', which is not supported by the local Service Bus."
@@ -149,7 +176,8 @@ def _read_value(key: str, value: Element) -> Any:
 
 
 def _as_written(value: _Written, kind: str, text: str) -> _Written:
-    value.kind, value.text = kind, text
+    # A UUID refuses to have attributes set.
+    vars(value).update(kind=kind, text=text)
     return value
 
 
@@ -232,8 +260,12 @@ def _write_value(value: Any) -> tuple[str, str]:
         return "boolean", "true" if value else "false"
     if isinstance(value, Moment):
         return "dateTime", _write_moment(value)
-    if isinstance(value, _Integer | _Real | _Text):
+    if isinstance(value, _Integer | _Real | _Decimal | _Duration | _Guid | _Text):
         return value.kind, value.text
+    if isinstance(value, TimeSpan):
+        return "duration", f"{'-' if value < 0 else ''}PT{Decimal(abs(value)) / _TICKS_PER_S:f}S"
+    if isinstance(value, Decimal | UUID):
+        return "decimal" if isinstance(value, Decimal) else "guid", str(value)
     if isinstance(value, int):
         # One that came over AMQP has its own type, which writes itself in another way.
         return "int" if -_INT32_END <= value < _INT32_END else "long", str(int(value))

@@ -6,7 +6,17 @@ import struct
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
-from outbox_emulators.servicebus.codec.types import DESCRIBED, UNIX_EPOCH_TICKS, CodecError, Moment, Symbol, Value
+from outbox_emulators.servicebus.codec.decimals import decode_decimal
+from outbox_emulators.servicebus.codec.types import (
+    DESCRIBED,
+    UNIX_EPOCH_TICKS,
+    CodecError,
+    Moment,
+    Symbol,
+    TimeSpan,
+    Timestamp,
+    Value,
+)
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -24,7 +34,7 @@ _MOST_EMPTY_ITEMS = 255
 _LAST_CHARACTER = 0x10FFFF
 
 _NULL = 0x40
-_DATETIME_OFFSET = "com.microsoft:datetime-offset"
+_DATETIME_OFFSET, _TIME_SPAN = "com.microsoft:datetime-offset", "com.microsoft:timespan"
 
 
 _Reader = Callable[[bytes, int], tuple[Value, int]]
@@ -63,8 +73,12 @@ def _read_uuid(data: bytes, at: int) -> tuple[UUID, int]:
     return UUID(bytes=_take(data, at, 16)), at + 16
 
 
-def _raw(size: int) -> _Reader:
-    return lambda data, at: (_take(data, at, size), at + size)
+def _decimal(size: int) -> _Reader:
+    return lambda data, at: (decode_decimal(_take(data, at, size)), at + size)
+
+
+def _read_timestamp(data: bytes, at: int) -> tuple[Timestamp, int]:
+    return Timestamp(_I64.unpack_from(data, at)[0]), at + 8
 
 
 def _take(data: bytes, at: int, size: int) -> bytes:
@@ -203,13 +217,13 @@ _READERS: dict[int, _Reader] = {
     0x71: _fixed(_I32),
     0x72: _fixed(_F32),
     0x73: _read_char,
-    0x74: _raw(4),
+    0x74: _decimal(4),
     0x80: _fixed(_U64),
     0x81: _fixed(_I64),
     0x82: _fixed(_F64),
-    0x83: _fixed(_I64),
-    0x84: _raw(8),
-    0x94: _raw(16),
+    0x83: _read_timestamp,
+    0x84: _decimal(8),
+    0x94: _decimal(16),
     0x98: _read_uuid,
     0xA0: _variable8(bytes),
     0xA1: _variable8(bytes.decode),
@@ -239,8 +253,8 @@ def _reader(code: int) -> _Reader:
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
     """Decode the value at `at`; return it and the offset after it.
 
-    Descriptors are skipped, but for that of .NET's DateTimeOffset, which Service Bus has as ticks ("AMQP 1.0
-    protocol guide", learn.microsoft.com).
+    Descriptors are skipped, but for those of .NET's DateTimeOffset and TimeSpan, which Service Bus has as ticks
+    ("AMQP 1.0 protocol guide", learn.microsoft.com).
 
     Raises one of `DECODE_ERRORS` when the bytes are not valid.
     """
@@ -250,6 +264,8 @@ def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
         value, at = decode(data, at)
         if descriptor == _DATETIME_OFFSET and isinstance(value, int):
             value = Moment(value - UNIX_EPOCH_TICKS)
+        elif descriptor == _TIME_SPAN and isinstance(value, int):
+            value = TimeSpan(value)
         return value, at
     return _reader(code)(data, at + 1)
 

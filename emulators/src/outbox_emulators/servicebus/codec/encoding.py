@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from decimal import Decimal
 from uuid import UUID
 
-from outbox_emulators.servicebus.codec.types import NULL, CodecError, Symbol, Timestamp, Value
+from outbox_emulators.servicebus.codec.decimals import encode_decimal128
+from outbox_emulators.servicebus.codec.types import (
+    DESCRIBED,
+    NULL,
+    CodecError,
+    Encoded,
+    Symbol,
+    TimeSpan,
+    Timestamp,
+    Value,
+)
 
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")
@@ -19,7 +30,8 @@ def encode_string(text: str) -> bytes:
 
 
 def encode_symbol(text: str) -> bytes:
-    return _encode_variable(0xA3, text.encode("ascii"))
+    """Encode a symbol. A character that ASCII lacks becomes `?`, as by the Encoding.ASCII of .NET."""
+    return _encode_variable(0xA3, text.encode("ascii", errors="replace"))
 
 
 def encode_symbols(texts: Iterable[str]) -> bytes:
@@ -64,10 +76,14 @@ def encode_value(value: Value) -> bytes:
     """Encode a plain Python value with the AMQP type nearest to it. Raises CodecError when there is none."""
     if value is None:
         return NULL
+    if isinstance(value, Encoded):
+        return bytes(value)
     if isinstance(value, bool):
         return b"\x41" if value else b"\x42"
     if isinstance(value, Timestamp):
         return encode_timestamp(value)
+    if isinstance(value, TimeSpan):
+        return bytes((DESCRIBED,)) + encode_symbol("com.microsoft:timespan") + encode_long(value)
     if isinstance(value, int):
         return encode_long(value)
     if isinstance(value, float):
@@ -80,6 +96,8 @@ def encode_value(value: Value) -> bytes:
         return encode_binary(bytes(value))
     if isinstance(value, UUID):
         return b"\x98" + value.bytes
+    if isinstance(value, Decimal):
+        return b"\x94" + encode_decimal128(value)
     raise CodecError(f"{type(value).__name__} has no AMQP encoding here")
 
 

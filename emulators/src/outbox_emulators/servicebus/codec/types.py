@@ -70,4 +70,16 @@ def _ticks(moment: int) -> int:
     return moment.ticks if isinstance(moment, Moment) else int(moment) * TICKS_PER_MS
 
 
+class TimeSpan(int):
+    """A duration of .NET, in ticks: `com.microsoft:timespan`. No number compares with one."""
+
+    __slots__ = ()
+
+
+class Encoded(bytes):
+    """A value in the encoding that the client gave it, which says more than a Python value does."""
+
+    __slots__ = ()
+
+
 Value = Any

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from proton import Data, int32, timestamp
 
+from outbox_emulators.servicebus import settlement
 from outbox_emulators.servicebus.entry import Entry, Lock
 from outbox_emulators.servicebus.errors import ArgumentInvalid, NotAllowed
 from outbox_emulators.servicebus.limits import Limits
@@ -43,7 +44,7 @@ def receive_by_sequence_number(request: Request) -> Result:
 def update_disposition(request: Request) -> Result:
     queue, body = request.queue(), request.body
     status = str(body["disposition-status"])
-    changes = {str(name): value for name, value in (body.get("properties-to-modify") or {}).items()}
+    changes = settlement.changes(body.get("properties-to-modify"))
     for token in _tokens(request):
         if status == "completed":
             queue.complete(token)

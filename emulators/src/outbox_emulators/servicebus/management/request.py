@@ -64,7 +64,7 @@ class Request:
         return slice(skip, skip + top)
 
 
-def array(kind: int, values: Iterable[int]) -> Array:
+def array(kind: int, values: Iterable[Any]) -> Array:
     """Make an AMQP array."""
     # Proton's annotation omits the constant for an array without a descriptor.
     return Array(UNDESCRIBED, kind, *values)  # type: ignore[arg-type]

@@ -7,14 +7,16 @@ codecs of azure-sdk-for-net, `Amqp/Framing`, which have the rule's age as a four
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
-from proton import Described, timestamp, ulong
+from proton import Described, decimal32, decimal64, decimal128, timestamp, ulong
 
-from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
+from outbox_emulators.servicebus.codec import TICKS_PER_MS, Moment, TimeSpan, decode
 from outbox_emulators.servicebus.errors import ArgumentInvalid
 from outbox_emulators.servicebus.filters import CorrelationFilter, FalseFilter, Filter, Rule, TrueFilter
 from outbox_emulators.servicebus.message import Property
+from outbox_emulators.servicebus.proton_values import from_codec, to_codec
 from outbox_emulators.servicebus.sql import SqlAction, SqlError, SqlExpression, parse_action, parse_filter
 
 _RULE, _EMPTY_ACTION, _SQL_ACTION = ulong(0x13700000004), ulong(0x13700000005), ulong(0x13700000006)
@@ -32,7 +34,6 @@ _CORRELATION_FIELDS = {
     "content-type": Property.CONTENT_TYPE,
 }
 """In the order of the described list."""
-_DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
 
 # Reading
@@ -76,10 +77,9 @@ def _read_correlation(name: str, fields: Any) -> CorrelationFilter:
 def _read_value(value: Any) -> Any:
     if isinstance(value, timestamp):
         return Moment(value * TICKS_PER_MS)
-    if not isinstance(value, Described):
-        return value
-    plain: Any = value.value
-    return Moment(plain - UNIX_EPOCH_TICKS) if value.descriptor == _DATETIME_OFFSET else plain
+    return (
+        decode(to_codec(value))[0] if isinstance(value, Described | decimal32 | decimal64 | decimal128) else value
+    )
 
 
 # Writing
@@ -114,4 +114,6 @@ def _write_action(action: SqlAction | None) -> Described:
 
 def _write_value(value: Any) -> Any:
     """A timestamp has milliseconds: that is all that .NET sends of a DateTime too."""
-    return timestamp(value) if isinstance(value, Moment) else value
+    if isinstance(value, Moment):
+        return timestamp(value)
+    return from_codec(value) if isinstance(value, TimeSpan | Decimal) else value

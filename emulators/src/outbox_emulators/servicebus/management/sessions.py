@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proton import timestamp
+from proton import Data, timestamp
 
 from outbox_emulators.servicebus.errors import MessageTooLarge
 from outbox_emulators.servicebus.limits import Limits
-from outbox_emulators.servicebus.management.request import Request, Result
+from outbox_emulators.servicebus.management.request import Request, Result, array
 
 _MAX_DATETIME_MS = 253_402_300_799_999
 """At or beyond .NET's DateTime.MaxValue a request for sessions means all of them."""
@@ -41,4 +41,4 @@ def list_sessions(request: Request) -> Result:
     found = request.sessions().session_ids(None if after >= _MAX_DATETIME_MS else after)[page]
     if not found:
         return None
-    return {"skip": page.start + len(found), "sessions-ids": found}
+    return {"skip": page.start + len(found), "sessions-ids": array(Data.STRING, found)}

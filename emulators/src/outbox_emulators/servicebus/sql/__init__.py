@@ -17,7 +17,7 @@ from lark.exceptions import LarkError, VisitError
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.sql.builder import Builder
 from outbox_emulators.servicebus.sql.grammar import parser
-from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError, spellings
+from outbox_emulators.servicebus.sql.terms import EvaluationError, Node, SqlError, comparable, spellings
 
 _LONGEST = 1024
 _MOST_STATEMENTS = 32
@@ -28,6 +28,7 @@ __all__ = [
     "SqlAction",
     "SqlError",
     "SqlExpression",
+    "comparable",
     "parse_action",
     "parse_filter",
     "spellings",

@@ -20,6 +20,7 @@ from outbox_emulators.servicebus.sql.terms import (
     Node,
     PropertyName,
     SqlError,
+    are_numbers,
     bounded,
     comparable,
     expression,
@@ -46,7 +47,8 @@ class Builder(Transformer[Token, Any]):
         return tuple(parts)
 
     def set(self, parts: list[Any]) -> Callable[[Message], Message]:
-        name, value = self._writable(parts[0]), expression(self._value(parts[1]))
+        name = self._writable(parts[0])
+        value = parts[1].copied if isinstance(parts[1], PropertyName) else expression(parts[1])
         return lambda message: name.set(message, value(message))
 
     def remove(self, parts: list[Any]) -> Callable[[Message], Message]:
@@ -172,7 +174,7 @@ class Builder(Transformer[Token, Any]):
             first, second = left(message), right(message)
             if first is None or second is None:
                 return None
-            numbers = is_number(first) and is_number(second)
+            numbers = are_numbers(first, second)
             strings = sign == "+" and isinstance(first, str) and isinstance(second, str)
             if not numbers and not strings:
                 raise mismatched(str(sign), first, second)
@@ -200,7 +202,7 @@ class Builder(Transformer[Token, Any]):
         return Node(lambda message: read(message) is not MISSING, predicate=True)
 
     def newid(self, parts: list[Any]) -> Node:
-        return Node(lambda message: str(uuid4()))
+        return Node(lambda message: uuid4())
 
     def property_function(self, parts: list[Any]) -> Node:
         """Read the property whose name an expression yields; any expression of a string is valid."""

@@ -8,8 +8,9 @@ from lark import Lark
 
 _GRAMMAR = r"""
     filter: _or
-    action: _statement (_SEPARATOR* _statement)* _SEPARATOR*
+    action: _statement (_separator* _statement)* _separator*
     _statement: set | remove
+    _separator: "," | ";"
     set: "SET"i property "=" _or
     remove: "REMOVE"i property
 
@@ -51,7 +52,6 @@ _GRAMMAR = r"""
 
     SCOPE.5: /(sys|user)(?=\s*\.)/i
     _PROPERTY.5: /(property|p)(?=\s*\()/i
-    _SEPARATOR: "," | ";"
     EQUALS: "="
     COMPARE: "<>" | "!=" | ">=" | "<=" | ">" | "<"
     SIGN: "+" | "-"

@@ -7,8 +7,11 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+from outbox_emulators.servicebus.codec import Encoded, TimeSpan, Timestamp, decode
 from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message, Property
 
 SYSTEM_PROPERTIES: dict[str, Property] = {
@@ -24,6 +27,7 @@ SYSTEM_PROPERTIES: dict[str, Property] = {
 
 MISSING = object()
 INTEGERS = range(-(1 << 63), 1 << 63)
+_LARGEST_DECIMAL = Decimal(2**96 - 1)
 
 
 class SqlError(ValueError):
@@ -58,8 +62,19 @@ class PropertyName:
         value = message.partition_key if key == "partitionkey" else message.field(SYSTEM_PROPERTIES[key])
         return MISSING if value is None else value
 
+    def copied(self, message: Message) -> Any:
+        """Return the value to be set as another property: it keeps its AMQP type."""
+        value = self.read(message)
+        if value is MISSING or value is None:
+            return None
+        if self.system:
+            return value
+        return message.encoded_property(spellings(message.application_properties, self.name)[0])
+
     def set(self, message: Message, value: Any) -> Message:
         if self.system:
+            if isinstance(value, Encoded):
+                value = decode(value)[0]
             return message.with_property(SYSTEM_PROPERTIES[self.name.lower()], value)
         # An existing property keeps its spelling, as in the dictionary that .NET clients have for them.
         names = spellings(message.application_properties, self.name) or [self.name]
@@ -92,6 +107,10 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _divide(left: Any, right: Any) -> Any:
     """Divide as C# does: integers towards zero, and numbers with a fraction by zero too."""
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        if not right:
+            raise EvaluationError("Attempted to divide by zero.")
+        return left / right
     if isinstance(left, int) and isinstance(right, int):
         if not right:
             raise EvaluationError("Attempted to divide by zero.")
@@ -103,6 +122,10 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        if not right:
+            raise EvaluationError("Attempted to divide by zero.")
+        return left % right
     if isinstance(left, int) and isinstance(right, int):
         return left - right * _divide(left, right)
     return math.fmod(left, right) if right and math.isfinite(left) else math.nan
@@ -118,23 +141,36 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def bounded(value: Any) -> Any:
-    """A result, if a property can have it: at most 32 KB, or 64 bits. Raises EvaluationError otherwise."""
+    """A result, if a property can have it: at most 32 KB, or 64 bits, or 96 bits of a decimal of .NET.
+
+    Raises EvaluationError otherwise.
+    """
     if isinstance(value, str) and len(value) > MAX_PROPERTY_BYTES:
         raise EvaluationError(f"The result has more than {MAX_PROPERTY_BYTES} characters.")
     if isinstance(value, int) and value not in INTEGERS:
         raise EvaluationError("Arithmetic operation resulted in an overflow.")
+    if isinstance(value, Decimal) and not abs(value) <= _LARGEST_DECIMAL:
+        raise EvaluationError("Value was either too large or too small for a Decimal.")
     return value
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool | Timestamp | TimeSpan)
+
+
+def are_numbers(left: Any, right: Any) -> bool:
+    """Whether C# calculates with both: a decimal goes with integers, and with no double.
+
+    https://learn.microsoft.com/dotnet/csharp/language-reference/builtin-types/numeric-conversions
+    """
+    mixed = {type_ for type_ in (Decimal, float) for each in (left, right) if isinstance(each, type_)}
+    return is_number(left) and is_number(right) and len(mixed) < 2
 
 
 def comparable(left: Any, right: Any) -> bool:
-    return (
-        (is_number(left) and is_number(right))
-        or type(left) is type(right)
-        or (isinstance(left, str) and isinstance(right, str))
+    return are_numbers(left, right) or any(
+        isinstance(left, kind) and isinstance(right, kind)
+        for kind in (bool, str, Timestamp, TimeSpan, UUID, bytes)
     )
 
 
@@ -144,7 +180,16 @@ def mismatched(sign: str, left: Any, right: Any) -> EvaluationError:
     return EvaluationError(f"Operator '{sign}' cannot be applied to operands of type {types}")
 
 
-_TYPES = {bool: "bool", int: "long", float: "double", str: "string"}
+_TYPES = {
+    bool: "bool",
+    Timestamp: "System.DateTime",
+    TimeSpan: "System.TimeSpan",
+    int: "long",
+    float: "double",
+    Decimal: "decimal",
+    str: "string",
+    UUID: "System.Guid",
+}
 
 
 def _type_name(value: Any) -> str:
