@@ -1,6 +1,7 @@
 """The composition root: for each stream of the settings, a trigger for its outbox: Cosmos DB, SQL or both.
 
-For Cosmos DB there is a timer in addition, which looks at the leases.
+For Cosmos DB there is a timer in addition, which looks at the leases. With wrong settings there is one timer alone,
+which fails with their names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import azure.functions as func
 from relay.assembly import CosmosRelay, SqlRelay, assemble, assemble_sql, assemble_watch
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.cosmos.source import ChangeBatch, install_decoder
+from relay.errors import SettingsError
 from relay.routes.selection import DEFAULT
 from relay.settings import Settings, function_timeout_s
 from relay.streams import read_streams
@@ -26,11 +28,9 @@ APP = Path(__file__).parent
 
 quiet_libraries()
 switch_off_sdk_tracing()
-streams = {
-    each.stream: each for each in read_streams(os.environ, app=APP, function_timeout_s=function_timeout_s(APP))
-}
 install_decoder()
 app = func.FunctionApp()
+streams: dict[str, Settings] = {}
 
 
 @functools.cache
@@ -104,8 +104,32 @@ def add_sql(settings: Settings) -> None:
         await read_until_next_tick(sql_relay(settings.stream).worker)
 
 
-for each in streams.values():
-    if each.cosmos is not None:
-        add_cosmos(each)
-    if each.sql is not None:
-        add_sql(each)
+def add_refusal(problems: list[str]) -> None:
+    """Fail once a minute with the settings to correct, in place of all other functions.
+
+    A host that cannot index the app shows no reason (4.1037: "0 functions loaded"), and counts as healthy.
+    """
+
+    @app.timer_trigger(schedule="0 * * * * *", arg_name="timer", run_on_startup=True, use_monitor=False)
+    @app.function_name("relay_settings")
+    async def refuse_settings(timer: func.TimerRequest) -> None:
+        """Raise what is wrong, where the log, the portal and alerts show it."""
+        raise SettingsError(problems)
+
+
+def add_functions() -> None:
+    """Add the functions of every stream, or the one that names wrong settings."""
+    try:
+        found = read_streams(os.environ, app=APP, function_timeout_s=function_timeout_s(APP))
+    except SettingsError as error:
+        add_refusal(error.problems)
+        return
+    for each in found:
+        streams[each.stream] = each
+        if each.cosmos is not None:
+            add_cosmos(each)
+        if each.sql is not None:
+            add_sql(each)
+
+
+add_functions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from tests.infra.project import ROOT
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
+from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.alerting import alarms
 from tests.telemetry.conftest import WorkerMaker
 from tests.telemetry.ingestion import Ingestion
@@ -33,6 +35,10 @@ SLOW_S = 600
 NEW = frozenset({"AppExceptions", "FunctionAppLogs"})
 
 NO_FUNCTIONS = "No job functions found. Try making your job classes and methods public."
+SETTINGS = {
+    "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",
+    "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA",
+}
 NO_REASON = "the host names no reason: the app is stopped, or telemetry does not arrive"
 
 
@@ -103,23 +109,21 @@ def test_a_line_is_found_in_each_table_that_it_may_reach(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "reasons"),
+    ("is_slow", "reasons"),
     [
-        ({"RELAY_MAX_ITEMS": "many"}, ["Worker failed to index functions", "RELAY_MAX_ITEMS is 'many'"]),
-        ({}, ["Initializing worker process failed", "TimeoutException"]),
+        (False, ["Worker failed to index functions", "ModuleNotFoundError: No module named 'missing'"]),
+        (True, ["Initializing worker process failed", "TimeoutException"]),
     ],
-    ids=["a wrong setting", "a slow worker"],
+    ids=["an incomplete package", "a slow worker"],
 )
 async def test_a_host_without_functions_raises_an_alert_that_says_why(
-    wrong: dict[str, str], reasons: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    is_slow: bool, reasons: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The lines are those of the emulated host, which has them from host 4.1037."""
-    settings = {
-        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",
-        "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA",
-    }
+    (tmp_path / "host.json").write_text((ROOT / "host.json").read_text())
+    (tmp_path / "function_app.py").write_text("import missing")
     log = tmp_path / "exported.log"
-    host = Host(ROOT, settings | wrong, exported_log=log, worker_times_out=not wrong)
+    host = Host(tmp_path, {}, exported_log=log, worker_times_out=is_slow)
     with caplog.at_level(logging.INFO):
         await host.start()
         await host.stop()
@@ -130,6 +134,21 @@ async def test_a_host_without_functions_raises_an_alert_that_says_why(
     assert alarms(merged(*console, exported)).keys() == {"unloaded"}
     [shown] = answers(merged(*console, exported))
     assert [reason for reason in reasons if reason not in shown["Says"]] == []
+
+
+async def test_a_wrong_setting_raises_an_alert_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host(ROOT, SETTINGS | {"RELAY_MAX_ITEMS": "many"})
+    with caplog.at_level(logging.INFO):
+        await host.start()
+        async with asyncio.timeout(WATCHDOG_S):
+            while "(Failed" not in caplog.text:
+                await asyncio.sleep(0)
+        await host.stop()
+    console = [said("FunctionAppLogs", record.getMessage(), minutes_ago=16) for record in caplog.records]
+
+    assert alarms(merged(*console)).keys() == {"unloaded"}
+    [shown] = answers(merged(*console))
+    assert "RELAY_MAX_ITEMS is 'many'" in shown["Says"]
 
 
 def answers(rows: Rows, missing: frozenset[str] = frozenset()) -> list[Any]:

@@ -17,9 +17,9 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from local.stack.parts import ROOT
 from outbox_emulators.functions.app import Function, load_functions
-from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
 from relay.cosmos.source import ChangeBatch
+from relay.errors import SettingsError
 
 
 @pytest.fixture
@@ -183,9 +183,40 @@ async def test_the_attempts_deadline_is_checked_against_the_hosts_time_out(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELAY_ATTEMPT_TIMEOUT_S", "541")
+    (refusal,) = load_functions(ROOT)
 
-    with pytest.raises(HostError, match="functionTimeout"):
-        load_functions(ROOT)
+    with pytest.raises(SettingsError, match="functionTimeout"):
+        await refusal.call(timer=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("SERVICEBUS", None, "SERVICEBUS"),
+        ("RELAY_MAX_ITEMS", "many", "RELAY_MAX_ITEMS is 'many'"),
+        ("RELAY_FILE", 'unknown = "x"', "unknown"),
+        (
+            "RELAY_FILE",
+            '[destinations.a]\nqueue = "a"\nconnection = "ORDERS_BUS"\n[[routes]]\nto = ["a"]',
+            "ORDERS_BUS",
+        ),
+    ],
+    ids=["missing", "wrong", "unknown field of the file", "namespace of the file missing"],
+)
+async def test_with_wrong_settings_one_function_fails_each_minute_and_names_them(
+    function: Function, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str | None, text: str
+) -> None:
+    if name == "RELAY_FILE":
+        (tmp_path / "relay.toml").write_text(str(value))
+        value = str(tmp_path / "relay.toml")
+    monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+
+    (refusal,) = load_functions(ROOT)
+
+    assert refusal.name == "relay_settings"
+    assert (refusal.trigger["schedule"], refusal.trigger["runOnStartup"]) == ("0 * * * * *", True)
+    with pytest.raises(SettingsError, match=text):
+        await refusal.call(timer=None)
 
 
 def test_loading_the_app_quietens_the_sdks_traces_nothing_of_them_and_has_the_trigger_hand_over_text(
