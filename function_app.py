@@ -1,7 +1,7 @@
 """The composition root: for each stream of the settings, a trigger for its outbox: Cosmos DB, SQL or both.
 
-For Cosmos DB there is a timer in addition, which looks at the leases. With wrong settings there is one timer alone,
-which fails with their names.
+For Cosmos DB there is a timer in addition, which looks at the leases. With wrong settings there is one
+timer alone, which fails with their names.
 """
 
 from __future__ import annotations

@@ -61,8 +61,10 @@ would overtake the events before them. Events of parked partition keys are left 
 quarantine. --force publishes both.
 
 From an SQL outbox, the time of an event is that of its position in the feed, and the feed keeps every event whose
-row still exists. --from-cursor begins behind a position; --id and --shard narrow the range. Events whose row is
+row still exists. --from-cursor begins behind a position; --shard narrows the range. Events whose row is
 gone are reported.
+
+Nothing is deleted, so the command asks for no confirmation: --dry-run shows what it would publish.
 
 With --state, progress is stored in a file after each accepted chunk. Run the same command again to continue
 after an interruption. It keeps the run, so an event that was accepted but not noted is dropped as a
@@ -89,7 +91,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--shard", type=int, metavar="N", help="SQL: only events of this shard")
     parser.add_argument(
-        "--id", action="append", default=[], metavar="ID", help="SQL: only events with this id; may be repeated"
+        "--id", action="append", default=[], metavar="ID", help="only events with this id; may be repeated"
     )
     parser.add_argument("--partition-key", metavar="KEY", help="only events of this partition key")
     parser.add_argument("--action", metavar="ACTION", help="only events with this data.action")
@@ -141,8 +143,8 @@ def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
         UsageError: They contradict each other, or the range is empty or reversed.
     """
     since, until = _resolved(arguments, time.time())
-    if settings.sql is None and (arguments.from_cursor or arguments.id or arguments.shard is not None):
-        raise UsageError("--from-cursor, --id and --shard are for an SQL outbox")
+    if settings.sql is None and (arguments.from_cursor or arguments.shard is not None):
+        raise UsageError("--from-cursor and --shard are for an SQL outbox")
     cursor = None
     if arguments.from_cursor is not None:
         since, until = _behind_cursor(arguments, until, settings)

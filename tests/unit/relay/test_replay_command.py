@@ -114,7 +114,7 @@ async def test_what_is_no_time_is_wrong_usage(deployment: Deployment, capsys: py
     assert "'now' is not a time: write it as 2026-02-09T11:37:00Z" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--from-cursor", "0" * 26], ["--id", "a"], ["--shard", "0"]])
+@pytest.mark.parametrize("options", [["--from-cursor", "0" * 26], ["--shard", "0"]])
 async def test_what_is_for_an_sql_outbox_is_refused(deployment: Deployment, options: list[str]) -> None:
     run = await deployment.run(*REPLAY, *options)
 
@@ -127,6 +127,8 @@ async def test_what_is_for_an_sql_outbox_is_refused(deployment: Deployment, opti
         (["--partition-key", "a"], ["a-1", "a-2"]),
         (["--action", "Moved"], ["a-2", "b-2"]),
         (["--action", "Nothing"], []),
+        (["--id", "a-2", "--id", "b-1"], ["a-2", "b-1"]),
+        (["--id", "nothing"], []),
         (["--partition-key", "b", "--action", "Moved"], ["b-2"]),
     ],
 )
