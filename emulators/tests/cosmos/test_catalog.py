@@ -108,6 +108,19 @@ async def test_what_is_not_served_is_refused_when_a_container_is_created(
     assert caught.value.status_code == 400
 
 
+async def test_a_path_of_times_to_live_needs_a_default_one(
+    client: CosmosClient, container: ContainerProxy, raw: RawClient
+) -> None:
+    definition: dict[str, Any] = {
+        "id": "times", "partitionKey": {"paths": ["/pk"], "kind": "Hash"}, "ttlPropertyPath": "/created",
+    }  # fmt: skip
+
+    refused = await raw.send("POST", "/dbs/outbox/colls", body=json.dumps(definition))
+    taken = await raw.send("POST", "/dbs/outbox/colls", body=json.dumps({**definition, "defaultTtl": 60}))
+
+    assert (refused.status, "'ttlPropertyPath' needs" in refused.body["message"], taken.status) == (400, True, 201)
+
+
 @pytest.mark.parametrize("name", ["a/b", "a?", "x" * 256, "blank "])
 async def test_an_invalid_name_is_refused(server: CosmosServer, name: str) -> None:
     with pytest.raises(BadRequest):

@@ -260,6 +260,8 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "TIMESTAMPTODATETIME": [("TIMESTAMPTODATETIME(1500)", "1970-01-01T00:00:01.5000000Z")],
     "TOSTRING": [
         ("TOSTRING(1.5)", "1.5"),
+        ("TOSTRING(5.0)", "5"),
+        ("TOSTRING([0.0, {'a': 5.0}])", '[0,{"a":5}]'),
         ("TOSTRING('a')", "a"),
         ("TOSTRING([1, {'a': true}])", '[1,{"a":true}]'),
         ("TOSTRING(null)", "null"),

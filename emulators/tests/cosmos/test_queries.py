@@ -476,5 +476,7 @@ async def test_metrics_have_the_time_and_the_sizes(filled: ContainerProxy, raw: 
     metrics = {name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)}
     assert answer.body["Documents"] == [15, 25, 35, 45, 55]
     assert metrics["totalExecutionTimeInMs"] >= 0
+    assert metrics["queryCompileTimeInMs"] > 0
+    assert metrics["indexUtilizationRatio"] == 0.83
     assert (metrics["retrievedDocumentCount"], metrics["outputDocumentCount"]) == (6, 5)
     assert metrics["retrievedDocumentSize"] > metrics["outputDocumentSize"] == 10

@@ -41,6 +41,8 @@ def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, 
     }
     if unique_keys_of(requested):
         definition["uniqueKeyPolicy"] = requested["uniqueKeyPolicy"]
+    if requested.get("ttlPropertyPath") and requested.get("defaultTtl") is None:
+        raise BadRequest("The property 'ttlPropertyPath' needs a 'defaultTtl'.")
     if requested.get("defaultTtl") is not None:
         definition["defaultTtl"] = _check_default_ttl(requested["defaultTtl"])
     return definition

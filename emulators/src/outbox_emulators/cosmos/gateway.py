@@ -41,6 +41,11 @@ _AMBIGUOUS = (
     "address it by its _self link."
 )
 
+_NOT_IN_PATH = (
+    "Bad Request: in gateway mode a name with a tab or a line break cannot be addressed in a path. Find the item "
+    "by a query, or address it by its _self link."
+)
+
 Handler = Callable[[Account, Request], Reply | Awaitable[Reply]]
 Endpoint = Callable[[str | None], str]
 """The account's endpoint for a client, by the Host header of its request."""
@@ -56,15 +61,19 @@ _VERSIONS = frozenset(
     )
 )
 _BOOLEAN = frozenset(("true", "false"))
+_CONTINUATION_LIMIT = "x-ms-documentdb-responsecontinuationtokenlimitinkb"
 _CONTENT_FORMAT = "x-ms-documentdb-content-serialization-format"
 _VALUES = {
     "x-ms-indexing-directive": frozenset(("default", "include", "exclude")),
     "x-ms-documentdb-query-enable-scan": _BOOLEAN,
     "x-ms-documentdb-query-enable-low-precision-order-by": _BOOLEAN,
     "x-ms-documentdb-query-emit-traces": _BOOLEAN,
+    "x-ms-consistency-level": frozenset(("strong", "boundedstaleness", "session", "eventual", "consistentprefix")),
     _CONTENT_FORMAT: frozenset(("jsontext", "cosmosbinary")),
 }
 _IN_NO_NAME = frozenset("/\\")
+# The gateway refuses them in every path (RoutingGatewayCosmosItemIdEncodingTests.cs in azure-cosmos-dotnet-v3).
+_IN_NO_PATH = frozenset("\t\r\n")
 
 _NOT_SERVED = ("users", "permissions", "sprocs", "triggers", "udfs", "media")
 
@@ -135,6 +144,8 @@ class Gateway:
             raise BadRequest(_DIRECT_MODE)
         if any(not _IN_NO_NAME.isdisjoint(segment) for segment in segments):
             raise NotFound(_AMBIGUOUS)
+        if any(not _IN_NO_PATH.isdisjoint(segment) for segment in segments):
+            raise BadRequest(_NOT_IN_PATH)
         resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
         _check_headers(http.headers)
@@ -223,6 +234,9 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise BadRequest(f"The value '{value}' specified for the header '{name}' is invalid.")
     if headers.get(_CONTENT_FORMAT, "").lower() == "cosmosbinary":
         raise BadRequest(f"Answers in binary JSON ({_CONTENT_FORMAT}) are not supported here: ask for JsonText.")
+    limit = headers.get(_CONTINUATION_LIMIT, "1")
+    if not limit.isdecimal() or not limit.strip("0"):
+        raise BadRequest(f"The value '{limit}' specified for the header '{_CONTINUATION_LIMIT}' is invalid.")
     if headers.get("x-ms-enumeration-direction", "").lower() == "reverse":
         raise BadRequest("Reading a feed in reverse (x-ms-enumeration-direction) is not supported here.")
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.syntax import Call, Expression, Name, Query, Sourced, Subquery
+from outbox_emulators.cosmos.query.syntax import (
+    Call,
+    Expression,
+    Literal,
+    Member,
+    Name,
+    Parameter,
+    Query,
+    Sourced,
+    Subquery,
+)
 
 _MOST_JOINS = 10
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits#sql-query-limits"""
@@ -27,11 +37,9 @@ def check_query(query: Query, around: frozenset[str] | None = None) -> None:
     for aggregate in query.aggregates:
         for argument in aggregate.arguments:
             check_no_aggregate(argument)
-    if query.group_by and query.order_by:
-        raise BadRequest("'ORDER BY' and 'GROUP BY' cannot be in one query.")
     if query.group_by or query.aggregates:
         grouped = [source.expression for source in query.group_by]
-        for source in query.selected:
+        for source in [*query.selected, *(key.value for key in query.order_by)]:
             _check_grouped(source.expression, grouped, around or frozenset())
 
 
@@ -53,6 +61,7 @@ def _check_everything(query: Query) -> None:
 def _check_names(query: Query, around: frozenset[str] | None) -> None:
     outer = around or frozenset()
     if query.source is not None:
+        _check_nested(query.source.query)
         check_query(query.source.query, around)
     elif around is not None and query.container is not None and query.container not in outer:
         raise BadRequest(f"Identifier '{query.container}' could not be resolved.")
@@ -73,8 +82,26 @@ def _resolve(source: Sourced, known: frozenset[str]) -> None:
     for node in source.expression.walk():
         if isinstance(node, Name) and node.name not in known:
             raise BadRequest(f"Identifier '{node.name}' could not be resolved.")
+        if isinstance(node, Member) and not isinstance(node.key, Literal | Parameter):
+            raise BadRequest("SC2990, The index of a member has to be a literal or a parameter.")
         if isinstance(node, Subquery):
+            _check_nested(node.query)
             check_query(node.query, known)
+
+
+def _check_nested(query: Query) -> None:
+    """Raise BadRequest for the clauses that no subquery may have.
+
+    With the service's codes, as the baselines of azure-cosmos-dotnet-v3 have them (LinqGeneralBaselineTests).
+    """
+    clauses = {
+        "SC2202, 'ORDER BY'": query.order_by,
+        "SC2203, 'TOP'": query.top,
+        "SC2204, 'OFFSET LIMIT'": query.offset,
+    }
+    for clause, given in clauses.items():
+        if given:
+            raise BadRequest(f"{clause} is not supported in subqueries.")
 
 
 def _check_grouped(expression: Expression, grouped: Collection[Expression], around: frozenset[str]) -> None:

@@ -208,8 +208,13 @@ class Execution:
             collector.examine(row)
             for _, scope in self._matching(row):
                 groups.add(scope)
-        for number, scope in enumerate(groups.results()):
-            if not collector.offer(Place((), number), self._project(scope, _NO_ROW)):
+        results = [
+            (Place(tuple(sort_key(key(scope)) for key in self._keys), number), scope)
+            for number, scope in enumerate(groups.results())
+        ]
+        by_place = functools.cmp_to_key(self.compare)
+        for place, scope in sorted(results, key=lambda result: by_place(result[0])):
+            if not collector.offer(place, self._project(scope, _NO_ROW)):
                 break
         return collector.page()
 

@@ -27,6 +27,7 @@ def _features(query: Query) -> list[str]:
         "DCount": query.counts_distinct,
         "Distinct": query.distinct,
         "GroupBy": query.group_by,
+        "ListAndSetAggregate": any(call.function in ("MAKELIST", "MAKESET") for call in query.aggregates),
         "MultipleAggregates": len(query.aggregates) > 1,
         "MultipleOrderBy": len(query.order_by) > 1,
         "NonValueAggregate": query.aggregates and query.value is None,

@@ -12,7 +12,16 @@ from outbox_emulators.cosmos.partitioning import KeyRange
 from outbox_emulators.cosmos.query.evaluation import Parameters, parameter
 from outbox_emulators.cosmos.query.syntax import Call, Expression, Literal, Parameter, Query, Sourced
 
-_AGGREGATE_NAMES = {"AVG": "Average", "COUNT": "Count", "MAX": "Max", "MIN": "Min", "SUM": "Sum"}
+_AGGREGATE_NAMES = {
+    "AVG": "Average",
+    "COUNT": "Count",
+    "MAKELIST": "MakeList",
+    "MAKESET": "MakeSet",
+    "MAX": "Max",
+    "MIN": "Min",
+    "SUM": "Sum",
+}
+
 _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
 
 
@@ -20,6 +29,9 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
     """The plan, for the key range that the query names, if any. Raises BadRequest if results cannot be merged."""
     if query.counts_distinct:
         return _plan_of_distinct_count(query, parameters, key_range)
+    if query.sorts_groups:
+        # Only where there is one physical partition: nothing is merged.
+        query = Query(query.alias, query.from_text)
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     aggregates = query.aggregates
     # Those that have names are merged by name.
@@ -58,10 +70,12 @@ def _plan_of_distinct_count(query: Query, parameters: Parameters, key_range: Key
 
 def check_mergeable(query: Query) -> None:
     """Raise BadRequest for a query of which a client cannot merge the results of several partitions."""
+    if query.sorts_groups:
+        raise BadRequest("'ORDER BY' is not supported with 'GROUP BY' across physical partitions.")
     if query.source is not None and query.source.query.needs_merging and not query.counts_distinct:
         raise BadRequest(
-            "A subquery in FROM with an aggregate, DISTINCT, TOP, GROUP BY, ORDER BY or OFFSET cannot be served "
-            "across physical partitions. Give the query a partition key."
+            "A subquery in FROM with an aggregate, DISTINCT or GROUP BY cannot be served across "
+            " physical partitions. Give the query a partition key."
         )
 
 

@@ -5,18 +5,15 @@ Source: https://learn.microsoft.com/azure/cosmos-db/nosql/query/subquery.
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.counts import count
 from outbox_emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query, Subquery
-from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, sort_key, sort_order
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical
 
 _UNNAMED = ""
 
@@ -54,20 +51,13 @@ class NestedQuery:
         self._inputs = _inputs(query, parameters)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
         self._grouping = Grouping(query, parameters) if query.group_by or query.aggregates else None
-        self._keys = [compile_expression(key.value.expression, parameters) for key in query.order_by]
         self._project = compile_expression(_selected(query), parameters)
-        self._skip = count(query.offset, parameters) or 0
-        limits = (count(query.top, parameters), count(query.limit, parameters))
-        self._take = min((each for each in limits if each is not None), default=None)
 
     def results(self, scope: Scope) -> list[Any]:
         """The values that the subquery returns; undefined ones are left out, as in any query."""
-        values = (self._project(each) for each in self._sorted(scope))
+        values = (self._project(each) for each in self._grouped(scope))
         found: Iterator[Any] = (value for value in values if value is not UNDEFINED)
-        if self._query.distinct:
-            found = _distinct(found)
-        end = None if self._take is None else self._skip + self._take
-        return list(itertools.islice(found, self._skip, end))
+        return list(_distinct(found) if self._query.distinct else found)
 
     def exists(self, scope: Scope) -> bool:
         """Whether it returns anything."""
@@ -80,27 +70,19 @@ class NestedQuery:
             raise BadRequest("The cardinality of a scalar subquery result set cannot be greater than one.")
         return found[0] if found else UNDEFINED
 
-    def _sorted(self, scope: Scope) -> Iterator[Scope]:
+    def _grouped(self, scope: Scope) -> Iterator[Scope]:
         matching = self._matching(scope)
-        if self._grouping is not None:
-            groups = self._grouping.start(scope)
-            for each in matching:
-                groups.add(each)
-            return groups.results()
-        if not self._keys:
+        if self._grouping is None:
             return matching
-        return iter(sorted(matching, key=functools.cmp_to_key(self._compare)))
+        groups = self._grouping.start(scope)
+        for each in matching:
+            groups.add(each)
+        return groups.results()
 
     def _matching(self, scope: Scope) -> Iterator[Scope]:
         for each in joined(scope, self._inputs):
             if self._where is None or self._where(each) is True:
                 yield each
-
-    def _compare(self, left: Scope, right: Scope) -> int:
-        for key, evaluate in zip(self._query.order_by, self._keys, strict=True):
-            if difference := sort_order(sort_key(evaluate(left)), sort_key(evaluate(right))):
-                return -difference if key.descending else difference
-        return 0
 
 
 def _inputs(query: Query, parameters: Parameters) -> list[tuple[str, Evaluator]]:

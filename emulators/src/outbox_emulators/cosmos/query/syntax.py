@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as Literal_
 
-AGGREGATES = frozenset({"AVG", "COUNT", "MAX", "MIN", "SUM"})
+AGGREGATES = frozenset({"AVG", "COUNT", "MAKELIST", "MAKESET", "MAX", "MIN", "SUM"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +258,10 @@ class Query:
     @property
     def has_from(self) -> bool:
         return self.alias is not None or self.source is not None
+
+    @property
+    def sorts_groups(self) -> bool:
+        return bool(self.group_by and self.order_by)
 
     @property
     def counts_distinct(self) -> bool:

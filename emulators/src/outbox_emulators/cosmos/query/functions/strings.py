@@ -94,10 +94,26 @@ def _replace(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+_EXPONENT_FROM = 1e15
+"""Larger whole numbers keep the form of a double, with an exponent."""
+
+
 def _to_string(value: Any) -> Any:
     if value is UNDEFINED or isinstance(value, str):
         return value
-    return jsontext.dump(value)
+    return jsontext.dump(_shortest(value))
+
+
+def _shortest(value: Any) -> Any:
+    """The value with its whole numbers written without a fraction.
+
+    `ToString` of 0.0 is "0" (LinqTranslationBaselineTests.TestStringFunctions of azure-cosmos-dotnet-v3).
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXPONENT_FROM:
+        return int(value)
+    if isinstance(value, list):
+        return [_shortest(each) for each in value]
+    return {name: _shortest(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _parsed(kind: Kind) -> Function:
