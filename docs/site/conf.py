@@ -34,7 +34,8 @@ extensions = [
 
 # The pages that tests/support/pages.py names, and the reference.
 include_patterns = [
-    *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md", "emulators/docs/*.md"),
+    *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md"),
+    *("emulators/docs/*.md", "emulators/docs/**/*.md"),
     "docs/site/reference/*.rst",
 ]
 exclude_patterns = [".*", "**/node_modules", *NOT_ON_THE_SITE]

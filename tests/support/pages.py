@@ -25,7 +25,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("[!.]*/README.md"),
         *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("emulators/docs/*.md"),
+        *ROOT.glob("emulators/docs/**/*.md"),
     }
 )
 

@@ -1,0 +1,57 @@
+"""emulators/docs/conformance: every row names tests that exist, and pages have the versions that are installed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.support.pages import ROOT
+from tests.unit.emulators import test_compatibility as compatibility
+
+FOLDER = ROOT / "emulators" / "docs" / "conformance"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md") if path.name != "README.md"}
+ROWS = [
+    (client, row) for client, page in PAGES.items() for row in compatibility.rows(page) if row[-1] != "held by"
+]
+
+
+def exists(test: str) -> bool:
+    """Return True if the test is in the file that it names: below tests/, or of the emulators."""
+    if not test.startswith("tests/"):
+        return compatibility.exists(test)
+    file, name = test.split("::")
+    return (ROOT / file).is_file() and f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("client", "row"), ROWS, ids=lambda part: part if isinstance(part, str) else part[0])
+def test_a_row_says_what_is_expected_and_what_is_done_and_names_tests_that_exist(
+    client: str, row: list[str]
+) -> None:
+    assert len(row) == 4
+    assert all(row)
+    assert compatibility.named(row), "no test holds it"
+    assert [test for test in compatibility.named(row) if not exists(test)] == []
+
+
+def test_every_client_has_a_page_that_is_listed() -> None:
+    listed = re.findall(r"\((\w+)\.md\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(PAGES) == ["dotnet", "go", "java", "javascript", "python"]
+    assert {client for client, _ in ROWS} == {"dotnet", "javascript", "python"}
+    assert all("not been tried" in PAGES[client] for client in ("java", "go"))
+
+
+def test_pages_have_the_versions_that_the_tests_run() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    package = json.loads((ROOT / "emulators/tests/languages/package.json").read_text(encoding="utf-8"))
+    for name in ("azure-cosmos", "azure-servicebus"):
+        (version,) = re.findall(rf"^{name}==(\S+)", lock, re.MULTILINE)
+        assert f"{name} {version}" in PAGES["python"]
+    for name in ("@azure/cosmos", "@azure/service-bus"):
+        assert f"{name} {package['dependencies'][name]}" in PAGES["javascript"]
+
+
+@pytest.mark.parametrize("test", ["tests/nowhere.py::test_x", "tests/integration/test_edges.py::test_nothing"])
+def test_a_test_of_the_relay_that_does_not_exist_is_found(test: str) -> None:
+    assert not exists(test)
