@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from inbox.stores.opening import StoreNotOpened, opened
 from inbox.stores.sql.dialects import Postgres, Sqlite
 from inbox.stores.sql.schema import migrations
 from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
+from tests.support.postgresql import PostgresServer
 from tests.support.watchdog import WATCHDOG_S
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
@@ -429,6 +431,67 @@ async def test_the_commands_open_it_by_its_address_once_a_consumer_has_used_it(
         async with opened(address, "default", schema) as parking:
             assert await parking.keys() == []
             assert not await parking.has_records()
+
+
+@pytest.mark.parametrize("table", ["parked_keys", "parked_messages", "handled"])
+async def test_the_commands_refuse_a_store_whose_rows_a_policy_hides(
+    table: str, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    async with pool_of(postgres_database) as pool:
+        await inbox.PostgresStore(pool.connection).park(parked(1), CAUSE)
+        async with pool.connection() as connection:
+            await connection.execute("create role operator login")
+            await connection.execute(
+                "grant select, insert, update, delete on all tables in schema public to operator"
+            )
+            await connection.execute(f"alter table inbox_{table} enable row level security".encode())
+            await connection.execute(f"create policy hidden on inbox_{table} using (false)".encode())
+    address = postgres_server.url(psycopg.conninfo.conninfo_to_dict(postgres_database)["dbname"], "operator")
+
+    async def use() -> None:
+        async with opened(address, "default") as store:
+            await store.discard("events", "k", await store.messages("events", "k"))
+            await store.has_records()
+            await store.keys()
+
+    with pytest.raises(StoreNotOpened, match="a policy of row-level security hides rows"):
+        await use()
+
+
+@pytest.mark.parametrize(
+    ("since", "read"),
+    [
+        ("9999-12-31 23:59:59+00", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("0001-01-01 00:00:00+00", datetime(1, 1, 1, tzinfo=UTC)),
+        ("infinity", datetime.max.replace(tzinfo=UTC)),
+        ("-infinity", datetime.min.replace(tzinfo=UTC)),
+        ("2026-11-26 11:05:04.123456+00", datetime(2026, 11, 26, 11, 5, 4, 123456, tzinfo=UTC)),
+    ],
+)
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+async def test_a_key_that_is_parked_since_the_end_of_the_calendar_is_listed(
+    since: str, read: datetime, zone: str, postgres_database: str
+) -> None:
+    async with pool_of(postgres_database, kwargs={"options": f"-c timezone={zone} -c datestyle=German"}) as pool:
+        store = inbox.PostgresStore(pool.connection)
+        await store.park(parked(1), CAUSE)
+        async with pool.connection() as connection:
+            await connection.execute("update inbox_parked_keys set since = %s", (since,))
+
+        assert [each.since for each in await store.keys()] == [read]
+
+
+@pytest.mark.parametrize("since", [1e300, float("inf"), -1e300])
+async def test_a_key_that_is_parked_since_no_time_is_listed(since: float, tmp_path: Path) -> None:
+    connection = inbox.SqliteConnection(tmp_path / "store.sqlite")
+    store = inbox.SqliteStore(connection)
+    await store.park(parked(1), CAUSE)
+    connection.execute("update inbox_parked_keys set since = ?", (since,))
+
+    (key,) = await store.keys()
+
+    assert key.since.year == (1 if since < 0 else 9999)
+    connection.close()
 
 
 async def test_opening_a_store_of_another_version_changes_nothing(postgres_database: str) -> None:

@@ -20,6 +20,17 @@ FORMS = (
 
 _SQLITE, _POSTGRESQL = "sqlite:///", ("postgresql://", "postgres://")
 
+# Rows that a policy would hide are an error then: otherwise a parked key would look as if it were not there. It
+# holds for one transaction, so that a connection pooler gives it to nobody else. No other setting of a session
+# changes what the statements return: they name schemas, and read times as numbers.
+# https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-ROW-SECURITY
+_SHOW_ALL_ROWS = "set local row_security = off"
+_NO_RIGHT = (
+    "This login may not see all rows of the store's tables, or may not change them: a right is missing, or "
+    "a policy of row-level security hides rows. Use the login of the consumer's receivers, or one that has "
+    "the attribute BYPASSRLS."
+)
+
 
 class OpenedStore(Parking, Protocol):
     """A store that was opened by its address."""
@@ -108,11 +119,20 @@ async def _postgresql(address: str, options: dict[str, str]) -> AsyncIterator[Op
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
             yield connection
 
+    class OperatorsStore(PostgresStore):
+        @asynccontextmanager
+        async def _transaction(self, *, writes: bool = True) -> AsyncIterator[psycopg.AsyncConnection]:
+            async with super()._transaction(writes=writes) as session:
+                await session.execute(_SHOW_ALL_ROWS)
+                yield session
+
     try:
         with _named_right():
-            store = PostgresStore(connect, **options)
+            store = OperatorsStore(connect, **options)
         await store.check()
         yield store
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreNotOpened(_NO_RIGHT) from error
     except psycopg.Error as error:
         # Not its text: it may quote values.
         raise StoreNotOpened(f"The store does not answer: {type(error).__name__}.") from error

@@ -74,6 +74,10 @@ class Dialect(ABC):
     def after(self, seconds: float) -> Expression:
         """The time that many seconds from now, by the clock of the database."""
 
+    def read_time(self, column: str) -> str:
+        """The expression that reads a time: seconds since 1970, or a time in UTC without a zone."""
+        return column
+
     @abstractmethod
     def insert_new(
         self, table: str, values: Mapping[str, Expression], unless: Expression | None = None
@@ -182,6 +186,10 @@ class Postgres(Dialect):
         return Expression(
             "(clock_timestamp() + cast(? as double precision) * interval '1 second')", (_near(seconds),)
         )
+
+    def read_time(self, column: str) -> str:
+        # A driver converts a timestamptz into the session's time zone, and fails where Python has no such year.
+        return f"cast(extract(epoch from {column}) as double precision)"
 
     def insert_new(
         self, table: str, values: Mapping[str, Expression], unless: Expression | None = None

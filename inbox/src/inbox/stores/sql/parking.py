@@ -131,8 +131,8 @@ class Parked:
 
     def keys(self) -> Operation[list[ParkedKey]]:
         found = yield Statement(
-            'select topic, "key", since, reason, error, detail, released, (select count(*)'
-            f" from {self._messages} as message where message.consumer = parked.consumer"
+            f'select topic, "key", {self._dialect.read_time("since")}, reason, error, detail, released,'
+            f" (select count(*) from {self._messages} as message where message.consumer = parked.consumer"
             ' and message.topic = parked.topic and message."key" = parked."key")'
             f' from {self._keys} as parked where consumer = ? order by topic, "key"',
             (self._recording.consumer,),
@@ -424,8 +424,10 @@ def _texts(cause: Cause) -> tuple[str, str, str]:
 
 
 def _moment(column: Any) -> datetime:
-    """The time in a column: seconds since 1970, or a time that is UTC if it does not say."""
-    if isinstance(column, int | float):
+    """Return the time that `Dialect.read_time` reads; the nearest one where Python has none."""
+    if isinstance(column, datetime):
+        return column.replace(tzinfo=UTC)
+    try:
         return datetime.fromtimestamp(column, UTC)
-    time: datetime = column
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (OverflowError, ValueError, OSError):
+        return (datetime.min if column < 0 else datetime.max).replace(tzinfo=UTC)
