@@ -255,6 +255,7 @@ class Fields:
     _documents: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
     _rows: Mapping[str, tuple[Pointer, ...]] = field(init=False, repr=False, compare=False)
     _time_place: Pointer | None = field(init=False, repr=False, compare=False)
+    _names_type: bool = field(init=False, repr=False, compare=False)
     _rules: tuple[list[_Rule], list[_Rule]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +264,7 @@ class Fields:
         object.__setattr__(self, "_documents", _places(DOCUMENT_FIELDS, data) | given)
         object.__setattr__(self, "_rows", _places(ROW_FIELDS, data) | given)
         object.__setattr__(self, "_time_place", given["time"][0] if "time" in given else None)
+        object.__setattr__(self, "_names_type", "type" in given)
         properties = [_Rule("properties", each.name, each.pointer, each.convert) for each in self.properties]
         message = [_Rule("message", name, pointer, MESSAGE[name]) for name, pointer in self.message]
         object.__setattr__(self, "_rules", (properties, message))
@@ -310,9 +312,10 @@ class Fields:
             row: By column, values that JSON has.
             opened: The columns whose text is JSON, as what it says.
             place: Its place in the feed.
-            event_type: The type of a row that has none.
+            event_type: The type of a row that has none, where relay.toml does not name its place.
         """
-        return self._mapped(row, (row, opened), self._rows, place, event_type=event_type)
+        usual = None if self._names_type else event_type
+        return self._mapped(row, (row, opened), self._rows, place, event_type=usual)
 
     def of_document(self, name: str) -> tuple[Pointer, ...]:
         """Where a field of a stored document is: the first of these that is there; an id is all of them."""

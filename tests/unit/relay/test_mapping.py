@@ -418,6 +418,17 @@ def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_tex
     assert mapped(event).properties == {"at": 1_770_595_200_000}
 
 
+@pytest.mark.parametrize(("place", "count"), [("/kind", 0), ("/payload/kind", 0), (None, 1)])
+def test_a_row_without_the_type_that_relay_toml_names_is_no_event(place: str | None, count: int) -> None:
+    named = f', type = "{place}"' if place else ""
+    rules = f'fields = {{ key = "/customer", action = "/action", data = "/payload"{named} }}'
+    stored = {"id": "1", "customer": "a", "action": "Made", "payload": "{}"}
+
+    received = rows.select([Entry(START, stored, {})], 0, Selection(("domainEvent",), fields=fields(rules)))
+
+    assert (len(received.events), received.ignored) == (count, 1 - count)
+
+
 def test_the_action_of_a_row_is_in_a_column_or_within_its_data() -> None:
     rules = 'fields = { key = "/customer", type = "/kind", data = "/payload" }'
 
