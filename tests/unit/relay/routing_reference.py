@@ -5,6 +5,7 @@ It shares no code with the relay, and is as slow and as plain as the pages. `con
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -157,7 +158,8 @@ class _Reading:
         found = _within(self.document, names)
         if found is NOWHERE:
             data = names[:1] if self.outbox.is_by_columns else _names(self._places["data"][0])
-            if self.outbox.is_by_columns or (not self.outbox.is_sql and names[: len(data)] == data):
+            is_document = self.outbox.is_mapped and not self.outbox.is_sql
+            if self.outbox.is_by_columns or (is_document and names[: len(data)] == data):
                 found = self._within_text(_within(self.document, data), names[len(data) :])
         return found
 
@@ -213,12 +215,17 @@ def _json(text: str) -> Any:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """An id of several places, of at most 128 characters here."""
+    """An id of several places."""
     if not all(isinstance(each, str) and each for each in parts):
         return NOWHERE
-    if not any(" " in each for each in parts):
-        return " ".join(parts)
-    return "&".join(each.replace("%", "%25").replace(" ", "%20").replace("&", "%26") for each in parts)
+    escaped = [each.replace("%", "%25").replace(" ", "%20").replace("&", "%26") for each in parts]
+    joined = "&".join(escaped) if any(" " in each for each in parts) else " ".join(parts)
+    is_short = _units(joined) <= 128
+    return joined if is_short else hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", errors="surrogatepass")) // 2
 
 
 def _holds(value: Any, condition: Any) -> bool:
@@ -251,7 +258,7 @@ def _made(reading: _Reading) -> Sent:
     identifier, key, kind, action = (reading.text(each) for each in ("id", "key", "type", "action"))
     for text in (identifier, key, kind, action):
         _require(isinstance(text, str))
-    _require(0 < len(identifier) <= 128 and 0 < len(key) <= 128)
+    _require(0 < _units(identifier) <= 128 and 0 < _units(key) <= 128)
     data = reading.get("data")
     if isinstance(data, str) and outbox.is_mapped:
         data = _json(data)

@@ -207,11 +207,11 @@ def replaced(holder: Any, names: list[str], value: Any, *, is_row: bool = False)
     """A document with this value, or none if it is `NOWHERE`, at a place that may be within JSON text."""
     if not names:
         return value
-    if isinstance(holder, str) and holder[:1] == "{":
+    if isinstance(holder, str):
         try:
             return json.dumps(replaced(json.loads(holder), names, value))
         except (ValueError, TypeError):
-            # Of a Decimal, which is in no JSON.
+            # It is no JSON, or a Decimal would be in it.
             return holder
     name = names[0].replace("~1", "/").replace("~0", "~")
     if isinstance(holder, list):
