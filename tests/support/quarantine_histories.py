@@ -1,0 +1,249 @@
+"""Processes of the relay and an operator on one quarantine, and a model of what becomes of each event.
+
+`World` runs the relay's pipeline and the operators' commands on a store of `tests/support/stores.py`. `Model` says
+what they have to do when nobody interferes, and shares no code with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+import pytest
+
+from relay.cli.records import Records
+from relay.cli.sender import OrderedSender
+from relay.documents import StoredDocument
+from relay.errors import PublishError, QuarantineError, StoreError
+from relay.holds import ORDER_TYPE, PARKED_TYPE
+from relay.pipeline import Relay
+from relay.quarantine.items import ItemNotFound, Items
+from relay.quarantine.quarantine import StoredQuarantine
+from relay.quarantine.record import PART_TYPE, RECORD_TYPE
+from relay.settings import OnPoison
+from tests.support.in_memory import InMemoryPublisher, InMemorySource
+from tests.support.in_memory_outbox import InMemoryOutbox
+from tests.support.operators import relay_command
+from tests.unit.relay.commands import ENVIRONMENT
+
+Step = Callable[[], Awaitable[object]]
+
+
+KEYS = ("k", "K", "k ")
+"""Keys that a store must not take for one another."""
+
+
+class Interrupted:
+    """A store at which others go ahead before chosen calls, and which fails from one call on.
+
+    Attributes:
+        others: What others do, by the number of calls before.
+        fails: The number of calls before the one that fails, and all behind it; None for none.
+        is_done: Whether the one that fails is carried out, so that only its answer is lost.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._calls = 0
+        self.others: dict[int, Step] = {}
+        self.fails: int | None = None
+        self.is_done = False
+
+    def reset(self) -> None:
+        """Let every call through, and count from here."""
+        self._calls, self.fails = 0, None
+        self.others.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            number, self._calls = self._calls, self._calls + 1
+            if (step := self.others.pop(number, None)) is not None:
+                await step()
+            if self.fails is None or number < self.fails:
+                return await getattr(self._items, name)(*arguments, **options)
+            if self.is_done and number == self.fails:
+                await getattr(self._items, name)(*arguments, **options)
+            raise StoreError("the process is killed")
+
+        return call
+
+    async def close(self) -> None:
+        """Leave it open for the others."""
+
+
+class World:
+    """An outbox, a topic, a quarantine, two processes and an operator.
+
+    Attributes:
+        items: The store as whoever acts first sees it.
+        topic: The accepted events by key, first copies alone.
+    """
+
+    def __init__(self, items: Items, policy: OnPoison) -> None:
+        self.source, self.outbox = InMemorySource(), InMemoryOutbox()
+        self.outbox.reach(0)
+        self.items, self._raw = Interrupted(items), items
+        self.policy = policy
+        self._accepted: dict[str, list[str]] = {}
+        self._first = self.process(self.items)
+
+    @property
+    def topic(self) -> dict[str, list[str]]:
+        return {key: list(dict.fromkeys(ids)) for key, ids in self._accepted.items()}
+
+    @property
+    def page(self) -> list[StoredDocument]:
+        """What the checkpoint has not passed."""
+        return [each for each in self.outbox.documents if each["_lsn"] > self.source.passed_lsn]
+
+    def process(self, items: Any) -> Relay[Sequence[StoredDocument]]:
+        """A process that has just started."""
+        publisher, quarantine = InMemoryPublisher(self._accepted), StoredQuarantine(items)
+        return Relay(self.source, publisher, quarantine, duplicate_window_s=600, on_poison=self.policy)
+
+    def commit(self, identifier: str, key: str, *, is_poison: bool) -> None:
+        """Commit an event; poison has no object as its data."""
+        document: dict[str, Any] = {"id": identifier, "partitionKey": key, "type": "domainEvent"}
+        document |= {"committedAt": int(time.time()) - 10, "data": 7 if is_poison else {"action": "A"}}
+        self.outbox.store(document)
+
+    async def attempt(self, number: int, *, is_new: bool, passes: bool) -> bool:
+        """Relay the page, perhaps in a new process; returns whether that succeeded.
+
+        Args:
+            number: Of the invocation.
+            is_new: Whether the process has just started.
+            passes: Whether the checkpoint is stored: otherwise the page comes again.
+        """
+        if is_new:
+            self._first = self.process(self.items)
+        return await self._handle(self._first, number, passes=passes)
+
+    async def attempt_elsewhere(self, number: int) -> None:
+        """Relay the page in another process, which is never interrupted and stores no checkpoint."""
+        await self._handle(self.process(self._raw), number, passes=False)
+
+    async def _handle(self, relay: Relay[Sequence[StoredDocument]], number: int, *, passes: bool) -> bool:
+        page = self.page
+        with suppress(PublishError, QuarantineError):
+            await relay.handle(page, f"i{number}", 1)
+            if passes and page:
+                self.source.passed_lsn = max(self.source.passed_lsn, page[-1]["_lsn"])
+                self.outbox.reach(self.source.passed_lsn)
+            return True
+        return False
+
+    async def command(self, *words: str, raw: bool = False) -> dict[str, Any]:
+        """Run `python -m relay quarantine …`; `raw` is not interrupted."""
+        items = self._raw if raw else self.items
+
+        @asynccontextmanager
+        async def records(_: object) -> AsyncIterator[Records]:
+            yield Records(items)
+
+        @asynccontextmanager
+        async def sender(_: object) -> AsyncIterator[OrderedSender]:
+            yield OrderedSender(InMemoryPublisher(self._accepted), (0, 0))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("relay.assembly.open_outbox", lambda _: self.outbox)
+            patch.setattr("relay.cli.quarantine.open_records", records)
+            patch.setattr("relay.cli.quarantine.ordered_sender", sender)
+            return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json
+
+    async def records(self) -> list[dict[str, Any]]:
+        """The records as an operator is shown them, whom nobody interrupts."""
+        found: list[dict[str, Any]] = (await self.command("list", raw=True))["records"]
+        return found
+
+    async def clear(self) -> None:
+        """Remove everything from the store, for the next history."""
+        for kind in (RECORD_TYPE, PART_TYPE, PARKED_TYPE, ORDER_TYPE):
+            for item in await self._raw.of_type(kind):
+                with suppress(ItemNotFound):
+                    await self._raw.delete(item["id"], item["partitionKey"])
+
+
+class Fate(Enum):
+    """Where an event is."""
+
+    WAITING = auto()
+    PUBLISHED = auto()
+    ASIDE = auto()
+    DISCARDED = auto()
+
+
+@dataclass
+class Modelled:
+    """An event of the model."""
+
+    id: str
+    key: str
+    is_poison: bool
+    fate: Fate = Fate.WAITING
+    is_ordered: bool = False
+
+
+@dataclass
+class Model:
+    """What becomes of each event if one acts after another, by docs/operators.md and docs/guarantees.md."""
+
+    policy: OnPoison
+    events: list[Modelled] = field(default_factory=list)
+    parked: set[str] = field(default_factory=set)
+    topic: dict[str, list[str]] = field(default_factory=dict)
+
+    def event(self, identifier: str) -> Modelled:
+        """The event with this id."""
+        return next(each for each in self.events if each.id == identifier)
+
+    def of(self, key: str, fate: Fate) -> list[Modelled]:
+        """The events of a key, in their order."""
+        return [each for each in self.events if (each.key, each.fate) == (key, fate)]
+
+    def attempt(self) -> bool:
+        """Relay all that wait; returns whether nothing waits any more."""
+        # Every key is relayed, whatever became of those before.
+        done = [self._attempt(key) for key in KEYS]
+        return all(done)
+
+    def _attempt(self, key: str) -> bool:
+        is_blocked = False
+        for event in self.of(key, Fate.WAITING):
+            if key in self.parked or event.is_ordered or (event.is_poison and self.policy is not OnPoison.BLOCK):
+                # What is ordered need not wait for what blocks the key.
+                event.fate, event.is_ordered = Fate.ASIDE, False
+                if self.policy is OnPoison.PARK:
+                    self.parked.add(key)
+            elif event.is_poison or is_blocked:
+                is_blocked = True
+            else:
+                self._publish(event)
+        return not is_blocked
+
+    def _publish(self, event: Modelled) -> None:
+        event.fate = Fate.PUBLISHED
+        self.topic.setdefault(event.key, []).append(event.id)
+
+    def release(self, chosen: set[str] | None) -> None:
+        """Release the records of these events, or all."""
+        for key in KEYS:
+            for event in self.of(key, Fate.ASIDE):
+                is_chosen = chosen is None or event.id in chosen
+                if is_chosen and not event.is_poison:
+                    self._publish(event)
+                elif key in self.parked:
+                    break
+            touched = chosen is None or any(each.id in chosen for each in self.events if each.key == key)
+            if touched and not self.of(key, Fate.ASIDE):
+                self.parked.discard(key)
+
+    def discard(self, event: Modelled) -> None:
+        """Discard the record of an event."""
+        event.fate = Fate.DISCARDED
+        if not self.of(event.key, Fate.ASIDE):
+            self.parked.discard(event.key)
