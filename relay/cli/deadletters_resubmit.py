@@ -54,6 +54,8 @@ _TEXTS = {
     Fate.BUSY: "a consumer holds its session: stop the consumer, or give --wait more time",
     Fate.FAILED: "{error}",
     Fate.LOCKED: NOT_LOCKED,
+    Fate.NAMELESS: "it has no message id, so that its copy could not be told from others: send the event again "
+    "with an id, and discard this",
     Fate.BEHIND: "an earlier dead letter of its partition key was not published",
 }
 

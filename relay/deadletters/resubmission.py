@@ -53,6 +53,8 @@ class Fate(StrEnum):
     """The copy was not accepted."""
     LOCKED = "locked"
     """Somebody else has locked the dead letter."""
+    NAMELESS = "nameless"
+    """It has no message id, by which its copy would be recognised: nothing was sent."""
     BEHIND = "behind"
     """An earlier dead letter of its partition key was not published."""
 
@@ -65,7 +67,9 @@ class Event:
 
     @property
     def id(self) -> str:
-        return self.letters[0].letter.id or ""
+        identifier = self.letters[0].letter.id
+        assert identifier, "without an id, none is published"
+        return identifier
 
 
 class Resubmission:
@@ -110,8 +114,8 @@ class Resubmission:
 
     async def run(self, letters: Sequence[DeadLetter]) -> None:
         """Publish copies of these dead letters, those of a partition key in their order. May raise SDK errors."""
-        self.fates = {letter.name: Fate.LOCKED for letter in letters}
-        locked = await self._lock(letters)
+        self.fates = {letter.name: Fate.LOCKED if letter.id else Fate.NAMELESS for letter in letters}
+        locked = await self._lock([letter for letter in letters if letter.id])
         async with asyncio.TaskGroup() as group:
             for key, chosen in _by_key(letters).items():
                 group.create_task(self._run_key(key, chosen, locked))

@@ -96,6 +96,29 @@ async def test_within_the_duplicate_detection_window_nothing_is_sent_and_the_tim
     assert topic.dead("all") == ["k-2"]
 
 
+@pytest.mark.parametrize("identifier", [None, ""])
+async def test_dead_letters_without_an_id_are_not_taken_for_one_another(
+    environment: dict[str, str], topic: Topic, clock: TurnableClock, identifier: str | None
+) -> None:
+    first, second = event("k", 1), event("k", 2)
+    first.id = second.id = identifier
+    clock.ahead_ms = -4 * WINDOW_MS
+    topic.publish(event("j", 1), first)
+    # Within its window, a second message with the empty id would be a duplicate.
+    clock.ahead_ms = -2 * WINDOW_MS
+    topic.publish(second, event("k", 3))
+    topic.dead_letter("all", "k", count=3)
+    topic.dead_letter("all", "j")
+    now(clock)
+
+    run = await resubmit(environment, "--all", "--subscription", "all")
+
+    assert (run.code, len(run.json["resubmitted"])) == (1, 1)
+    assert sorted(each["why"] for each in run.json["left"]) == ["behind", "nameless", "nameless"]
+    assert topic.dead("all") == [identifier, identifier, "k-3"]
+    assert topic.ids("all") == ["j-1"]
+
+
 async def test_the_counts_of_both_subscriptions_are_what_the_command_said(
     environment: dict[str, str], topic: Topic, clock: TurnableClock
 ) -> None:
