@@ -13,6 +13,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 import inbox
@@ -446,7 +447,7 @@ async def test_the_commands_refuse_a_store_whose_rows_a_policy_hides(
             )
             await connection.execute(f"alter table inbox_{table} enable row level security".encode())
             await connection.execute(f"create policy hidden on inbox_{table} using (false)".encode())
-    address = postgres_server.url(psycopg.conninfo.conninfo_to_dict(postgres_database)["dbname"], "operator")
+    address = postgres_server.url(str(conninfo_to_dict(postgres_database)["dbname"]), "operator")
 
     async def use() -> None:
         async with opened(address, "default") as store:
