@@ -33,7 +33,6 @@ _RELAY = {
     "holds": ("holds", "plan", "orders"),
     "jsontext": ("jsontext",),
     "orders": ("orders", "pipeline", "pipeline_in_memory"),
-    "pipeline": ("pipeline", "pipeline_in_memory"),
     "place": ("plan", "orders"),
     "plan": ("plan",),
     "quarantine/parking": ("parking",),
@@ -72,6 +71,20 @@ _RELAY = {
 
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
+    "pipeline": (
+        *("unit/relay/test_pipeline", "unit/relay/test_pipeline_in_memory", "unit/relay/test_telemetry"),
+        *("integration/test_telemetry", "integration/test_operators_parked", "integration/test_refusals"),
+    ),
+    "sql/memory": ("integration/test_sql_memory", "integration/test_sql_worker"),
+    "sql/missing": ("integration/test_sql_missing_rows",),
+    "sql/rows": ("unit/relay/test_sql_rows", "unit/relay/test_mapping", "integration/test_sql_types"),
+    "sql/shard": (
+        "integration/test_sql_shard",
+        "integration/test_sql_worker",
+        "integration/test_sql_missing_rows",
+    ),
+    "sql/source": ("contracts/test_source", "integration/test_sql_shard", "integration/test_fence"),
+    "sql/worker": ("integration/test_sql_worker", "integration/test_sql_tick", "integration/test_sql_shard"),
     "servicebus/turn": (
         *("unit/relay/test_turn", "unit/relay/test_probe", "unit/relay/test_publisher"),
         "contracts/test_publisher",
@@ -174,6 +187,24 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "versions": (("entities", "mapping"), ("reading",)),
 }
 
+# By module of inbox's stores, the test files of tests/.
+_INBOX = {
+    "arrivals": ("contracts/test_inbox_stores",),
+    "cosmos": ("contracts/test_inbox_stores",),
+    "cosmos_parking": ("contracts/test_inbox_parking",),
+    "database": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
+    "memory": ("contracts/test_inbox_stores",),
+    "memory_parking": ("contracts/test_inbox_parking",),
+    "postgres": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
+    "sql/parking": ("contracts/test_inbox_parking",),
+    "sql/recording": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
+    "sql/schema": ("contracts/test_inbox_sqlite", "contracts/test_inbox_parking"),
+    "sql/store": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
+    "sqlalchemy": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
+    "sqlite": ("contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
+    "turns": ("contracts/test_inbox_sqlite", "integration/test_inbox_postgres"),
+}
+
 TARGETS: dict[str, tuple[str, ...]] = {
     **{
         f"relay/{module}.py": tuple(f"tests/unit/relay/test_{name}.py" for name in names)
@@ -200,6 +231,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "relay/quarantine/items.py": ("tests/unit/relay/test_records.py", "tests/contracts/test_items.py"),
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),
+    **{
+        f"inbox/src/inbox/stores/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        for module, names in _INBOX.items()
+    },
     **{
         f"outbox/src/outbox/{module}.py": (
             *(_UNIT.format(name) for name in units),
