@@ -645,6 +645,44 @@ async def test_old_events_that_the_checkpoint_has_passed_are_not_sent() -> None:
     assert running.publisher.accepted == {"k": ["e2"]}
 
 
+async def test_a_key_that_is_parked_while_its_old_events_are_compared_stays_parked() -> None:
+    running = Running(OnPoison.PARK)
+    another = Running(OnPoison.PARK)
+    another.quarantine = running.quarantine
+    another.restart()
+    batch = [document("bad", data=7, committedAt=1), document("e2", committedAt=1)]
+
+    async def settled(items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        await another.relay.handle(batch[:1], "i0")
+        return frozenset(item.position for item in items if item.name == ("k", "bad"))
+
+    running.source.settled = settled  # type: ignore[method-assign]
+    running.restart()
+    outcome = await running.relay.handle(batch, "i1")
+
+    assert (outcome.superseded, running.publisher.accepted) == (1, {})
+    assert running.stored() == [("bad", "data-not-object"), ("e2", "key-parked")]
+
+
+async def test_what_cannot_be_compared_with_the_checkpoint_is_not_set_aside() -> None:
+    running = Running()
+    comparisons = iter([frozenset[int]()])
+
+    async def settled(_: Sequence[Event | Rejected], /) -> frozenset[int]:
+        if (passed := next(comparisons, None)) is None:
+            raise SourceError("the leases cannot be read")
+        return passed
+
+    running.source.settled = settled  # type: ignore[method-assign]
+    running.restart()
+
+    with pytest.raises(
+        QuarantineError, match=r"1 document\(s\) must be quarantined, but the leases cannot be read"
+    ):
+        await running.relay.handle([document("bad", data=7)], "i1")
+    assert running.stored() == []
+
+
 async def test_a_source_that_cannot_be_read_fails_the_attempt() -> None:
     running = Running()
     running.source.broken = True
