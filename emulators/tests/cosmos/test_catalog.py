@@ -127,6 +127,16 @@ async def test_an_invalid_name_is_refused(server: CosmosServer, name: str) -> No
         server.account.catalog.create_database(name)
 
 
+async def test_an_offer_that_is_replaced_keeps_its_id(container: ContainerProxy, raw: RawClient) -> None:
+    [offer] = (await raw.send("GET", "/offers")).body["Offers"]
+    path = f"/offers/{offer['id']}"
+
+    wrong = await raw.send("PUT", path, body=json.dumps({**offer, "id": "other"}))
+    same = await raw.send("PUT", path, body=json.dumps(offer))
+
+    assert (wrong.status, same.status) == (400, 200)
+
+
 async def test_throughput_is_kept_and_given_back(make_container: MakeContainer) -> None:
     container = await make_container("fixed", offer_throughput=1000)
     default = await make_container("default")

@@ -6,6 +6,7 @@ from typing import Any
 
 from outbox_emulators.cosmos import query_api
 from outbox_emulators.cosmos.account import Account
+from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.listings import Listing
 from outbox_emulators.cosmos.messages import Reply, Request, json_reply
 from outbox_emulators.cosmos.offers import LEAST_RU, Throughput
@@ -28,7 +29,10 @@ def read_offer(account: Account, request: Request) -> Reply:
 
 
 def replace_offer(account: Account, request: Request) -> Reply:
-    throughput = Throughput.of_content(request.json_object().get("content"))
+    offer = request.json_object()
+    if offer.get("id") != request.segments[1]:
+        raise BadRequest("The id of an offer is not the one in the path.")
+    throughput = Throughput.of_content(offer.get("content"))
     return _reply(account.replace_throughput(request.segments[1], throughput))
 
 

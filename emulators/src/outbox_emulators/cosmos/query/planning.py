@@ -88,7 +88,7 @@ def _aggregate_name(expression: Expression) -> str | None:
     if isinstance(expression, Call) and expression.is_aggregate:
         return _AGGREGATE_NAMES[expression.function]
     if any(isinstance(node, Call) and node.is_aggregate for node in expression.walk()):
-        raise BadRequest("Compositions of aggregates and other expressions are unsupported.")
+        raise BadRequest("Compositions of aggregates and other expressions are not allowed.")
     return None
 
 
