@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from relay import jsontext
@@ -38,8 +38,13 @@ class Place:
 
     @classmethod
     def from_item(cls, item: Any) -> Place | None:
-        """The place that an item of the quarantine has, as `item` made it; None for one of an older version."""
-        return cls(**item) if isinstance(item, dict) and item else None
+        """The place that an item of the quarantine has, as `item` made it; None for one of an older version.
+
+        A later version may have written further members: they are ignored, so that its items stop no attempt.
+        """
+        if not isinstance(item, dict) or not item:
+            return None
+        return cls(**{each.name: item[each.name] for each in fields(cls) if each.name in item})
 
     def item(self) -> dict[str, int | str]:
         """The known members, for an item of the quarantine."""

@@ -15,6 +15,7 @@ from relay.documents import SourceDocument
 from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
+from relay.quarantine.record import LaterRecord
 from relay.settings import Settings
 
 # Maximum number of documents in memory at a time, of up to 2 MB each.
@@ -27,6 +28,7 @@ _ROUNDS = 50
 _TYPE_DIFFERS = "type-differs"
 _ID_REPEATED = "id-repeated"
 _OTHER_STREAM = "other-stream"
+_LATER_VERSION = "later-version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,10 @@ class Release:
 
     async def _load(self, summary: RecordSummary) -> Event | StillInvalid | None:
         """The event of a record, or why it cannot be sent; None if the record is gone."""
-        kept = await self._records.document(summary)
+        try:
+            kept = await self._records.document(summary)
+        except LaterRecord as error:
+            return StillInvalid(summary, _LATER_VERSION, str(error))
         if kept is None:
             return None
         # As relay.toml maps it now.

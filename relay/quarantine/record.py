@@ -99,6 +99,10 @@ def _place(source: SourceDocument) -> dict[str, int | str]:
     return {name: value for name, value in places.items() if type(value) is int}
 
 
+class LaterRecord(StoreError):
+    """The record was written by a later version of the relay, whose records may mean something else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A document that quarantine has.
@@ -115,8 +119,18 @@ class Kept:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], document: StoredDocument) -> Kept:
-        """Return the document of a record; `document` is the stored one, joined from its parts."""
-        if record.get("version") != _VERSION:
+        """Return the document of a record; `document` is the stored one, joined from its parts.
+
+        Raises:
+            LaterRecord: A later version of the relay has written it.
+        """
+        version = record.get("version", 1)
+        if type(version) is int and version > _VERSION:
+            raise LaterRecord(
+                f"the record {record['id']!r} was written by a later version of the relay (version {version} of "
+                f"records; this one knows {_VERSION}): run the command with that version"
+            )
+        if version != _VERSION:
             return _kept_before(record, document)
         place = Place(ulid=record["ulid"], shard=record.get("shard")) if "ulid" in record else None
         named = {"id": record.get("documentId"), "order": record.get("order")}

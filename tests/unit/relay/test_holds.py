@@ -10,6 +10,7 @@ import pytest
 from relay import holds
 from relay.events import Reason, Rejected
 from relay.holds import Holds, Order
+from relay.place import Place
 from tests.support.outbox import plain
 
 
@@ -36,6 +37,15 @@ def test_a_marker_says_since_when_and_why_a_key_is_parked() -> None:
 
     assert age(marker.pop("since")) < timedelta(minutes=1)
     assert marker == {"id": "parked", "partitionKey": "k", "type": "parkedKey", "because": "r1"}
+
+
+def test_what_a_later_version_adds_to_a_place_stops_no_attempt() -> None:
+    place = {"lsn": 5, "order": 1, "epoch": 7}
+    order = {**holds.order("k", "e1"), "place": place, "carriedOut": True, "by": "somebody"}
+
+    found = holds.read([{**holds.marker("k", "r1"), "place": place}, order])
+
+    assert found == Holds({"k": Place(5, 1)}, {("k", "e1"): (Order(True, Place(5, 1)),)})
 
 
 def test_holds_are_empty_by_default() -> None:

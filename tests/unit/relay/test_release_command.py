@@ -102,6 +102,22 @@ async def test_what_is_not_fit_to_be_sent_stays_with_its_reason_and_holds_up_nob
     assert shelf.left == ["a-1", "a-2", "b-1", "b-2"]
 
 
+@pytest.mark.parametrize("parked", [False, True])
+async def test_a_record_of_a_later_version_is_left_to_that_version(deployment: Deployment, parked: bool) -> None:
+    put(deployment, "a-1", parked=parked)
+    later = {**deployment.records._memory.stored[-1], "id": record_id("a-2"), "version": 3}
+    later["document"] = {**event("a-2", "a"), "_original": {"id": "a-0"}, "_mapped": {}, "_ts": 1}
+    deployment.records._memory.put({**later, "quarantinedAt": "2026-02-09T11:00:01Z"})
+    put(deployment, "b-1")
+
+    run = await deployment.data(*RELEASE_ALL)
+
+    assert [(each["id"], each["reason"]) for each in run["stillInvalid"]] == [(record_id("a-2"), "later-version")]
+    assert "run the command with that version" in run["stillInvalid"][0]["detail"]
+    assert (deployment.topic.ids("a"), deployment.topic.ids("b")) == (["a-1"], ["b-1"])
+    assert deployment.records.left == ["a-2"]
+
+
 async def test_people_are_reported_what_stays_and_why(deployment: Deployment) -> None:
     deployment.topic.by_id["b-1"] = BUSY
     deployment.records.put(event("a-1", "a", type="other"))
