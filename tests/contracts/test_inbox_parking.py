@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -390,6 +391,23 @@ async def test_pages_have_each_message_once(store: Store) -> None:
     assert found == ["a", "b", "c", "d", "e"]
 
 
+async def test_keys_are_told_apart_by_every_character(store: Store) -> None:
+    keys = ["", "k", "K", "k ", " k", "k\u0301", "\u1e31", "\u00df", "ss", "key/with?all#of\\them", "x" * 128]
+    same = [replace(parked(1, key), id="a") for key in keys]
+    for each in same:
+        await store.park(each, CAUSE)
+
+    assert [each.key for each in await store.keys()] == sorted(keys)
+    for each in same:
+        claim = await claimed(store, each.key)
+        found = await store.next(claim)
+        assert found is not None
+        assert (found.key, found.message) == (each.key, each.message)
+        assert await store.next(claim, found) is None
+        keys.remove(each.key)
+        assert [other.key for other in await store.keys()] == sorted(keys)
+
+
 async def test_consumers_are_apart(of: Callable[[str], Store]) -> None:
     one, other = of("one"), of("other")
     await one.park(parked(1), CAUSE)
@@ -586,8 +604,8 @@ def _of_version_2(now: str, numbers: Sequence[int]) -> list[str]:
     ]
 
 
-async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
-    path = request.getfixturevalue("tmp_path") / "store.sqlite"
+def file_of_version_2(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue("tmp_path") / "store.sqlite"
     old = sqlite3.connect(path, isolation_level=None)
     for migration in migrations(Sqlite())[:3]:
         for statement in migration.statements:
@@ -597,7 +615,11 @@ async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
     for statement in _of_version_2("0", [9, 8]):
         old.execute(statement)
     old.close()
-    return inbox.SqliteStore(inbox.SqliteConnection(path))
+    return path
+
+
+async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
+    return inbox.SqliteStore(inbox.SqliteConnection(file_of_version_2(request)))
 
 
 async def postgres_of_version_2(request: pytest.FixtureRequest) -> Store:
@@ -676,6 +698,61 @@ async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
         assert done.message is not None
     assert await store.next(claim, done) is None
     assert await store.keys() == []
+
+
+async def test_a_migration_that_ends_before_any_statement_is_done_by_the_next_process(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = await postgres_of_version_2(request)
+    execute, left = store._execute, 0
+
+    async def execute_some(*arguments: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            raise ConnectionAbortedError
+        left -= 1
+        return await execute(*arguments)
+
+    monkeypatch.setattr(store, "_execute", execute_some)
+    for ended in itertools.count():
+        left = ended
+        with suppress(ConnectionAbortedError):
+            await store.prepare()
+            break
+
+    assert ended > 5
+    monkeypatch.undo()
+    assert [each.id for each in await store.messages("events", "k")] == ["k-7", "k-8", "k-9"]
+    assert await store.set_aside(parked(1)) is Kept.ASIDE
+
+
+async def test_a_migration_of_a_file_that_ends_before_any_statement_is_done_by_the_next_process(
+    request: pytest.FixtureRequest,
+) -> None:
+    left = 0
+
+    class Ending(inbox.SqliteConnection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            nonlocal left
+            # Without the process, SQLite rolls back by itself.
+            if left == 0 and not str(arguments[0]).startswith("ROLLBACK"):
+                raise ConnectionAbortedError
+            left -= 1
+            return super().execute(*arguments)
+
+    path = file_of_version_2(request)
+    for ended in itertools.count():
+        left, connection = ended, Ending(path)
+        with suppress(ConnectionAbortedError):
+            inbox.SqliteStore(connection)
+            break
+        connection.close()
+
+    assert ended > 5
+    connection.close()
+    store = inbox.SqliteStore(inbox.SqliteConnection(path))
+    assert [each.id for each in await store.messages("events", "k")] == ["k-7", "k-8", "k-9"]
+    assert await store.set_aside(parked(1)) is Kept.ASIDE
 
 
 @pytest.mark.parametrize("of_version_2", [sqlite_of_version_2, postgres_of_version_2])

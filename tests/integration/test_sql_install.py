@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from changefeed import connect_async
-from changefeed.statements import Statement
+from changefeed import AsyncFeed, DatabaseError, connect_async
+from changefeed.statements import Result, Statement
 from relay.cli import run
 from relay.cli.main import parser
+from relay.settings import SqlFeed
+from relay.sql.database import connect
 from tests.support.operators import Run, relay_command
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
@@ -21,6 +24,56 @@ COSMOS = "AccountEndpoint=https://a/;AccountKey=YQ=="
 async def install(*words: str, **environment: str) -> Run:
     options = ("--no-roles", "--keep", "30d", *words)
     return await relay_command({"SERVICEBUS": SERVICEBUS, **environment}, "install", *options)
+
+
+async def test_an_install_that_ends_before_any_statement_is_completed_by_the_next_one(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"SQL": postgres_database, "SQL_FEED": "shop.Event"}
+    left = 0
+
+    class Ending:
+        """A session that ends before one of its statements."""
+
+        def __init__(self, session: Any) -> None:
+            self._session = session
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._session, name)
+
+        async def execute(self, statement: Statement, /) -> Result:
+            nonlocal left
+            if left == 0:
+                raise DatabaseError("the process is killed", lost=True)
+            left -= 1
+            result: Result = await self._session.execute(statement)
+            return result
+
+    async def connect_ending(feed: SqlFeed) -> Ending:
+        return Ending(await connect(feed))
+
+    monkeypatch.setattr("relay.sql.install.connect", connect_ending)
+    codes: list[int] = []
+    while 0 not in codes and len(codes) < 100:
+        left = len(codes)
+        codes.append((await install("--create-table", **found)).code)
+
+    assert codes == [3] * (len(codes) - 1) + [0]
+    assert len(codes) > 10
+    monkeypatch.undo()
+    assert (await install("--create-table", **found)).out == "Everything is there already.\n"
+    session = await connect_async(postgres_database)
+    try:
+        for text in (
+            """insert into shop."Event" (id, partition_key, data) values ('e', 'k', '{}')""",
+            """insert into changefeed."outbox:shop.Event" (shard_id, id) values (0, 'e')""",
+        ):
+            await session.execute(Statement(text))
+        (entry,) = (await AsyncFeed(session, "shop.Event").read(0)).entries
+        assert entry.row is not None
+        assert entry.row["id"] == "e"
+    finally:
+        await session.close()
 
 
 async def test_install_makes_each_thing_once(postgres_database: str) -> None:
