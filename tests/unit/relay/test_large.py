@@ -91,6 +91,16 @@ async def test_the_name_of_a_content_shows_nothing_of_the_event() -> None:
     assert len(name) == 129
 
 
+async def test_each_event_and_each_content_has_a_name_of_its_own() -> None:
+    names = [("e", "k"), ("e", "K"), ("e", "k "), ("ek", ""), ('e", "k', "k"), ("k", "e"), ("\u00e9", "k")]
+    names.append(("e\u0301", "k"))
+    made = [messages.plain(event("e", "k", size=size)) for size in (0, 1)]
+    made += [made[0]._replace(id=identifier, partition_key=key) for identifier, key in names[1:]]
+
+    assert len({Content.of(each).name for each in made}) == len(made)
+    assert Content.of(made[0]).name == Content.of(messages.plain(event("e", "k"))).name
+
+
 @pytest.mark.parametrize("policy", list(OnPoison))
 async def test_an_event_whose_content_cannot_be_stored_holds_up_its_key_and_is_no_poison(policy: OnPoison) -> None:
     world = World()
