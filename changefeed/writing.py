@@ -75,6 +75,9 @@ def _outbox(table: str, shard_id: int, keys: Keys, time_hint: datetime | None) -
         if time_hint.utcoffset() is None:
             raise ArgumentError("time_hint has no time zone. Pass datetime.now(UTC), for example.")
         columns.append("time_hint")
-        values.append(time_hint.astimezone(UTC))
+        try:
+            values.append(time_hint.astimezone(UTC))
+        except OverflowError:
+            raise ArgumentError("time_hint is before the year 1 or after the year 9999 in UTC.") from None
     rows = [(*values, *(key[name] for name in names)) for key in several]
     return Insert(f"outbox:{table}", (*columns, *names), rows)

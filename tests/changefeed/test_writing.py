@@ -174,6 +174,9 @@ def test_keys_with_different_columns_and_times_without_a_zone_are_refused(writte
             append(connection, TABLE, 0, [key(), {"id": uuid4()}])
         with pytest.raises(ArgumentError, match="time_hint has no time zone"):
             append(connection, TABLE, 0, key(), datetime(2026, 1, 1))
+        for time, ahead in ((datetime.min, 1), (datetime.max, -1)):
+            with pytest.raises(ArgumentError, match="before the year 1 or after the year 9999"):
+                append(connection, TABLE, 0, key(), time.replace(tzinfo=timezone(timedelta(hours=ahead))))
 
 
 class Recorder:
