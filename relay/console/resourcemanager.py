@@ -87,7 +87,8 @@ def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None
             ]
         )
     kind = "queues" if settings.servicebus_is_queue else "topics"
-    return f"{namespace}/{kind}/{quote(settings.servicebus_topic, safe='')}"
+    # There, each / in the name of an entity is a ~.
+    return f"{namespace}/{kind}/{quote(settings.servicebus_topic.replace('/', '~'), safe='')}"
 
 
 class ResourceManager:
@@ -113,7 +114,8 @@ class ResourceManager:
         async with self._explaining(f"the subscriptions of {self._variable} cannot be counted"):
             parent, _, name = self._topic.rpartition("/")
             if parent.endswith("/queues"):
-                return [_read(await self._get(f"{self._topic}?api-version={_VERSION}"), unquote(name))]
+                queue = await self._get(f"{self._topic}?api-version={_VERSION}")
+                return [_read(queue, unquote(name).replace("~", "/"))]
             return [_read(each, each["name"]) for each in await self._listed()]
 
     async def status(self) -> str:

@@ -221,7 +221,7 @@ def test_each_stream_has_an_address_in_its_own_namespace() -> None:
 
     assert address_of(default, both) == main["CONSOLE_TOPIC_URL"]
     assert address_of(contacts, both) == f"https://management.azure.com{NAMESPACE}/topics/contacts"
-    assert address_of(orders, both) == f"{both['CONSOLE_ORDERS_BUS_URL']}/queues/in%2Fnew"
+    assert address_of(orders, both) == f"{both['CONSOLE_ORDERS_BUS_URL']}/queues/in~new"
     assert address_of(orders, main) is None
     with pytest.raises(SettingsError, match=r"CONSOLE_ORDERS_BUS_URL is .*resource id of the namespace"):
         address_of(orders, {"CONSOLE_ORDERS_BUS_URL": main["CONSOLE_TOPIC_URL"]})
