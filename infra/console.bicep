@@ -3,6 +3,9 @@ targetScope = 'resourceGroup'
 metadata name = 'Console of the Outbox Relay'
 metadata description = 'The page that shows where events are, as a container app that only people of your directory can open. Deploy it into the resource group of main.bicep or sql.bicep.'
 
+import { resourceName } from 'modules/names.bicep'
+
+@maxLength(32)
 @description('Name of the container app.')
 param name string = 'ca-relay-console'
 @description('Region of every resource.')
@@ -130,7 +133,7 @@ module outbox 'modules/console-outbox.bicep' = [for database in databases: {
 }]
 
 module messaging 'modules/console-messaging.bicep' = [for namespace in namespaces: {
-  name: namespace.connection == 'SERVICEBUS' ? 'messaging-${name}' : 'messaging-${namespace.name}-${name}'
+  name: namespace.connection == 'SERVICEBUS' ? 'messaging-${name}' : 'messaging-${uniqueString(namespace.name)}-${name}'
   scope: resourceGroup(namespace.group)
   params: {
     namespaceName: namespace.name
@@ -159,6 +162,7 @@ module console 'modules/console.bicep' = {
     tags: allTags
     identityId: identityId
     image: image
+    registryName: registryName
     registryServer: empty(registryName) ? '' : registryAccess!.outputs.server
     signInClientId: signInClientId
     groupObjectIds: groupObjectIds
@@ -168,7 +172,7 @@ module console 'modules/console.bicep' = {
       SERVICEBUS__credential: 'managedidentity'
       SERVICEBUS__clientId: identity.outputs.clientId
       SERVICEBUS_TOPIC: serviceBusTopic
-      CONSOLE_TOPIC_URL: '${uri(environment().resourceManager, resourceId(serviceBusResourceGroup, 'Microsoft.ServiceBus/namespaces', serviceBusName))}/topics/${serviceBusTopic}'
+      CONSOLE_TOPIC_URL: '${uri(environment().resourceManager, resourceId(serviceBusResourceGroup, 'Microsoft.ServiceBus/namespaces', serviceBusName))}/topics/${resourceName(serviceBusTopic)}'
     }, otherSettings, cosmosSettings, settings)
   }
 }

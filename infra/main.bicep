@@ -130,14 +130,10 @@ param messageTimeToLive string = 'P14D'
 @description('Maximum message size in kilobytes, on Premium.')
 param maxMessageSizeInKilobytes int = 1024
 
-@description('Subscriptions. Each has a name, and optionally a destination (the topic by its name in relay.toml; default: default), an action (the only event to receive; default: every event), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
+@description('Subscriptions. Each has a name, and optionally a destination (the topic by its name in relay.toml; default: default), an action (the only event to receive; default: every event) or a filter (an SQL filter of Service Bus, such as type = \'order\'), maxDeliveryCount (10), lockDuration (PT1M), messageTimeToLive and receiverPrincipalIds (consumers that may receive from this subscription).')
 param subscriptions array = [
   {
     name: 'all'
-  }
-  {
-    name: 'names'
-    action: 'ContactNameUpdatedEvent'
   }
 ]
 
@@ -233,6 +229,9 @@ param operatorPrincipalIds array = []
 ])
 @description('Type of the principals in operatorPrincipalIds.')
 param operatorPrincipalType string = 'User'
+
+@description('A trial, which nobody watches: it may be deployed without operatorEmails and runbook.')
+param trial bool = false
 
 @description('E-mail addresses that receive alerts.')
 param operatorEmails array = []
@@ -340,8 +339,9 @@ var secondsOfADay = 86400
 var neededSeconds = max(map(timesToLive, each => dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', each, 'yyyy-MM-ddTHH:mm:ssZ')))) + deadLettersKeptInDays * secondsOfADay
 var allowedKeptInDays = (claimCheck && largeEventsKeptInDays * secondsOfADay <= neededSeconds) ? fail('largeEventsKeptInDays is ${largeEventsKeptInDays}: set more days than the longest time to live of a message and deadLettersKeptInDays (${deadLettersKeptInDays}) together') : largeEventsKeptInDays
 var readers = union(flatten(map(subscriptions, entry => entry.?receiverPrincipalIds ?? [])), flatten(map(items(queueReceivers), entry => entry.value)))
+// The name of a private endpoint has at most 64 characters, that of a namespace 50.
 var namespaceTargets = map(otherNamespaces, each => {
-  name: each.name
+  name: length(each.name) > 45 ? 'servicebus-${uniqueString(each.name)}' : each.name
   id: resourceId(each.?resourceGroup ?? resourceGroup().name, 'Microsoft.ServiceBus/namespaces', each.name)
   groupId: 'namespace'
   zoneName: 'privatelink.servicebus.windows.net'
@@ -386,6 +386,8 @@ var serverless = cosmosCapacityMode == 'Serverless'
 var applicationInsightsName = empty(existingApplicationInsights) ? 'appi-relay-${resourceToken}' : existingApplicationInsights
 var allowedApplicationInsights = (!empty(existingApplicationInsights) && empty(existingWorkspace)) ? fail('existingApplicationInsights needs existingWorkspace, its own: alerts would query a workspace that gets none of its telemetry') : applicationInsightsName
 var allowedSku = (privateNetworking && serviceBusSku != 'Premium') ? fail('privateNetworking needs serviceBusSku Premium: Standard has no private endpoints, and its public access cannot be closed') : serviceBusSku
+var allowedEmails = (empty(operatorEmails) && !trial) ? fail('operatorEmails is empty: nobody would learn of an alert. Set at least one address, or trial') : operatorEmails
+var allowedRunbook = (!startsWith(runbook, 'https://') && !trial) ? fail('runbook is \'${runbook}\', to which no alert can link: set the address, with https://, where operators read your copy of docs/runbook.md, or set trial') : runbook
 var allowedSecondaryLocation = (serverless && !empty(cosmosSecondaryLocation)) ? fail('cosmosSecondaryLocation needs cosmosCapacityMode Autoscale: a serverless account has one region') : cosmosSecondaryLocation
 
 module identity 'modules/identity.bicep' = {
@@ -681,8 +683,8 @@ module alerts 'modules/alerts.bicep' = {
     functionAppId: functionApp.outputs.id
     streams: cosmosStreams
     severalStreams: length(streams) > 1
-    operatorEmails: operatorEmails
-    runbook: runbook
+    operatorEmails: allowedEmails
+    runbook: allowedRunbook
     thresholds: alertThresholds
   }
   dependsOn: [
@@ -703,7 +705,7 @@ module workbook 'modules/workbook.bicep' = {
     cosmosAccountId: cosmosContainers[0].outputs.accountId
     streams: cosmosStreams
     severalStreams: length(streams) > 1
-    runbook: runbook
+    runbook: allowedRunbook
   }
   dependsOn: [
     messaging

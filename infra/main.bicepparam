@@ -22,6 +22,8 @@ param summarizeWrites = bool(readEnvironmentVariable('SUMMARIZE_WRITES', 'false'
 param lockContainers = bool(readEnvironmentVariable('LOCK_CONTAINERS', 'false'))
 param operatorPrincipalIds = empty(operator) ? [] : [operator]
 param operatorPrincipalType = readEnvironmentVariable('AZURE_PRINCIPAL_TYPE', 'User')
+// Whoever closes the network runs it in production, and is told of alerts: OPERATOR_EMAIL and RUNBOOK.
+param trial = !private
 param operatorEmails = empty(email) ? [] : [email]
 param runbook = readEnvironmentVariable('RUNBOOK', 'docs/runbook.md')
 

@@ -1,4 +1,5 @@
-// A trial: costs almost nothing while idle, and is reachable from any network with an assigned role.
+// A trial, reachable from any network with an assigned role. Idle, some 47 dollars a month (docs/capacity.md, An idle month): an
+// always-ready instance, which alwaysReadyInstances = 0 saves, the alerts, and the namespace.
 using './main.bicep'
 
 param environmentName = 'trial'
@@ -14,6 +15,7 @@ param subscriptions = [
     name: 'all'
     receiverPrincipalIds: []
   }
+  // A sample, with one kind of event: what nobody receives for 14 days is dead-lettered, and raises an alert.
   {
     name: 'names'
     action: 'ContactNameUpdatedEvent'
@@ -25,6 +27,7 @@ param writerPrincipalIds = []
 // Object ids of users: az ad signed-in-user show --query id -o tsv. For groups, change the type below to Group.
 param operatorPrincipalIds = []
 param operatorPrincipalType = 'User'
+param trial = true
 param operatorEmails = []
 param runbook = 'docs/runbook.md'
 

@@ -30,6 +30,13 @@ param registryName = 'myregistry'
 // With its digest, so that each replica runs the same image, whenever it starts:
 // az acr repository show --name myregistry --image outbox-relay:1 --query digest --output tsv
 param image = 'myregistry.azurecr.io/outbox-relay@sha256:0000000000000000000000000000000000000000000000000000000000000000'
+
+// Object ids of groups. For users, change the type below to User.
+param operatorPrincipalIds = []
+param operatorPrincipalType = 'Group'
+// Who is told of alerts, and the address where they read what to do.
+param operatorEmails = ['operators@example.org']
+param runbook = 'https://example.org/docs/runbook.md'
 param logRetentionInDays = 90
 param dailyLogQuotaInGigabytes = 20
 

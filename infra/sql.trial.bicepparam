@@ -1,4 +1,5 @@
-// A trial with PostgreSQL: reachable from the addresses below, and from within Azure, with an assigned role.
+// A trial with PostgreSQL, reachable from the addresses below, and from within Azure, with an assigned role. The server, two
+// replicas of the worker and the namespace cost money while idle, too: docs/capacity.md has no table for them.
 using './sql.bicep'
 
 param environmentName = 'trial'
@@ -14,7 +15,16 @@ param clientIpAddresses = []
 
 // docker build, docker push, or az acr build --registry myregistry --image outbox-relay:1 .
 param registryName = 'myregistry'
-param image = 'myregistry.azurecr.io/outbox-relay:1'
+// With its digest, so that each replica runs the same image, whenever it starts:
+// az acr repository show --name myregistry --image outbox-relay:1 --query digest --output tsv
+param image = 'myregistry.azurecr.io/outbox-relay@sha256:0000000000000000000000000000000000000000000000000000000000000000'
+
+// Object ids of users: az ad signed-in-user show --query id -o tsv. For groups, change the type below to Group.
+param operatorPrincipalIds = []
+param operatorPrincipalType = 'User'
+param trial = true
+param operatorEmails = []
+param runbook = 'docs/runbook.md'
 
 // What relay.toml needs, as python -m infra.parameters writes it.
 param destinations = loadJsonContent('relay.json').destinations

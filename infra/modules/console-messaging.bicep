@@ -1,5 +1,7 @@
 metadata description = 'Lets the console read topics with their subscriptions, and queues, of one namespace.'
 
+import { resourceName } from 'names.bicep'
+
 param namespaceName string
 
 @description('Names of the topics and queues that it may read.')
@@ -22,12 +24,12 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
 
 resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = [for name in topics: {
   parent: namespace
-  name: name
+  name: resourceName(name)
 }]
 
 resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' existing = [for name in queues: {
   parent: namespace
-  name: name
+  name: resourceName(name)
 }]
 
 resource mayLookAtTopic 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for (name, index) in topics: {

@@ -56,6 +56,8 @@ var everyQueue = map(filter(complete, each => each.isQueue), each => each.name)
 // What would be ignored in silence is refused.
 var strayed = filter(subscriptions, entry => !contains(everyTopic, entry.?destination ?? 'default'))
 var allowedSubscriptions = empty(strayed) ? subscriptions : fail('subscriptions: ${join(map(strayed, entry => entry.name), ', ')} has no topic. Set destination to one of ${join(everyTopic, ', ')}')
+var ambiguous = filter(allowedSubscriptions, entry => !empty(entry.?action) && !empty(entry.?filter))
+var filteredSubscriptions = empty(ambiguous) ? allowedSubscriptions : fail('subscriptions: ${join(map(ambiguous, entry => entry.name), ', ')} has an action and a filter. Leave the action out, and write it into the filter: sys.Label = \'…\' AND (…)')
 var unknownQueues = filter(items(queueReceivers), entry => !contains(everyQueue, entry.key))
 var allowedQueueReceivers = empty(unknownQueues) ? queueReceivers : fail('queueReceivers: ${join(map(unknownQueues, entry => entry.key), ', ')} is no queue. The queues are: ${join(everyQueue, ', ')}')
 
@@ -128,7 +130,7 @@ module queueModules 'queue.bicep' = [for each in queues: {
 // Deployed serially: Service Bus rejects concurrent changes to one topic (409, subcode 40901).
 // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-resource-manager-exceptions
 @batchSize(1)
-module topicSubscriptions 'subscription.bicep' = [for entry in filter(allowedSubscriptions, entry => contains(topicNames, entry.?destination ?? 'default')): {
+module topicSubscriptions 'subscription.bicep' = [for entry in filter(filteredSubscriptions, entry => contains(topicNames, entry.?destination ?? 'default')): {
   name: contains(entry, 'destination') ? 'subscription-${uniqueString(entry.destination, entry.name)}-${resourceToken}' : 'subscription-${entry.name}'
   scope: resourceGroup(group)
   params: {
@@ -136,6 +138,7 @@ module topicSubscriptions 'subscription.bicep' = [for entry in filter(allowedSub
     topicName: topicNames[entry.?destination ?? 'default']
     name: entry.name
     action: entry.?action ?? ''
+    filter: entry.?filter ?? ''
     maxDeliveryCount: entry.?maxDeliveryCount ?? 10
     lockDuration: entry.?lockDuration ?? 'PT1M'
     messageTimeToLive: entry.?messageTimeToLive ?? messageTimeToLive

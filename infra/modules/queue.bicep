@@ -1,5 +1,7 @@
 metadata description = 'A queue as a destination of relay.toml. Ordering and deduplication depend on properties that can be set only when it is created.'
 
+import { resourceName } from 'names.bicep'
+
 param namespaceName string
 
 @allowed([
@@ -49,7 +51,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
 // a redeployment with another value does. No autoDeleteOnIdle, as of subscriptions.
 resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   parent: namespace
-  name: queueName
+  name: resourceName(queueName)
   properties: union({
     requiresDuplicateDetection: true
     duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow

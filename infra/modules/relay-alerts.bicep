@@ -1,5 +1,7 @@
 metadata description = 'The action group, and the alert rules that hold whatever the outbox is. docs/runbook.md has a section for each rule.'
 
+import { metricNames } from 'names.bicep'
+
 param location string
 param tags object
 param resourceToken string
@@ -124,7 +126,7 @@ var sharedMetricAlerts = flatten(map(namespaces, each => [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: each.entities
+        values: metricNames(each.entities)
       }
     ]
     window: 'PT5M'
@@ -146,7 +148,7 @@ var sharedMetricAlerts = flatten(map(namespaces, each => [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: each.entities
+        values: metricNames(each.entities)
       }
     ]
     window: 'PT15M'
@@ -195,7 +197,7 @@ var sharedMetricAlerts = flatten(map(namespaces, each => [
       {
         name: 'EntityName'
         operator: 'Include'
-        values: each.entities
+        values: metricNames(each.entities)
       }
     ]
     window: 'PT5M'

@@ -1,11 +1,16 @@
 metadata description = 'A subscription of the topic, its filter, and the consumers that may receive from it.'
 
+import { resourceName } from 'names.bicep'
+
 param namespaceName string
 param topicName string
 param name string
 
 @description('The action (message subject) to receive; empty for every event.')
 param action string
+
+@description('An SQL filter of Service Bus on what to receive, instead of an action; empty for none.')
+param filter string
 
 @description('ISO 8601 duration, at most PT5M, for which a receiver locks a message or a session.')
 param lockDuration string
@@ -22,10 +27,11 @@ param receiverPrincipalIds array
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/integration
 var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 
-var everything = {
+// https://learn.microsoft.com/azure/service-bus-messaging/service-bus-messaging-sql-filter
+var expression = {
   filterType: 'SqlFilter'
   sqlFilter: {
-    sqlExpression: '1=1'
+    sqlExpression: empty(filter) ? '1=1' : filter
   }
 }
 var oneAction = {
@@ -41,7 +47,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
 
 resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' existing = {
   parent: namespace
-  name: topicName
+  name: resourceName(topicName)
 }
 
 // requiresSession is fixed when the subscription is created: Service Bus rejects a redeployment with another value.
@@ -66,7 +72,7 @@ resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024
 resource rule 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = {
   parent: subscription
   name: '$Default'
-  properties: empty(action) ? everything : oneAction
+  properties: empty(action) ? expression : oneAction
 }
 
 resource receiversMayReceive 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in receiverPrincipalIds: {

@@ -1,5 +1,7 @@
 metadata description = 'The topic. Ordering and deduplication depend on properties that can be set only when it is created.'
 
+import { resourceName } from 'names.bicep'
+
 param namespaceName string
 
 @allowed([
@@ -46,7 +48,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
 // be changed at any time.
 resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   parent: namespace
-  name: topicName
+  name: resourceName(topicName)
   properties: union({
     requiresDuplicateDetection: true
     duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow

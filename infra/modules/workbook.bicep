@@ -1,5 +1,7 @@
 metadata description = 'The workbook that operators open first: the queries of the alerts and others, and platform metrics.'
 
+import { metricNames } from 'names.bicep'
+
 param location string
 param tags object
 param resourceToken string
@@ -37,7 +39,7 @@ var ofTheTopic = [
   {
     key: 'EntityName'
     operator: 0
-    values: entities
+    values: metricNames(entities)
   }
 ]
 

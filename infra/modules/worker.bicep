@@ -13,6 +13,9 @@ param identityClientId string
 param image string
 
 @description('Host name of the registry that the identity pulls from; empty for a public image.')
+param registryName string
+
+@description('Its address, which is known only when it is deployed.')
 param registryServer string
 param applicationInsightsConnectionString string
 
@@ -97,7 +100,7 @@ resource app 'Microsoft.App/containerApps@2025-01-01' = {
     workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
-      registries: empty(registryServer) ? [] : [{ server: registryServer, identity: identityId }]
+      registries: empty(registryName) ? [] : [{ server: registryServer, identity: identityId }]
     }
     template: {
       terminationGracePeriodSeconds: terminationGracePeriodSeconds

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from tests.infra.bicep import tree
-from tests.infra.bicep.deployment import Deployment, Resource
-from tests.infra.bicep.parameters import read_parameters
-from tests.infra.bicep.parser import parse
-from tests.infra.bicep.template import deploy
+from tests.infra.deployment import Deployment, Resource
+from tests.infra.runtime import resolve
+from tests.infra.snapshots import Recorded, Source
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,11 +53,42 @@ COMPONENT = "Microsoft.Insights/components"
 ACTION_GROUP = "Microsoft.Insights/actionGroups"
 
 
+TOLD: dict[str, Any] = {
+    "operatorEmails": ["operators@example.org"],
+    "runbook": "https://example.org/docs/runbook.md",
+}
+"""Who learns of alerts, without whom only a trial is deployed."""
+
+RECORDED = Recorded()
+
+
+class _Deployments(Mapping[str, Deployment]):
+    """Deployments by name, each evaluated when it is used."""
+
+    def __init__(self, deploy: Mapping[str, Callable[[], Deployment]]) -> None:
+        self._deploy = deploy
+
+    def __getitem__(self, name: str) -> Deployment:
+        return self._deploy[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._deploy)
+
+    def __len__(self) -> int:
+        return len(self._deploy)
+
+
 @dataclass(frozen=True)
 class Project:
-    """A folder with the project's files, or with a changed copy of them."""
+    """A folder with the project's files, or with a changed copy of them.
+
+    Attributes:
+        root: The folder.
+        source: Answers what `infra/` would deploy. A changed copy needs the compiler.
+    """
 
     root: Path
+    source: Source = RECORDED
 
     @property
     def infra(self) -> Path:
@@ -72,43 +102,69 @@ class Project:
             for file in sorted(self.infra.rglob("*.bicep"))
         }
 
-    def declarations(self, file: str) -> dict[str, tree.Declaration]:
-        """The declarations of a file except its outputs, by name."""
-        return {each.name: each for each in parse(self.files[file], file) if each.kind != "output"}
+    def declared(self, file: str) -> dict[str, str]:
+        """The parameters of a template by name, each with the lines before it: its decorators."""
+        found, before = {}, ""
+        for line in self.files[file].splitlines(keepends=True):
+            words = line.split()
+            if line.startswith("param "):
+                found[words[1]] = before
+            before = "" if not words or line.startswith("param ") else before + line
+        return found
+
+    def body(self, file: str, symbol: str) -> str:
+        """The declaration of a module or resource, with the line before it, up to its closing brace."""
+        lines = rf"^(.*\n(?:module|resource) {symbol} .*\n(?:(?: .*)?\n)*\}}\]?\n)"
+        [text] = re.findall(lines, self.files[file], re.MULTILINE)
+        return str(text)
 
     def parameters(self, name: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The parameters that a parameter file sets."""
-        return read_parameters(self.infra / name, environment)
+        return self.source.parameters(self.infra, name, environment or {})
+
+    def parameters_of(self, text: str) -> dict[str, Any]:
+        """The parameters in a text."""
+        return self.source.parameters_of(text)
+
+    def deploy_template(self, template: str, **parameters: Any) -> Deployment:
+        """A deployment of a template with these parameters only."""
+        return self.source.deployment(self.infra, template, "", parameters)
+
+    def deploy_file(self, file: str, **parameters: Any) -> Deployment:
+        """A deployment with the parameters of a file and these."""
+        return self.source.deployment(self.infra, f"{file.partition('.')[0]}.bicep", file, parameters)
 
     def deploy(self, **parameters: Any) -> Deployment:
         """A deployment with the trial's parameters and these."""
-        return deploy(self.infra / "main.bicep", self.parameters("main.trial.bicepparam") | parameters)
+        return self.deploy_file("main.trial.bicepparam", **parameters)
 
-    @cached_property
+    @property
     def bare(self) -> Deployment:
         """A deployment with the required parameters only."""
-        return deploy(self.infra / "main.bicep", {"environmentName": "bare"})
+        return self.deploy_template("main.bicep", environmentName="bare", **TOLD)
 
-    @cached_property
+    @property
     def trial(self) -> Deployment:
         return self.deploy()
 
-    @cached_property
+    @property
     def production(self) -> Deployment:
-        return deploy(self.infra / "main.bicep", self.parameters("main.production.bicepparam"))
+        return self.deploy_file("main.production.bicepparam")
 
     def deploy_sql(self, name: str = "sql.trial.bicepparam", **parameters: Any) -> Deployment:
         """A deployment of sql.bicep with the parameters of a file and these."""
-        return deploy(self.infra / "sql.bicep", self.parameters(name) | parameters)
+        return self.deploy_file(name, **parameters)
 
-    @cached_property
-    def sql_deployments(self) -> dict[str, Deployment]:
+    @property
+    def sql_deployments(self) -> Mapping[str, Deployment]:
         """A trial and a production deployment of each engine."""
-        return {
-            f"{engine}, {name}": self.deploy_sql(f"sql.{name}.bicepparam", engine=engine)
-            for engine in ("PostgreSQL", "AzureSQL")
-            for name in ("trial", "production")
-        }
+        return _Deployments(
+            {
+                f"{engine}, {name}": partial(self.deploy_sql, f"sql.{name}.bicepparam", engine=engine)
+                for engine in ("PostgreSQL", "AzureSQL")
+                for name in ("trial", "production")
+            }
+        )
 
     @property
     def both(self) -> Iterator[Deployment]:
@@ -161,9 +217,11 @@ def checks() -> dict[str, Check]:
 
 def relay_identity(deployment: Deployment) -> tuple[str, str]:
     """The client id and the principal id of the function app's identity."""
-    settings = app_settings(deployment)
-    rights = deployment.of(f"{COSMOS}/sqlRoleAssignments")
-    return settings["COSMOS__clientId"], str(rights[0].at("properties.principalId"))
+    client = app_settings(deployment)["COSMOS__clientId"]
+    [own] = [
+        each.id for each in deployment.of(IDENTITIES) if resolve(f"[reference('{each.id}').clientId]") == client
+    ]
+    return client, resolve(f"[reference('{own}').principalId]")
 
 
 def app_settings(deployment: Deployment) -> dict[str, str]:

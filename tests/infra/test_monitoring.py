@@ -95,12 +95,7 @@ def test_every_query_of_the_runbook_exists() -> None:
 
 def test_every_parameter_of_the_runbook_exists() -> None:
     project = Project(ROOT)
-    declared = {
-        name
-        for file in ("main.bicep", "sql.bicep")
-        for name, each in project.declarations(file).items()
-        if each.kind == "param"
-    }
+    declared = {*project.declared("main.bicep"), *project.declared("sql.bicep")}
     thresholds = set(re.findall(r"^\| `(\w+)` \| \d+ \|", OPERATIONS, re.MULTILINE))
     named = set(re.findall(r"`([a-z]+[A-Z]\w*)(?: = [^`]*)?`", OPERATIONS)) - {"receiverPrincipalIds"}
 

@@ -12,13 +12,18 @@ from typing import NamedTuple
 import pytest
 
 from relay.errors import SettingsError
-from tests.infra.bicep.expressions import BicepError
-from tests.infra.bicep.functions import DeploymentFailure
+from tests.infra.compiler import MISSING, Compiler, find_compiler
+from tests.infra.deployment import BicepError, DeploymentFailure
 from tests.infra.project import ROOT, Check, Project, checks
+from tests.infra.snapshots import Compiled
 from tests.infra.test_checks import MODULES
 
-# In one process, files are parsed and queries translated once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("infra")]
+# In one process, the compiler starts and queries are translated once.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("infra"),
+    pytest.mark.skipif(find_compiler() is None, reason=MISSING),
+]
 
 
 class Mutation(NamedTuple):
@@ -64,9 +69,17 @@ def untouched() -> Callable[[Check], None]:
 
 
 @pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copied = tmp_path_factory.mktemp("project")
     shutil.copytree(ROOT / "infra", copied / "infra")
+    # Only the compiler's own errors may notice a change before its check does, not the linter's.
+    (copied / "infra/bicepconfig.json").write_text('{"analyzers": {"core": {"enabled": false}}}', encoding="utf-8")
     shutil.copy(ROOT / "host.json", copied)
     for name in BESIDE:
         (copied / name).symlink_to(ROOT / name)
@@ -88,9 +101,9 @@ def changed(file: Path, text: str) -> Iterator[None]:
     "mutation", MUTATIONS, ids=lambda each: f"{Path(each.file).stem}: {each.new.strip()[:50]}"
 )
 def test_a_changed_line_fails_its_check(
-    mutation: Mutation, folder: Path, untouched: Callable[[Check], None]
+    mutation: Mutation, folder: Path, compiler: Compiler, untouched: Callable[[Check], None]
 ) -> None:
-    copy = Project(folder)
+    copy = Project(folder, Compiled(compiler))
     file = copy.infra / mutation.file
     text = file.read_text(encoding="utf-8")
     assert mutation.old in text, "the line that this mutation changes no longer exists"

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.bicep.expressions import Scope
-from tests.infra.bicep.parser import parse
 from tests.infra.project import ROOT, Project
 from tests.support.watchdog import WATCHDOG_S
 
@@ -76,11 +74,11 @@ def test_a_wrong_file_is_named_and_nothing_is_written(folder: Path) -> None:
 
 def test_the_pages_parameters_are_accepted(folder: Path) -> None:
     run(folder)
-    declared = [each for each in parse(example("bicep"), "deployment.md") if each.value is not None]
-    given = {each.name: Scope({}).value(each.value) for each in declared if each.value is not None}
+    project = Project(ROOT)
+    given = project.parameters_of(example("bicep"))
     written = json.loads((folder / "infra/relay.json").read_text(encoding="utf-8"))
 
-    deployment = Project(ROOT).deploy(**given, **written)
+    deployment = project.deploy(**given, **written)
 
     names = {
         each.name.partition("/")[2] for each in deployment.resources if each.type.endswith(("topics", "queues"))

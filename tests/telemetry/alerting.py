@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from tests.infra.bicep.deployment import Resource
 from tests.infra.checks.alerts import LOG_RULES, condition
+from tests.infra.deployment import Resource
 from tests.infra.project import ROOT, Project
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.telemetry.tables import ago

@@ -12,7 +12,7 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from tests.infra.bicep.deployment import Resource
+from tests.infra.deployment import Resource
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status
 from tests.support.outbox import event, events

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.infra.bicep.deployment import Resource
 from tests.infra.checks.alerts import rules
 from tests.infra.checks.consumers import watching
+from tests.infra.deployment import Resource
 from tests.infra.project import ROOT, Project
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.telemetry.alerting import alarms

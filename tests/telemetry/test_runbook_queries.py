@@ -20,7 +20,13 @@ from tests.unit.test_documented_names import page
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queries")]
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
-SETTINGS = {"SQL": "Driver=ODBC Driver 18;Server=tcp:s,1433;Database=d", "RELAY_CLOUDEVENTS_SOURCE": "/it's/$x"}
+PLAIN = {
+    "SQL": "Server=tcp:s.database.windows.net,1433;Database=d;Encrypt=yes;Authentication=ActiveDirectoryDefault",
+    "SQL_2": "postgresql://me%40example.org@s:5432/d?sslmode=verify-full&sslrootcert=system",
+    "SQL_FEED": "",
+}
+"""docker run --env-file takes a quote for a part of the value."""
+SETTINGS = {**PLAIN, "SQL_3": "Driver=ODBC Driver 18;Server=s", "RELAY_CLOUDEVENTS_SOURCE": "/it's/$x"}
 
 # Answers as the Azure CLI does: the settings of the deployment, or a name. Of a query it keeps text and range.
 AZ = """#!/bin/bash
@@ -83,7 +89,9 @@ def asks() -> list[str]:
 def test_the_settings_of_a_deployment_become_an_env_file(shell: Shell) -> None:
     shell.run("true")
 
-    assert parse_env_file((shell.folder / "relay.env").read_text(), "relay.env") == SETTINGS
+    written = (shell.folder / "relay.env").read_text()
+    assert parse_env_file(written, "relay.env") == SETTINGS
+    assert written.splitlines()[: len(PLAIN)] == [f"{name}={value}" for name, value in PLAIN.items()]
 
 
 def host_log(message: str, why: str = "", level: str = "Warning") -> Row:

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.infra.bicep.deployment import Deployment, Resource
-from tests.infra.bicep.functions import DeploymentFailure
 from tests.infra.checks.queries import queries, with_stream
+from tests.infra.deployment import Deployment, DeploymentFailure, Resource
 from tests.infra.project import (
     ACTION_GROUP,
     COSMOS,

@@ -10,10 +10,7 @@ from relay.console.pages import ConsoleSettings
 from relay.console.resourcemanager import topic_address
 from relay.console.server import access_for, platform_authentication
 from relay.settings import Settings
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.expressions import BicepError
-from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.bicep.template import deploy
+from tests.infra.deployment import BicepError, Deployment, DeploymentFailure
 from tests.infra.project import (
     COSMOS,
     IDENTITIES,
@@ -36,14 +33,14 @@ REQUIRED = {
 
 
 def on_cosmos(project: Project, **parameters: Any) -> Deployment:
-    return deploy(
-        project.infra / "console.bicep", {**REQUIRED, "cosmosAccountName": "cosmos-relay-x"} | parameters
+    return project.deploy_template(
+        "console.bicep", **{**REQUIRED, "cosmosAccountName": "cosmos-relay-x"} | parameters
     )
 
 
 def on_sql(project: Project) -> Deployment:
     sql = {"SQL": "postgresql://id@x.postgres.database.azure.com/outbox", "CONSOLE_SHOW_DATA": "true"}
-    return deploy(project.infra / "console.bicep", {**REQUIRED, "settings": sql})
+    return project.deploy_template("console.bicep", **{**REQUIRED, "settings": sql})
 
 
 def topic_roles(deployment: Deployment) -> list[str]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from inbox import instruments as telemetry
 from tests.infra import instruments
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.template import deploy
 from tests.infra.checks.alerts import LOG_RULES, Alert, check_sections, condition, deployed, rules
 from tests.infra.checks.workbook import WORKBOOK, panels
+from tests.infra.deployment import Deployment
 from tests.infra.kql import Query
 from tests.infra.project import ACTION_GROUP, Project, check
 
@@ -25,7 +24,7 @@ ALERTS = {
 
 def watching(project: Project, **parameters: Any) -> Deployment:
     required = {"workspaceId": WORKSPACE_ID, "applicationInsightsId": INSIGHTS_ID}
-    return deploy(project.infra / "consumers.bicep", required | parameters)
+    return project.deploy_template("consumers.bicep", **required | parameters)
 
 
 def consumer_queries(project: Project) -> dict[str, Query]:

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from relay.settings import Settings
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.expressions import Scope
-from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.bicep.parser import parse
-from tests.infra.bicep.template import deploy
+from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     AZURE_SQL,
     COMPONENT,
@@ -183,12 +179,13 @@ def the_documented_parameters_are_accepted(project: Project) -> None:
     uses = dict(found)
 
     assert list(uses) == ["From Standard to Premium", "A restored account", "A second app", "A second region"]
-    production = project.parameters("main.production.bicepparam")
     for heading, block in uses.items():
-        declared = [each for each in parse(block, heading) if each.kind == "param"]
-        given = {each.name: Scope({}).value(each.value) for each in declared if each.value is not None}
-        complete = given if block.startswith("using") else production | given
-        deployment = deploy(project.infra / "main.bicep", complete)
+        given = project.parameters_of(block)
+        deployment = (
+            project.deploy_template("main.bicep", **given)
+            if block.startswith("using")
+            else project.deploy_file("main.production.bicepparam", **given)
+        )
         account, namespace = given.get("existingCosmosAccount"), given.get("existingServiceBusNamespace")
         assert account or namespace, heading
         assert (deployment.of(COSMOS) == []) is bool(account), heading
@@ -208,17 +205,15 @@ def the_lease_container_has_its_own_throughput(project: Project) -> None:
 
 @check
 def the_console_reads_what_is_in_other_groups(project: Project) -> None:
-    deployment = deploy(
-        project.infra / "console.bicep",
-        {
-            "image": "ghcr.io/example/outbox-relay:1",
-            "signInClientId": "22222222-2222-4222-8222-222222222222",
-            "groupObjectIds": ["11111111-1111-4111-8111-111111111111"],
-            "cosmosAccountName": "restored",
-            "cosmosResourceGroup": "rg-data",
-            "serviceBusName": "premium",
-            "serviceBusResourceGroup": "rg-messaging",
-        },
+    deployment = project.deploy_template(
+        "console.bicep",
+        image="ghcr.io/example/outbox-relay:1",
+        signInClientId="22222222-2222-4222-8222-222222222222",
+        groupObjectIds=["11111111-1111-4111-8111-111111111111"],
+        cosmosAccountName="restored",
+        cosmosResourceGroup="rg-data",
+        serviceBusName="premium",
+        serviceBusResourceGroup="rg-messaging",
     )
 
     assert outside(deployment) == {

@@ -9,8 +9,7 @@ import pytest
 
 from relay.settings import Settings
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.functions import DeploymentFailure
+from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     CONTAINERS,
     DIAGNOSTICS,

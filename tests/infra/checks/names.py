@@ -7,8 +7,8 @@ from typing import Any
 
 from relay.settings import Settings
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment
 from tests.infra.checks.settings import CONNECTION_STRINGS, ON_REQUEST, known_settings
+from tests.infra.deployment import Deployment
 from tests.infra.project import (
     CONTAINERS,
     COSMOS,
@@ -57,6 +57,116 @@ def names_follow_the_cloud_adoption_framework(project: Project) -> None:
             assert resource.name.startswith(prefix), resource.name
     assert re.fullmatch(r"[a-z0-9]{3,24}", project.trial.one(STORAGE).name)
     assert len(project.trial.one(COSMOS).name) <= 44
+
+
+_HYPHENS = r"[a-z][a-z0-9-]*[a-z0-9]"
+LIMITS = {
+    STORAGE: (3, 24, r"[a-z0-9]+"),
+    COSMOS: (3, 44, r"[a-z0-9][a-z0-9-]+"),
+    f"{COSMOS}/sqlDatabases": (1, 255, r"[^/\\#?]+"),
+    CONTAINERS: (1, 255, r"[^/\\#?]+"),
+    SERVICE_BUS: (6, 50, _HYPHENS),
+    TOPICS: (1, 260, r"[A-Za-z0-9._~-]+"),
+    f"{SERVICE_BUS}/queues": (1, 260, r"[A-Za-z0-9._~-]+"),
+    SUBSCRIPTIONS: (1, 50, r"[A-Za-z0-9._-]+"),
+    RULES: (1, 50, r"[A-Za-z0-9._$-]+"),
+    "Microsoft.ManagedIdentity/userAssignedIdentities": (3, 128, r"[A-Za-z0-9][A-Za-z0-9_-]+"),
+    "Microsoft.OperationalInsights/workspaces": (4, 63, r"[A-Za-z0-9][A-Za-z0-9-]+"),
+    "Microsoft.Insights/components": (1, 260, r"[^%&\\?/]+"),
+    "Microsoft.Insights/dataCollectionRules": (3, 64, r"[A-Za-z0-9._-]+"),
+    "Microsoft.Insights/actionGroups": (1, 260, r"[^:<>+/&%\\?]+"),
+    "Microsoft.Insights/scheduledQueryRules": (1, 260, r"[^*<>%&{}\\?/#:]+"),
+    "Microsoft.Insights/metricAlerts": (1, 260, r"[^*#&+:<>?@%{}\\/]+"),
+    "Microsoft.Insights/activityLogAlerts": (1, 260, r"[^<>*%{}&:\\?+/#@]+"),
+    "Microsoft.Web/serverfarms": (1, 60, r"[A-Za-z0-9-]+"),
+    "Microsoft.Web/sites": (2, 60, r"[A-Za-z0-9][A-Za-z0-9-]*[A-Za-z0-9]"),
+    "Microsoft.Network/virtualNetworks": (2, 64, r"[A-Za-z0-9][\w.-]*\w"),
+    "Microsoft.Network/privateEndpoints": (2, 64, r"[A-Za-z0-9][\w.-]*\w"),
+    "Microsoft.App/containerApps": (2, 32, _HYPHENS),
+    "Microsoft.App/managedEnvironments": (1, 60, r"[A-Za-z0-9][A-Za-z0-9-]*"),
+    "Microsoft.DBforPostgreSQL/flexibleServers": (3, 63, _HYPHENS),
+    "Microsoft.DBforPostgreSQL/flexibleServers/firewallRules": (1, 128, r"[\w-]+"),
+    "Microsoft.Sql/servers": (1, 63, _HYPHENS),
+    "Microsoft.Sql/servers/databases": (1, 128, r"[^<>*%&:\\/?]+"),
+    "Microsoft.Sql/servers/firewallRules": (1, 128, r"[^<>*%&:;\\/?]+"),
+    f"{STORAGE}/blobServices/containers": (3, 63, r"[a-z0-9]+(?:-[a-z0-9]+)*"),
+    "Microsoft.Authorization/locks": (1, 90, r"[\w.()-]+"),
+}
+"""The shortest and the longest name of a resource, and its characters.
+
+https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+"""
+
+FIXED = {
+    "Microsoft.Authorization/roleAssignments",
+    f"{COSMOS}/sqlRoleAssignments",
+    f"{COSMOS}/sqlRoleDefinitions",
+    "Microsoft.Insights/workbooks",
+    "Microsoft.Insights/diagnosticSettings",
+    "Microsoft.Network/privateDnsZones",
+    "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
+    "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
+    "Microsoft.Web/sites/config",
+    "Microsoft.Web/sites/basicPublishingCredentialsPolicies",
+    f"{STORAGE}/blobServices",
+    f"{STORAGE}/managementPolicies",
+    "Microsoft.App/containerApps/authConfigs",
+    "Microsoft.DBforPostgreSQL/flexibleServers/administrators",
+    "Microsoft.DBforPostgreSQL/flexibleServers/configurations",
+    "Microsoft.DBforPostgreSQL/flexibleServers/databases",
+}
+"""Types whose names are ids, constants, or those of other resources."""
+
+ODD = "Größe_/\\%&?#'{}.~-😀"
+LONGEST: dict[str, Any] = {
+    "serviceBusSku": "Premium",
+    "relayLarge": "claim-check",
+    "otherNamespaces": [
+        {"connection": "B" * 64, "name": "sbns-" + "b" * 45, "resourceGroup": "r" * 90},
+        {"connection": "C" * 64, "name": "sbns-" + "b" * 44 + "c", "resourceGroup": "r" * 90},
+    ],
+    "destinations": [
+        {"name": "default"},
+        {"name": "b" * 24, "kind": "queue", "entity": "in/" + "b" * 257, "connection": "B" * 64},
+        {"name": "c" * 24, "entity": "in/" + "c" * 257, "connection": "C" * 64},
+    ],
+    "subscriptions": [{"name": "s" * 50}, {"name": "s" * 50, "destination": "c" * 24}],
+}
+"""The longest names that Azure, and relay.toml, allow for what a deployment takes by name."""
+
+
+@check
+def every_name_stays_within_the_limits_of_its_service(project: Project) -> None:
+    stream = f"{'a' * 24}-{'c' * 24}"
+    deployments = [
+        project.deploy(environmentName="x" * 32, privateNetworking=True, streams=[{"name": stream}], **LONGEST),
+        project.deploy(environmentName=ODD),
+    ]
+    for engine in ("PostgreSQL", "AzureSQL"):
+        name = "x" * 32 if engine == "PostgreSQL" else ODD
+        given: dict[str, Any] = {
+            "engine": engine,
+            "environmentName": name,
+            "clientIpAddresses": ["192.168.100.100"],
+        }
+        deployments.append(project.deploy_sql(**given, **LONGEST))
+    for deployment in deployments:
+        for resource in deployment.resources:
+            if resource.type in FIXED:
+                continue
+            shortest, longest, characters = LIMITS[resource.type]
+            own = resource.name.rpartition("/")[2]
+            assert shortest <= len(own) <= longest, resource.id
+            assert re.fullmatch(characters, own), resource.id
+        # Two with one name would be one.
+        assert not [each for each in deployment.repeated if each.partition("/privateEndpoints/")[1]]
+    # Azure Resource Manager keeps a deployment of each module, whose name has at most 64 characters.
+    given_names = {"each.name": 24, "entry.name": 50, "target.name": 50, "namespace.name": 50}
+    for file, text in project.files.items():
+        for module in re.findall(r"^module .*\n  name: (.*)$", text, re.MULTILINE):
+            for text_of_name in re.findall(r"'((?:[^'$]|\$\{(?:[^{}']|'[^']*')*\})*)'", module):
+                filled = re.sub(r"\$\{([^}]*)\}", lambda found: "x" * given_names.get(found[1], 13), text_of_name)
+                assert len(filled) <= 64, f"{file}: {text_of_name}"
 
 
 @check
@@ -145,10 +255,10 @@ def every_parameter_is_described(project: Project) -> None:
     """Where it is declared, unless it is named after a setting, whose meaning docs/settings.md has."""
     settings = {name.replace("_", "").lower() for name in known_settings(app_settings(project.trial))}
     for file in ("main.bicep", "sql.bicep", "console.bicep"):
-        parameters = [each for each in project.declarations(file).values() if each.kind == "param"]
+        parameters = project.declared(file)
         assert parameters, file
-        for each in parameters:
-            assert "description" in each.decorators or each.name.lower() in settings, f"{file}: {each.name}"
+        for name, decorators in parameters.items():
+            assert "@description('" in decorators or name.lower() in settings, f"{file}: {name}"
 
 
 @check
@@ -215,6 +325,7 @@ def azd_deploys_a_trial_by_default_and_reads_its_environment(project: Project) -
             "AZURE_ENV_NAME": "production",
             "AZURE_PRINCIPAL_ID": "me",
             "OPERATOR_EMAIL": "ops@example.org",
+            "RUNBOOK": "https://example.org/docs/runbook.md",
             "PRIVATE_NETWORKING": "true",
             "MESSAGING_SKU": "Premium",
             "ALWAYS_READY_INSTANCES": "1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.infra import instruments
-from tests.infra.bicep.deployment import Deployment
+from tests.infra.deployment import Deployment
 from tests.infra.kql import Query
 from tests.infra.project import COMPONENT, COSMOS, DIAGNOSTICS, SERVICE_BUS, WORKSPACE, Project, check, check_each
 

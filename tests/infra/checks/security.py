@@ -7,10 +7,7 @@ import re
 
 import pytest
 
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.expressions import BicepError
-from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.bicep.parser import parse
+from tests.infra.deployment import BicepError, Deployment, DeploymentFailure
 from tests.infra.project import (
     ACTION_GROUP,
     COMPONENT,
@@ -43,11 +40,10 @@ def no_key_is_read(project: Project) -> None:
 @check
 def there_is_no_secret_parameter(project: Project) -> None:
     for name, text in project.files.items():
-        for declaration in parse(text, name):
-            assert "secure" not in declaration.decorators, f"{name}: {declaration.name}"
-            if declaration.kind == "param":
-                secret = re.search(r"password|secret|(?<!partition)key", declaration.name, re.IGNORECASE)
-                assert not secret, declaration.name
+        assert "@secure" not in text, name
+        for parameter in project.declared(name):
+            secret = re.search(r"password|secret|(?<!partition)key", parameter, re.IGNORECASE)
+            assert not secret, parameter
 
 
 @check_each
@@ -135,6 +131,17 @@ def operators_are_notified_by_email(project: Project) -> None:
 
     assert group.at("properties.enabled") is True
     assert [receiver["emailAddress"] for receiver in group.at("properties.emailReceivers")] == ["ops@example.org"]
+
+
+@check
+def whoever_runs_it_in_production_learns_of_alerts(project: Project) -> None:
+    for file in ("main.production.bicepparam", "sql.production.bicepparam"):
+        with pytest.raises(DeploymentFailure, match="operatorEmails is empty: nobody would learn of an alert"):
+            project.deploy_file(file, operatorEmails=[])
+        with pytest.raises(DeploymentFailure, match=r"docs/runbook\.md', to which no alert can link"):
+            project.deploy_file(file, runbook="docs/runbook.md")
+    with pytest.raises(DeploymentFailure, match="operatorEmails is empty"):
+        project.deploy_template("main.bicep", environmentName="bare")
 
 
 @check

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment
+from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     RULES,
     SERVICE_BUS,
@@ -109,14 +111,29 @@ def subscriptions_come_from_the_parameter(project: Project) -> None:
     assert subscription.at("properties.defaultMessageTimeToLive") == "P2D"
 
 
-@check_each
-def a_filter_replaces_the_default_rule(deployment: Deployment) -> None:
-    rules = {rule.name.split("/")[-2]: rule for rule in deployment.of(RULES)}
+@check
+def a_filter_replaces_the_default_rule(project: Project) -> None:
+    rules = {rule.name.split("/")[-2]: rule for rule in project.trial.of(RULES)}
     assert {rule.name.rpartition("/")[2] for rule in rules.values()} == {"$Default"}
     assert rules["all"].at("properties.filterType") == "SqlFilter"
     assert rules["all"].at("properties.sqlFilter.sqlExpression") == "1=1"
     assert rules["names"].at("properties.filterType") == "CorrelationFilter"
     assert rules["names"].at("properties.correlationFilter.label") == "ContactNameUpdatedEvent"
+
+
+@check
+def a_subscription_may_have_an_sql_filter_of_its_own(project: Project) -> None:
+    orders = {"name": "orders", "filter": "type = 'order' AND sys.Label <> 'OrderDrafted'"}
+    deployment = project.deploy(subscriptions=[{"name": "all"}, orders])
+    rules = {rule.name.split("/")[-2]: rule for rule in deployment.of(RULES)}
+
+    assert {rule.name.rpartition("/")[2] for rule in rules.values()} == {"$Default"}, "it replaces the rule of all"
+    assert rules["orders"].at("properties.filterType") == "SqlFilter"
+    assert rules["orders"].at("properties.sqlFilter.sqlExpression") == orders["filter"]
+    assert rules["all"].at("properties.sqlFilter.sqlExpression") == "1=1"
+    both = [{**orders, "action": "OrderPlaced"}]
+    with pytest.raises(DeploymentFailure, match="orders has an action and a filter"):
+        project.deploy(subscriptions=both)
 
 
 @check_each

@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.settings import Settings
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment
+from tests.infra.deployment import Deployment
 from tests.infra.project import TOPICS, Project, app_settings, check, check_each, relay_identity
 
 HOST_SETTINGS = {

@@ -13,10 +13,8 @@ from relay.clients import ConnectionString
 from relay.settings import Settings
 from relay.sql.database import needs_token
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.expressions import BicepError
-from tests.infra.bicep.functions import DeploymentFailure
 from tests.infra.checks.settings import ON_REQUEST, RELAY, assert_relay, known_settings
+from tests.infra.deployment import BicepError, Deployment, DeploymentFailure
 from tests.infra.project import (
     AZURE_SQL,
     COMPONENT,

@@ -7,8 +7,6 @@ import re
 import pytest
 
 from tests.infra import instruments
-from tests.infra.bicep.deployment import Deployment
-from tests.infra.bicep.functions import DeploymentFailure
 from tests.infra.checks.alerts import (
     ALERTS,
     LOG_RULES,
@@ -20,6 +18,7 @@ from tests.infra.checks.alerts import (
     deployed,
     rules,
 )
+from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.kql import Query
 from tests.infra.project import SERVICE_BUS, WORKERS, Project, check, check_each_sql
 

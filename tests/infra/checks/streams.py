@@ -17,12 +17,10 @@ from relay.routes.file import FILE, read
 from relay.settings import Settings
 from relay.streams import read_streams
 from relay.times import parse_duration
-from tests.infra.bicep.deployment import Deployment, Resource
-from tests.infra.bicep.functions import DeploymentFailure
-from tests.infra.bicep.template import deploy
 from tests.infra.checks.alerts import LOG_RULES, condition, rules
 from tests.infra.checks.queries import queries
 from tests.infra.checks.workbook import OF_ONE_STREAM, panels
+from tests.infra.deployment import Deployment, DeploymentFailure, Resource
 from tests.infra.kql import Query
 from tests.infra.project import (
     CONTAINERS,
@@ -34,6 +32,7 @@ from tests.infra.project import (
     SITES,
     SUBSCRIPTIONS,
     TOPICS,
+    WORKSPACE,
     Project,
     app_settings,
     azure_rights,
@@ -145,8 +144,7 @@ def the_loaded_parameters_are_those_of_the_relay_file(project: Project) -> None:
 @check
 def without_a_relay_file_the_templates_deploy_their_defaults(project: Project) -> None:
     for template in ("main.bicep", "sql.bicep"):
-        declared = project.declarations(template)
-        assert {"destinations", "streams"} <= set(declared), template
+        assert {"destinations", "streams"} <= set(project.declared(template)), template
     nothing, _ = of_file("")
     assert project.deploy(**nothing).outputs == project.trial.outputs
     assert project.deploy(**nothing).resources == project.trial.resources
@@ -189,7 +187,8 @@ def every_stream_of_a_relay_file_has_its_containers_and_rights(project: Project)
     assert quarantines == {"quarantine", "quarantine-contacts", "aside-orders-billing", "aside-orders-contacts"}
     assert len(containers) == 2 + 2 + len(quarantines), "what no stream uses"
     # What is deployed twice is the same resource for Azure, in two deployments that would be in each other's way.
-    assert len({each.id for each in deployment.resources}) == len(deployment.resources)
+    # The workspace is: its data collection rule, to which it is linked, needs it.
+    assert deployment.repeated == {deployment.one(WORKSPACE).id}
 
 
 @check
@@ -227,7 +226,7 @@ def an_operator_reaches_every_namespace(project: Project) -> None:
 def the_console_reads_every_stream_of_a_relay_file(project: Project) -> None:
     sample, _ = of_file(ON_COSMOS)
     given = {**CONSOLE, "cosmosAccountName": "cosmos-relay-x", "otherNamespaces": BILLING}
-    deployment = deploy(project.infra / "console.bicep", {**given, **sample})
+    deployment = project.deploy_template("console.bicep", **{**given, **sample})
     environment = worker_settings(deployment)
     _, streams = of_file(ON_COSMOS, environment)
     accounts = deployment.of(f"{COSMOS}/sqlRoleAssignments")
@@ -246,13 +245,48 @@ def the_console_reads_every_stream_of_a_relay_file(project: Project) -> None:
         assert stream.servicebus.identity is not None
         assert stream.servicebus.identity.client_id
     assert len(rights) == 3, "domain-events, contacts, invoices"
-    without = deploy(project.infra / "console.bicep", {**given, **sample, "showSubscriptions": False})
+    without = project.deploy_template("console.bicep", **{**given, **sample, "showSubscriptions": False})
     assert azure_rights(without, principal) == set()
     # Without parameters, those that the script wrote.
-    loaded = deploy(project.infra / "console.bicep", CONSOLE)
+    loaded = project.deploy_template("console.bicep", **CONSOLE)
     assert [each.at("properties.principalId") for each in loaded.of(ROLE_ASSIGNMENTS)] == [principal]
     with pytest.raises(DeploymentFailure, match="otherNamespaces lacks the connection of billing"):
-        deploy(project.infra / "console.bicep", {**given, **sample, "otherNamespaces": []})
+        project.deploy_template("console.bicep", **{**given, **sample, "otherNamespaces": []})
+
+
+@check
+def a_slash_in_an_entity_is_a_tilde_in_its_resource(project: Project) -> None:
+    text = "[destinations.default]\ntopic = 'domain/events'\n\n[destinations.billing]\nqueue = 'billing/in'"
+    sample, _ = of_file(f"{text}\n\n[[routes]]\nto = ['default', 'billing']")
+    given: dict[str, Any] = {
+        "operatorPrincipalIds": ["operator"],
+        "subscriptions": [{"name": "all", "receiverPrincipalIds": ["c"]}],
+    }
+    for deployment in (project.deploy(**given, **sample), project.deploy_sql(**given, **sample)):
+        namespace = deployment.one(SERVICE_BUS).id
+        topic, queue = f"{namespace}/topics/domain~events", f"{namespace}/queues/billing~in"
+        entities = {"domain/events", "domain~events", "billing/in", "billing~in"}
+
+        assert [each.id for each in (*deployment.of(TOPICS), *deployment.of(QUEUES))] == [topic, queue]
+        assert deployment.one(SUBSCRIPTIONS).id == f"{topic}/subscriptions/all"
+        assert {scope for _, scope in azure_rights(deployment, "operator")} == {topic, queue}
+        assert {scope for _, scope in azure_rights(deployment, "c")} == {f"{topic}/subscriptions/all"}
+        # Whichever of the names the service reports in its metrics.
+        [dimension] = condition(rules(deployment)["dead-letters"])["dimensions"]
+        assert set(dimension["values"]) == entities
+    console = project.deploy_template(
+        "console.bicep", **CONSOLE, cosmosAccountName="cosmos-relay-x", serviceBusTopic="domain/events", **sample
+    )
+    environment = worker_settings(console)
+    [principal] = {str(each.at("properties.principalId")) for each in console.of(ROLE_ASSIGNMENTS)}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / FILE).write_text(f"{text}\n\n[[routes]]\nto = ['default', 'billing']", encoding="utf-8")
+        streams = read_streams(environment, app=Path(folder))
+    addresses = {address_of(stream, environment) for stream in streams}
+    scopes = {f"https://management.azure.com{scope}" for _, scope in azure_rights(console, principal)}
+    assert {address.rpartition("/")[2] for address in scopes} == {"domain~events", "billing~in"}
+    assert addresses == scopes
+    assert environment["CONSOLE_TOPIC_URL"].endswith("/topics/domain~events")
 
 
 @check

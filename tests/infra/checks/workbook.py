@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.infra.bicep.deployment import Deployment
 from tests.infra.checks.alerts import LOG_RULES, PLATFORM_METRICS, condition
 from tests.infra.checks.queries import queries, with_stream
+from tests.infra.deployment import Deployment
 from tests.infra.project import COMPONENT, COSMOS, SERVICE_BUS, WORKSPACE, Project, check, check_each
 
 WORKBOOK = "Microsoft.Insights/workbooks"

@@ -1,0 +1,81 @@
+"""The Bicep compiler accepts every file without a warning, and the committed snapshots are its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.infra import snapshots
+from tests.infra.compiler import (
+    METADATA,
+    MISSING,
+    Compiler,
+    find_compiler,
+    read_parameters_of,
+    run_compiler,
+    to_bicep,
+)
+from tests.infra.project import ROOT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("infra"),
+    pytest.mark.skipif(find_compiler() is None, reason=MISSING),
+]
+
+TEMPLATES = sorted((ROOT / "infra").glob("*.bicep"))
+STALE = f"run {snapshots.COMMAND}, look at the difference, and commit it"
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler() as started:
+        yield started
+
+
+@pytest.mark.parametrize("command", ["build", "lint"])
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda file: file.stem)
+def test_a_template_compiles_without_a_warning(template: Path, command: str, tmp_path: Path) -> None:
+    output = ["--outdir", str(tmp_path)] if command == "build" else []
+    ended = run_compiler(command, str(template), *output)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", snapshots.parameter_files())
+def test_the_snapshot_of_a_parameter_file_is_valid(name: str) -> None:
+    options = {
+        "--mode": "validate",
+        "--tenant-id": METADATA["tenantId"],
+        "--subscription-id": METADATA["subscriptionId"],
+        "--resource-group": METADATA["resourceGroup"],
+        "--location": METADATA["location"],
+        "--deployment-name": METADATA["deploymentName"],
+    }
+    words = [word for option in options.items() for word in option]
+    ended = run_compiler("snapshot", str(ROOT / "infra" / name), *words)
+
+    assert (ended.returncode, ended.stderr) == (0, ""), f"{ended.stdout}\n{STALE}"
+
+
+@pytest.mark.parametrize("path", [*snapshots.records()], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_snapshot_of_other_parameters_is_valid(path: Path, compiler: Compiler) -> None:
+    known = json.loads(path.read_text(encoding="utf-8"))
+
+    assert snapshots.take(compiler, known["template"], known["file"], known["given"]) == known, STALE
+
+
+def test_the_evaluated_parameters_are_valid() -> None:
+    known = snapshots.read_all_parameters()
+
+    assert [snapshots.evaluate(each) for each in known] == known, STALE
+
+
+@pytest.mark.parametrize("value", ["", "it's ${no} \\n\n", 5, -1, True, None, [], {}, [{"a b": [1, "x"]}, {}]])
+def test_the_compiler_reads_what_is_written_for_it(value: object) -> None:
+    text = f"using none\nparam value = {to_bicep(value)}\n"
+
+    assert read_parameters_of(text) == {"value": value}
