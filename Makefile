@@ -108,7 +108,7 @@ coverage: .venv/.collected ## The quick tests, and how much of relay/ they cover
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
 	@PYTHON="$(PYTHON)" bash emulators/check.sh
 
-infra-check: .venv/.installed-test-all ## Only the tests of the Bicep files
+infra-check: .venv/.installed-test-all ## Only the tests of the Bicep files, with the Bicep compiler where one is found
 	@$(PY) -m pytest tests/infra -q
 
 lint: .venv/.installed-lint ## ruff: style and format
