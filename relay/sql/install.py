@@ -52,9 +52,15 @@ async def install(session: AsyncSession, table: str = QUARANTINE_TABLE) -> None:
         await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table)))
 
 
-def migrations(dialect: str) -> list[Path]:
-    """The files for `postgresql` or `sqlserver`, in order; each is one batch."""
-    return sorted((_MIGRATIONS / dialect).glob("*.sql"))
+async def install_rules(session: AsyncSession) -> None:
+    """Create the table of the rules' generations if it is missing. Raises ChangefeedError if the role may not."""
+    for file in migrations(session.dialect.name, "rules"):
+        await session.execute(Statement(file.read_text(encoding="utf-8")))
+
+
+def migrations(dialect: str, table: str = "item") -> list[Path]:
+    """Return the files of a table for `postgresql` or `sqlserver`, in order; each is one batch."""
+    return sorted((_MIGRATIONS / dialect).glob(f"*_{table}.sql"))
 
 
 async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: bool, notify: bool) -> list[str]:
