@@ -5,13 +5,14 @@ A process waits for its imports before its first event, so what only an SQL outb
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.source import CosmosBatch, CosmosSource
+from relay.cosmos.source import CosmosBatch, CosmosSource, CosmosSourceInTime
 from relay.errors import UsageError
 from relay.pipeline import Relay
 from relay.ports import BatchT, Source
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from relay.findings import Finding
     from relay.outbox import Canary, Outbox
     from relay.quarantine.items import Items
+    from relay.routes.history import StreamRules
+    from relay.routes.rulebook import Timelines
     from relay.scans import Scan
+    from relay.sql.database import Database
     from relay.sql.source import SqlBatch
     from relay.sql.worker import Worker
 
@@ -50,7 +54,11 @@ class SqlRelay:
 def assemble(settings: Settings) -> CosmosRelay:
     """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
     containers = Containers(settings)
-    return _relay(settings, CosmosSource(settings.selection, containers), CosmosItems(containers))
+    rules = _rules(settings, lambda: _timelines(settings, containers))
+    source = CosmosSource(settings.selection, containers)
+    if rules is not None:
+        source = CosmosSourceInTime(settings.selection, containers, rules)
+    return _relay(settings, source, CosmosItems(containers))
 
 
 def assemble_sql(settings: Settings) -> SqlRelay:
@@ -61,18 +69,23 @@ def assemble_sql(settings: Settings) -> SqlRelay:
     from changefeed import MAX_PAGE_SIZE
     from relay.sql.database import Database
     from relay.sql.quarantine import SqlItems
-    from relay.sql.source import SqlSource
+    from relay.sql.source import SqlSource, SqlSourceInTime
     from relay.sql.worker import Worker
 
     feed = _feed_of(settings)
     database = Database(feed)
-    relay = _relay(settings, SqlSource(settings.selection, database.cursor), SqlItems(database))
+    rules = _rules(settings, lambda: _feed_timelines(feed, database))
+    source = SqlSource(settings.selection, database.cursor)
+    if rules is not None:
+        source = SqlSourceInTime(settings.selection, database.cursor, rules)
+    relay = _relay(settings, source, SqlItems(database))
     worker = Worker(
         relay,
         feed,
         database.connect,
         page_size=min(settings.max_items, MAX_PAGE_SIZE),
         poll_delay_s=settings.poll_delay_ms / 1000,
+        rules=rules,
     )
     return SqlRelay(relay, worker)
 
@@ -83,14 +96,45 @@ def assemble_watch(settings: Settings) -> LeaseWatch:
 
     ages = LeaseAges()
     instruments.observe_leases(ages)
-    return LeaseWatch(settings, ages)
+    return LeaseWatch(settings, ages, _rules(settings, lambda: _timelines(settings, Containers(settings))))
+
+
+def _timelines(settings: Settings, containers: Containers) -> Timelines:
+    from relay.cosmos.timelines import CosmosTimelines
+
+    return CosmosTimelines(containers, settings.cosmos_container, settings.cosmos_lease_container)
+
+
+def _feed_timelines(feed: SqlFeed, database: Database) -> Timelines:
+    from relay.sql.timelines import SqlTimelines
+
+    return SqlTimelines(database, feed)
+
+
+def _rules(settings: Settings, timelines: Callable[[], Timelines]) -> StreamRules | None:
+    """Return the rules of a stream in time; None where those of its settings count for all events."""
+    if settings.rules is None:
+        return None
+    # Most apps have no generations.
+    from relay.routes.history import StreamRules
+    from relay.routes.rulebook import Rulebook
+    from relay.streams import selection_of
+
+    outbox, destination = settings.outbox, settings.selection.destination
+    return StreamRules(
+        Rulebook(timelines(), settings.rules.text, since=settings.rules.since),
+        lambda rules: selection_of(rules, outbox, destination),
+    )
 
 
 def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[BatchT]:
     return Relay(
         source,
         ServiceBusPublisher.from_settings(
-            settings, messages.contract(settings.cloudevents_source, settings.selection.fields)
+            settings,
+            messages.contract(
+                settings.cloudevents_source, settings.selection.fields, any_fields=settings.rules is not None
+            ),
         ),
         StoredQuarantine(store),
         duplicate_window_s=settings.duplicate_window_s,
@@ -142,12 +186,42 @@ def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
     return open_cosmos_canary(settings)
 
 
+def open_timelines(settings: Settings) -> Timelines:
+    """Return the store of the generations of an outbox's rules. Nothing is connected until it is read."""
+    feed = _only_feed(settings)
+    if feed is None:
+        return _timelines(settings, Containers(settings))
+    from relay.sql.database import Database
+
+    return _feed_timelines(feed, Database(feed))
+
+
+async def waiting_since(settings: Settings) -> int | None:
+    """Return when the first change was committed that a stream has not passed; None if nothing waits.
+
+    In seconds since 1970; of an SQL outbox, it may be later. Raises ServiceError.
+    """
+    feed = _only_feed(settings)
+    if feed is None:
+        from relay.cosmos.ages import waiting_since as since
+
+        return await since(settings)
+    from relay.sql.backlog import waiting_since as since_of_feed
+
+    return await since_of_feed(feed)
+
+
 async def install(settings: Settings, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
     """Create the relay's objects in the SQL database, as `relay.sql.install.install_outbox` describes."""
     from relay.sql.install import install_outbox
 
     return await install_outbox(
-        _feed_of(settings), keep=keep, create_table=create_table, roles=roles, notify=notify
+        _feed_of(settings),
+        keep=keep,
+        create_table=create_table,
+        roles=roles,
+        notify=notify,
+        generations=settings.rules is not None,
     )
 
 

@@ -2,7 +2,7 @@
 
 RelayError
 ├── SettingsError, PublishError, QuarantineError, StoreError, AccountingError
-├── SourceError     ── ChangesError, LeaseError, FeedError
+├── SourceError     ── ChangesError, LeaseError, FeedError, RulesError
 ├── OperationError  ── UsageError, ServiceError
 └── SendError       ── RetryableError, StaleClearanceError, LostOwnershipError, ConfigurationError, NotTriedError,
                        DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError, ContentError,
@@ -47,6 +47,10 @@ class LeaseError(SourceError):
 
 class FeedError(SourceError):
     """The SQL feed, or the claims on its shards, could not be read or written."""
+
+
+class RulesError(SourceError):
+    """Which rules count for an event could not be read, or not be made final, so it is not known where it goes."""
 
 
 class QuarantineError(RelayError):

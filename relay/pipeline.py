@@ -73,7 +73,7 @@ class Relay(Generic[BatchT]):
         """
         deadline = Deadline.after(self._attempt_timeout_s)
         with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:
-            received = self._source.read(batch)
+            received = await self._source.read(batch)
             attempt.received(received, self._publisher.has_accepted)
             holds = await self._orders.for_attempt(received, invocation_id, retry_count)
             tried = self._orders.may_have_been_tried(invocation_id)

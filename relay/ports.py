@@ -22,8 +22,8 @@ BatchT = TypeVar("BatchT", contravariant=True)
 class Source(Protocol[BatchT]):
     """An outbox, whose documents come in batches, and which knows its checkpoint."""
 
-    def read(self, batch: BatchT, /) -> Received:
-        """The events of a batch, in commit order. Raises SourceError if it cannot be read."""
+    async def read(self, batch: BatchT, /) -> Received:
+        """Read the events of a batch, in commit order. Raises SourceError if it cannot be read."""
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         """The positions of documents that the checkpoint has passed: each was published or set aside by an owner.

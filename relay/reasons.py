@@ -103,6 +103,7 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
         "Correct or delete what `python -m relay check --scan` names.",
     ),
     errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
+    errors.RulesError: Row("the rules that count for an event cannot be read or written", True, _SERVICE),
     errors.FeedError: Row("the SQL feed, or its claims, cannot be read or written", True, _SERVICE),
     errors.QuarantineError: Row("the quarantine cannot be read or written", True, _SERVICE),
     errors.StoreError: Row("the store of the quarantine cannot be reached, or refuses", True, _SERVICE),

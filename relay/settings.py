@@ -119,6 +119,19 @@ class ClaimCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class DeployedRules:
+    """The rules that a process was deployed with, where they have generations.
+
+    Attributes:
+        text: As `streams.text_of_rules` writes them.
+        since: When the process has read them, in seconds since 1970.
+    """
+
+    text: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one stream. `docs/settings.md` lists their names in the environment.
 
@@ -135,6 +148,8 @@ class Settings:
         routed: The events of the stream by relay.toml; None if `event_type` alone decides.
         several: Whether the app has other streams too.
         claim_check: Where the contents of large events are stored; None if large events are quarantined.
+        rules: The rules that the app is deployed with, where they have generations; None where they count for all
+            events, whenever those were committed.
     """
 
     cosmos: Connection | None
@@ -164,6 +179,7 @@ class Settings:
     routed: Selection | None = None
     several: bool = False
     claim_check: ClaimCheck | None = None
+    rules: DeployedRules | None = None
 
     @property
     def label(self) -> str | None:

@@ -9,16 +9,18 @@ the first stream of an app continues where it was.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from relay.clients import ConnectionString
 from relay.documents import SourceDocument
-from relay.errors import SettingsError, UsageError
+from relay.errors import RulesError, SettingsError, UsageError, first_line
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
-from relay.routes.selection import DEFAULT, Selection
+from relay.routes.selection import DEFAULT, Route, Selection
 from relay.secrecy import hidden, looks_secret, quoted
 from relay.settings import (
     CONSUMER,
@@ -26,6 +28,7 @@ from relay.settings import (
     QUARANTINE_TABLE,
     SERVICEBUS,
     TOPIC,
+    DeployedRules,
     Settings,
     SqlFeed,
     namespace,
@@ -204,12 +207,15 @@ def stream_name(source: str, destination: str) -> str:
 def pairs_of(found: RelayFile) -> Iterator[tuple[str, str]]:
     """The streams of a file: each outbox with each destination that its routes name, first `default`.
 
-    What belongs to nobody is the first one's, so a route that is added ahead of the others does not move it.
+    What belongs to nobody is the first one's, so a route that is added ahead of the others does not move it. The
+    destinations that are drained are the last.
     """
     for source in found.sources:
         routes = found.routes_of(source)
         named = dict.fromkeys(each for route in routes for each in route.to)
         for destination in sorted(named, key=DEFAULT.__ne__) if found.routes else [DEFAULT]:
+            yield source, destination
+        for destination in found.drained:
             yield source, destination
 
 
@@ -218,10 +224,8 @@ def _stream(
 ) -> Settings:
     """The settings of one stream, which may be the `first` one of its outbox."""
     name = stream_name(source.name, destination.name)
-    suffix = "" if name == DEFAULT else f"-{name}"
-    types = (settings.event_type,) if source.types is None else source.types
-    routes = found.routes_of(source.name)
-    keeps = bool(routes) and first and found.keeps_unrouted
+    suffix = _suffix(name)
+    selection = _selection(found, source, destination.name, settings.event_type, first=first)
     cosmos, sql = settings.cosmos, settings.sql
     if source.feed is not None:
         cosmos = None
@@ -241,11 +245,97 @@ def _stream(
         servicebus_is_queue=destination.is_queue,
         servicebus_topic_setting=TOPIC if destination.entity is None else _place(destination),
         duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
-        event_type=types[0] if types else settings.event_type,
-        # The point ends it, so that no other prefix begins with it.
-        lease_prefix="" if name == DEFAULT else f"{name}.",
-        routed=Selection(types, source.events, routes, destination.name, first, keeps, source.fields),
+        event_type=selection.types[0] if selection.types else settings.event_type,
+        lease_prefix=_lease_prefix(name),
+        routed=selection,
+        rules=_deployed(found, settings.event_type) if found.has_generations else None,
     )
+
+
+def _selection(found: RelayFile, source: Source, destination: str, event_type: str, *, first: bool) -> Selection:
+    """Return the events of a stream by the rules of its outbox; `first` says whether it is the outbox's first."""
+    types = (event_type,) if source.types is None else source.types
+    routes = found.routes_of(source.name)
+    if destination in found.drained and not routes:
+        routes = (Route((), (DEFAULT,)),)
+    keeps = bool(routes) and first and found.keeps_unrouted
+    return Selection(types, source.events, routes, destination, first, keeps, source.fields)
+
+
+def _deployed(found: RelayFile, event_type: str) -> DeployedRules:
+    return DeployedRules(text_of_rules(found.content, event_type), time.time())
+
+
+def text_of_rules(content: Mapping[str, Any], event_type: str) -> str:
+    """Return what decides about events, as a generation has it: the content of the file, and RELAY_EVENT_TYPE."""
+    # Most apps have no generations.
+    from relay.routes.generations import rules_text
+
+    return rules_text({"file": content, "RELAY_EVENT_TYPE": event_type})
+
+
+def selection_of(rules: str, outbox: str, destination: str) -> Selection:
+    """Return the events of a stream by the rules of a generation; none where they do not make such a stream.
+
+    Args:
+        rules: As `text_of_rules` writes them.
+        outbox: The stream's outbox, by its name in the file.
+        destination: The stream's destination, by its name in the file.
+
+    Raises:
+        RulesError: This version of the relay cannot read them.
+    """
+    found, event_type = _read_rules(rules)
+    of_outbox = [each for source, each in pairs_of(found) if source == outbox]
+    if destination not in of_outbox:
+        return _NOTHING
+    first = of_outbox[0] == destination
+    return _selection(found, found.sources[outbox], destination, event_type, first=first)
+
+
+def destinations_of(rules: str, outbox: str) -> list[str]:
+    """Return the destinations to which the rules of a generation send events of an outbox. Raises RulesError."""
+    found, _ = _read_rules(rules)
+    return [each for source, each in pairs_of(found) if source == outbox and each not in found.drained]
+
+
+def _read_rules(rules: str) -> tuple[RelayFile, str]:
+    """Return the file and the event type that `text_of_rules` has written. Raises RulesError."""
+    import json
+
+    try:
+        content = json.loads(rules)
+        return file.parse(content["file"]), str(content["RELAY_EVENT_TYPE"])
+    except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RulesError(
+            "this version of the relay cannot read rules that count for an event, as another version has written "
+            f"them: {first_line(error)} Deploy the version that has written them, or a later one."
+        ) from error
+
+
+def in_stream(settings: Settings, destination: str) -> Settings:
+    """Return the settings with which the stream of an outbox to another destination finds its position."""
+    name = stream_name(settings.outbox, destination)
+    sql = settings.sql
+    return replace(
+        settings,
+        stream=name,
+        lease_prefix=_lease_prefix(name),
+        sql=None if sql is None else replace(sql, consumer=f"{CONSUMER}{_suffix(name)}"),
+        routed=replace(settings.selection, destination=destination),
+    )
+
+
+def _suffix(name: str) -> str:
+    return "" if name == DEFAULT else f"-{name}"
+
+
+def _lease_prefix(name: str) -> str:
+    # The point ends it, so that no other prefix begins with it.
+    return "" if name == DEFAULT else f"{name}."
+
+
+_NOTHING = Selection(("domainEvent",), routes=(Route((), ()),), is_first=False)
 
 
 def _place(destination: Destination) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
-from relay.cosmos.containers import Containers
+from relay.cosmos.containers import Containers, explaining
 from relay.cosmos.feed import BEGINNING, sdk_token
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.overlaps import overlaps
@@ -28,6 +28,8 @@ from relay.telemetry.stream import logger_of, working_for
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
+
+    from relay.routes.history import StreamRules
 
 # Maximum seconds of a look: the next one begins a minute after it began.
 _LOOK_TIMEOUT_S = 50.0
@@ -74,9 +76,11 @@ def stretches(bounds: Mapping[str, Any], positions: Positions) -> Iterator[Stret
 class LeaseWatch:
     """Looks at every lease once, and hands the ages to the telemetry."""
 
-    def __init__(self, settings: Settings, ages: LeaseAges) -> None:
+    def __init__(self, settings: Settings, ages: LeaseAges, rules: StreamRules | None = None) -> None:
+        """`rules`: those of the stream in time, which are added here if no event comes that needs them."""
         self._settings = settings
         self._ages = ages
+        self._rules = rules
         # Leases of several streams have the same tokens.
         self._prefix = "" if settings.stream == DEFAULT else f"{settings.stream}/"
         self._overlapped = False
@@ -84,6 +88,8 @@ class LeaseWatch:
     async def look(self) -> None:
         """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
         with working_for(self._settings.label):
+            if self._rules is not None:
+                await self._rules.try_to_add()
             await self._look()
 
     async def _look(self) -> None:
@@ -135,8 +141,39 @@ class LeaseWatch:
         self._overlapped = bool(findings)
 
 
+async def waiting_since(settings: Settings) -> int | None:
+    """Return when the first change was committed that a stream's leases have not passed; None if nothing waits.
+
+    Raises ServiceError.
+    """
+    containers = Containers(settings)
+    found: list[int] = []
+    try:
+        with explaining(settings.cosmos_lease_container):
+            async with containers.call() as call:
+                outbox = call.container(settings.cosmos_container)
+                leases = call.container(settings.cosmos_lease_container)
+                positions = await read_positions(leases, outbox, prefix=settings.lease_prefix, own_only=True)
+                rid = str((await outbox.read())["_rid"])
+                async for feed_range in outbox.read_feed_ranges():
+                    call.answered()
+                    for each in stretches(feed_range["Range"], positions):
+                        since = await _since(outbox, each.start(rid))
+                        found += [] if since is None else [since]
+                        call.answered()
+    finally:
+        await containers.close()
+    return min(found, default=None)
+
+
 async def _age_s(outbox: ContainerProxy, start: dict[str, Any]) -> float:
     """Seconds since the first change after `start`; 0 if there is none, and less where the clocks differ."""
+    since = await _since(outbox, start)
+    return 0.0 if since is None else time.time() - since
+
+
+async def _since(outbox: ContainerProxy, start: dict[str, Any]) -> int | None:
+    """The time of the first change after `start`; None if there is none."""
     async for document in outbox.query_items_change_feed(max_item_count=1, **start):
-        return time.time() - float(document["_ts"])
-    return 0.0
+        return int(document["_ts"])
+    return None

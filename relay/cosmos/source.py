@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import azure.functions as func
 from azure.functions import meta
@@ -25,6 +25,9 @@ from relay.documents import SourceDocument, StoredDocument
 from relay.errors import ChangesError
 from relay.events import Event, Received, Rejected, read_event
 from relay.routes.selection import Selection
+
+if TYPE_CHECKING:
+    from relay.routes.history import StreamRules
 
 # Number of items that are compared before other tasks run: some 3 ms, or 30 if the SDK hashes.
 _AT_ONCE = 256
@@ -76,9 +79,8 @@ class CosmosSource:
         self._selection = selection
         self._containers = containers
 
-    def read(self, batch: CosmosBatch, /) -> Received:
-        documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
-        return select(documents, self._selection)
+    async def read(self, batch: CosmosBatch, /) -> Received:
+        return select(batch.documents() if isinstance(batch, ChangeBatch) else batch, self._selection)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         positions = await self._containers.positions()
@@ -91,6 +93,24 @@ class CosmosSource:
                 # Other invocations and renewals must continue meanwhile.
                 await asyncio.sleep(0)
         return frozenset(passed)
+
+
+class CosmosSourceInTime(CosmosSource):
+    """Reads change batches where the rules have generations: each document by those of its commit time."""
+
+    def __init__(self, selection: Selection, containers: Containers, rules: StreamRules) -> None:
+        """`rules` say which documents are events of the stream; `selection` says it by the rules of today."""
+        super().__init__(selection, containers)
+        self._rules = rules
+
+    async def read(self, batch: CosmosBatch, /) -> Received:
+        documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
+        stored = list(map(_stored, documents))
+        times = [_committed_at(each) for each in stored if each is not None]
+        selections = await self._rules.within(min(times, default=0), max(times, default=0))
+        if selections.only is not None:
+            return select(stored, selections.only)
+        return select_each(stored, selections.at)
 
 
 def _partition_key(item: Event | Rejected) -> Any:
@@ -166,6 +186,40 @@ def select(documents: Iterable[StoredDocument | None], selection: Selection) -> 
         else:
             received.rejected.append(event)
     return received
+
+
+def select_each(documents: Iterable[StoredDocument | None], at: Callable[[int], Selection]) -> Received:
+    """Pick the events of a stream as `select` does, each by the selection that counts for its commit time."""
+    received = Received()
+    chosen: list[SourceDocument] = []
+    selections: dict[int, Selection] = {}
+    for wrapped in documents:
+        stored = _stored(wrapped)
+        selection = None if stored is None else at(_committed_at(stored))
+        document = None if stored is None or selection is None else selection.document_of(stored)
+        if document is None or selection is None:
+            received.ignored += 1
+        else:
+            chosen.append(document)
+            selections[id(document)] = selection
+    for position, document in enumerate(in_commit_order(chosen)):
+        event = selections[id(document)].judged(event_of(document, position))
+        if isinstance(event, Event):
+            received.events.append(event)
+        else:
+            received.rejected.append(event)
+    return received
+
+
+def _stored(wrapped: StoredDocument | None) -> StoredDocument | None:
+    """The document that the trigger's Document has."""
+    return getattr(wrapped, "data", wrapped)
+
+
+def _committed_at(stored: StoredDocument) -> int:
+    """The service's time of the commit, in seconds since 1970; 0 of a document that has none, as no feed gives."""
+    committed_at = stored.get("_ts")
+    return committed_at if type(committed_at) is int else 0
 
 
 def event_of(document: SourceDocument, position: int = 0) -> Event | Rejected:

@@ -10,8 +10,8 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ResourceNotFoundError
 
 from relay.cosmos.containers import Call, Containers, explaining
-from relay.errors import RelayError
-from relay.routes.generations import RulesError, Timeline
+from relay.errors import RelayError, RulesError
+from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, TimelineChanged
 
 _EXISTS, _GONE, _OTHER_ETAG = 409, 404, 412

@@ -96,12 +96,18 @@ class RelayFile:
         destinations: Those of the file and `default`, by name.
         routes: The rules, each with the outbox whose events it is about; None for all of them.
         keeps_unrouted: Whether events that no route takes are set aside; else they are ignored.
+        has_generations: Whether changed rules count for later events only; else for all that were not read.
+        drained: The destinations that no route names, though the file does: their streams read what is left.
+        content: The parsed file.
     """
 
     sources: Mapping[str, Source] = field(default_factory=lambda: {DEFAULT: Source(DEFAULT)})
     destinations: Mapping[str, Destination] = field(default_factory=lambda: {DEFAULT: Destination(DEFAULT)})
     routes: Sequence[tuple[str | None, Route]] = ()
     keeps_unrouted: bool = True
+    has_generations: bool = False
+    drained: tuple[str, ...] = ()
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def routes_of(self, source: str) -> tuple[Route, ...]:
         """The rules for the events of one outbox, in order, up to the first that takes every event."""
@@ -160,7 +166,7 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
     routes = tuple(_route(each, sources, destinations) for each in top.tables("routes"))
     top.no_more()
-    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0])
+    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], content=content)
     # A condition that is wrong is left out, and its route would seem to take everything.
     if not problems:
         _check_reach(found, top)

@@ -17,14 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from relay.errors import SourceError
+from relay.errors import RulesError
 
 FORMAT = 1
 """The version of the stored form. Another one is refused, as its meaning is unknown."""
-
-
-class RulesError(SourceError):
-    """Which rules count for an event could not be read, or not be made final, so it is not known where it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +115,8 @@ class Timeline:
 
         A generation that would begin later than these rules is left out: no event was routed by it.
         """
+        if self.last.rules == rules:
+            return self
         begins_at = max(self.final_until, now)
         kept = tuple(each for each in self.generations if _has_begun(each, begins_at - 1))
         if kept[-1].rules == rules:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.routes.generations import RulesError, Timeline
+from relay.errors import RulesError
+from relay.routes.generations import Timeline
 
 AHEAD_S = 60
 """How far ahead of the clock the rules are made final, in seconds: changed rules count at most this much later."""
@@ -65,17 +66,22 @@ class Timelines(Protocol):
 class Rulebook:
     """Knows the timeline of an outbox, as far as this process has read it. Create one per process and outbox."""
 
-    def __init__(self, store: Timelines, rules: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Timelines, rules: str, clock: Callable[[], float] = time.time, since: float | None = None
+    ) -> None:
         """
         Args:
             store: Where the timeline is.
             rules: The rules that this process was deployed with, as `rules_text` writes them.
             clock: The time in seconds since 1970. It decides when changed rules count, never whether an event is
                 routed by the right ones.
+            since: When this process began, by its clock; None for now. Rules that others have added later are
+                those of a later deployment.
         """
         self._store = store
         self._rules = rules
         self._clock = clock
+        self._since = clock() if since is None else since
         self._known: Timeline | None = None
 
     async def timeline(self, latest: int) -> Timeline:
@@ -111,9 +117,16 @@ class Rulebook:
         """Return the timeline that is to be stored, so that it is final beyond `latest`."""
         now = int(self._clock())
         base = self._newest(found)
-        if self._known is None or (base.last.begins_at or 0) + RETURN_S <= now:
+        if self._may_change(base, now):
             base = base.change(self._rules, now)
         return base if latest < base.final_until else base.extend(max(now, latest + 1) + AHEAD_S)
+
+    def _may_change(self, base: Timeline, now: int) -> bool:
+        begins_at = base.last.begins_at or 0
+        # Rules are added at most so long before they begin.
+        if self._known is None and begins_at - AHEAD_S <= self._since:
+            return True
+        return begins_at + RETURN_S <= now
 
     def _newest(self, found: Timeline | None) -> Timeline:
         """Return what was found; or what this process knows, if the store was set back to an earlier state."""

@@ -92,13 +92,14 @@ def cloudevents(source: str) -> Contract:
     return message
 
 
-def contract(cloudevents_source: str | None, fields: Fields = PLAIN) -> Contract:
+def contract(cloudevents_source: str | None, fields: Fields = PLAIN, *, any_fields: bool = False) -> Contract:
     """The contract for the settings: CloudEvents if a source is given, else the plain one.
 
-    `fields` are those of the outbox, whose documents may be mapped ones.
+    `fields` are those of the outbox, whose documents may be mapped ones. With `any_fields`, earlier rules may map
+    some of them.
     """
     message_of = plain if cloudevents_source is None else cloudevents(cloudevents_source)
-    return _with_mapped(message_of) if fields.is_mapped else message_of
+    return _with_mapped(message_of) if fields.is_mapped or any_fields else message_of
 
 
 def _with_mapped(message_of: Contract) -> Contract:

@@ -21,9 +21,9 @@ from relay.events import Event, Rejected
 from relay.findings import Finding
 from relay.scans import Places, Refused, Scan, refused_findings
 from relay.settings import OnPoison, SqlFeed
-from relay.sql.database import FAILURES, connect
+from relay.sql.database import FAILURES, connect, explaining
 from relay.sql.memory import Memory, PageSize, size_of
-from relay.sql.rows import document_if_taken, document_of, event_in
+from relay.sql.rows import document_if_taken, document_of, event_in, position_time
 from relay.times import format_duration
 
 # Number of looks at the owner of a claim within the time that it lasts.
@@ -221,6 +221,25 @@ def _listed(names: Sequence[str]) -> str:
 
 def _duration(seconds: float) -> str:
     return format_duration(timedelta(seconds=round(seconds)))
+
+
+async def waiting_since(feed: SqlFeed) -> int | None:
+    """Return the earliest position behind which something waits for a consumer, as a time; None if nothing waits.
+
+    In whole seconds since 1970. Raises ServiceError.
+    """
+    found = []
+    with explaining(feed):
+        session = await connect(feed)
+        try:
+            claims = await AsyncConsumer(session, feed.feed, feed.consumer).existing()
+            for shard_id in range(feed.shards):
+                cursor = claims[shard_id].cursor if shard_id in claims else START
+                if await run_async(session, session.dialect.has_news(feed.feed, shard_id, cursor)):
+                    found.append(position_time(cursor))
+        finally:
+            await session.close()
+    return min(found, default=None)
 
 
 async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:

@@ -16,7 +16,9 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"
 
 
-async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
+async def install_outbox(
+    feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool, generations: bool = False
+) -> list[str]:
     """Create what is missing, and return a line for each action; existing objects stay unchanged, except `keep`.
 
     Args:
@@ -25,6 +27,7 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         create_table: Whether to make the event table too.
         roles: Whether to make the roles of the feed.
         notify: Whether commits are to notify readers, on PostgreSQL.
+        generations: Whether rules have generations, which need a table.
 
     Raises:
         UsageError: The event table cannot have a feed.
@@ -35,6 +38,8 @@ async def install_outbox(feed: SqlFeed, *, keep: str, create_table: bool, roles:
         try:
             done = [f"applied {name} of changefeed" for name in await install_async(session)]
             await install(session, feed.quarantine_table)
+            if generations:
+                await install_rules(session)
             if create_table and await _create_table(session, feed.feed):
                 done.append(f"made the table {feed.feed}")
             return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)

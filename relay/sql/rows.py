@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -42,9 +42,15 @@ _UUID_BYTES = 16
 
 def select(entries: Iterable[Entry], shard_id: int, selection: Selection) -> Received:
     """The events of a page, in the order of the feed; rows that are none of the stream's are ignored."""
+    return select_each(entries, shard_id, lambda _: selection)
+
+
+def select_each(entries: Iterable[Entry], shard_id: int, selection_of: Callable[[Entry], Selection]) -> Received:
+    """Pick the events of a page as `select` does, each by the selection that counts for it."""
     received = Received()
     position = 0
     for entry in entries:
+        selection = selection_of(entry)
         document = document_if_taken(entry, shard_id, selection)
         if document is None:
             received.ignored += 1
@@ -117,7 +123,12 @@ def event_in(document: SourceDocument, entry: Entry, selection: Selection, posit
 def committed_at(ulid: bytes) -> int:
     """When an event with this position was committed, in whole seconds since 1970."""
     # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
-    return min(milliseconds(ulid) // 1000, int(time.time()))
+    return min(position_time(ulid), int(time.time()))
+
+
+def position_time(ulid: bytes) -> int:
+    """Return the time in a position, in whole seconds since 1970: it is the same for every process."""
+    return milliseconds(ulid) // 1000
 
 
 def document_of(entry: Entry, shard_id: int, selection: Selection) -> SourceDocument:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from changefeed.feed import Page
+from changefeed.statements import Entry
 from changefeed.ulid import from_text
 from relay.events import Event, Received, Rejected
 from relay.routes.selection import Selection
-from relay.sql.rows import select
+from relay.sql.rows import position_time, select, select_each
+
+if TYPE_CHECKING:
+    from relay.routes.history import StreamRules
 
 # An owner stops before another process may take over: its claim lasts longer for those who watch.
 _SHARE = 0.8
@@ -68,7 +73,7 @@ class SqlSource:
         self._selection = selection
         self._cursor = cursor
 
-    def read(self, batch: SqlBatch, /) -> Received:
+    async def read(self, batch: SqlBatch, /) -> Received:
         received = select(batch.page.entries, batch.shard_id, self._selection)
         received.owned = batch.ownership.holds
         return received
@@ -77,6 +82,31 @@ class SqlSource:
         places = [(each.position, *_place_of(each)) for each in items]
         cursors = {shard_id: await self._cursor(shard_id) for shard_id in {shard_id for _, shard_id, _ in places}}
         return frozenset(position for position, shard_id, ulid in places if ulid <= cursors[shard_id])
+
+
+class SqlSourceInTime(SqlSource):
+    """Reads pages where the rules have generations: each row by those of the time in its position."""
+
+    def __init__(
+        self, selection: Selection, cursor: Callable[[int], Awaitable[bytes]], rules: StreamRules
+    ) -> None:
+        """`rules` say which rows are events of the stream; `selection` says it by the rules of today."""
+        super().__init__(selection, cursor)
+        self._rules = rules
+
+    async def read(self, batch: SqlBatch, /) -> Received:
+        received = await self._select(batch.page.entries, batch.shard_id)
+        received.owned = batch.ownership.holds
+        return received
+
+    async def _select(self, entries: Sequence[Entry], shard_id: int) -> Received:
+        if not entries:
+            return Received()
+        # Positions grow within a shard.
+        selections = await self._rules.within(position_time(entries[0].ulid), position_time(entries[-1].ulid))
+        if selections.only is not None:
+            return select(entries, shard_id, selections.only)
+        return select_each(entries, shard_id, lambda entry: selections.at(position_time(entry.ulid)))
 
 
 def _place_of(item: Event | Rejected) -> tuple[int, bytes]:

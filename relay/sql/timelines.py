@@ -10,8 +10,8 @@ from uuid import uuid4
 from changefeed import ChangefeedError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay.commands import INSTALL
-from relay.errors import first_line
-from relay.routes.generations import RulesError, Timeline
+from relay.errors import RulesError, first_line
+from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, TimelineChanged
 from relay.settings import SqlFeed
 from relay.sql.database import FAILURES, Database

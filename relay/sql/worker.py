@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.errors import described, first_line
@@ -26,6 +27,9 @@ from relay.sql.memory import Memory
 from relay.sql.shard import Connect, Shard
 from relay.sql.source import Ownership, SqlBatch, now
 from relay.telemetry.stream import logger_of, working_for
+
+if TYPE_CHECKING:
+    from relay.routes.history import StreamRules
 
 logger = logger_of(__name__)
 
@@ -115,13 +119,22 @@ class Worker:
     """Reads this process's share of the shards until it is asked to stop."""
 
     def __init__(
-        self, relay: Relay[SqlBatch], settings: SqlFeed, connect: Connect, *, page_size: int, poll_delay_s: float
+        self,
+        relay: Relay[SqlBatch],
+        settings: SqlFeed,
+        connect: Connect,
+        *,
+        page_size: int,
+        poll_delay_s: float,
+        rules: StreamRules | None = None,
     ) -> None:
         """`connect` opens a session: it is called for every shard, and again when a session is lost.
 
         `page_size` is the maximum number of events of one attempt, 1 to 1000, and `poll_delay_s` the maximum
-        seconds between looks at an idle shard.
+        seconds between looks at an idle shard. `rules` are those of the stream in time, which are added at the
+        start.
         """
+        self._rules = rules
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._settings = settings
         self._connect = connect
@@ -151,6 +164,8 @@ class Worker:
         retention = asyncio.create_task(carry_out_retention(self._connect, self._settings.feed))
         try:
             while not stop.is_set():
+                if self._rules is not None:
+                    await self._rules.try_to_add()
                 self.health.round_ended(claims_read=await self._try_round())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.claim_s / _ROUNDS):

@@ -46,7 +46,7 @@ class SimulatedSource:
         self._leases = leases
         self._keys = _Keys(container)
 
-    def read(self, batch: Iterable[StoredDocument | None], /) -> Received:
+    async def read(self, batch: Iterable[StoredDocument | None], /) -> Received:
         return select(batch, BY_DEFAULT)
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:

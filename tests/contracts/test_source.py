@@ -158,7 +158,7 @@ async def test_a_batch_is_sorted_into_events_rejections_and_the_rest(harness: Ha
         event("e1", "k"), event("c1", "k") | {"type": "contact"}, event("e2", "k") | {"data": 7}, event("e3", "k")
     )
 
-    received = harness.source.read(batch)
+    received = await harness.source.read(batch)
 
     assert [(each.id, each.position) for each in received.events] == [("e1", 0), ("e3", 2)]
     assert [(each.id, each.position, each.partition_key) for each in received.rejected] == [("e2", 1, "k")]
@@ -169,14 +169,14 @@ async def test_a_batch_is_sorted_into_events_rejections_and_the_rest(harness: Ha
 
 
 async def test_an_empty_batch_holds_nothing(harness: Harness) -> None:
-    assert harness.source.read(harness.empty).documents == 0
+    assert (await harness.source.read(harness.empty)).documents == 0
 
 
 async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Harness) -> None:
     invalid = event("e2", "k") | {"data": 7}
-    first = harness.source.read(await harness.commit(event("e1", "k"), invalid, event("e3", "k")))
+    first = await harness.source.read(await harness.commit(event("e1", "k"), invalid, event("e3", "k")))
     await harness.checkpoint()
-    (later,) = harness.source.read(await harness.commit(event("e4", "k"))).events
+    (later,) = (await harness.source.read(await harness.commit(event("e4", "k")))).events
     later = later._replace(position=3)
 
     assert await harness.source.settled([*first.events, *first.rejected, later]) == {0, 1, 2}
@@ -184,7 +184,7 @@ async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Ha
 
 
 async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) -> None:
-    events = harness.source.read(await harness.commit(event("e1", "k"))).events
+    events = (await harness.source.read(await harness.commit(event("e1", "k")))).events
     await harness.break_down()
 
     with pytest.raises(SourceError):

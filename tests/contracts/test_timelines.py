@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay.routes.generations import RulesError, Timeline
+from relay.errors import RulesError
+from relay.routes.generations import Timeline
 from relay.routes.rulebook import Rulebook, StoredTimeline, TimelineChanged, Timelines
 from tests.support import timelines
 from tests.support.timelines import TimelineStore

@@ -35,7 +35,7 @@ async def feed(trigger: TriggerLeases) -> list[StoredDocument]:
 
 
 async def settled(source: CosmosSource, documents: list[StoredDocument]) -> list[bool]:
-    received = source.read(documents)
+    received = await source.read(documents)
     passed = await source.settled([*received.events, *received.rejected])
     return [position in passed for position in range(received.documents)]
 
@@ -84,7 +84,9 @@ async def test_comparing_100_000_events_leaves_time_for_other_tasks(
     store = await trigger.store()
     (first, *_) = await store.all()
     await store.checkpoint(await store.acquire(first), '"1000"')
-    received = source.read([{**event(f"e{number}", f"key-{number}"), "_lsn": 500} for number in range(100_000)])
+    received = await source.read(
+        [{**event(f"e{number}", f"key-{number}"), "_lsn": 500} for number in range(100_000)]
+    )
     longest = 0.0
     ended = asyncio.Event()
 

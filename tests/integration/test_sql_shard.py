@@ -397,7 +397,7 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
     await consumer.store(claim, page.entries[1].ulid)
 
     source = SqlSource(BY_DEFAULT, site.database.cursor)
-    received = source.read(SqlBatch(0, page, Ownership(1000, now())))
+    received = await source.read(SqlBatch(0, page, Ownership(1000, now())))
 
     assert len(await source.settled(received.events)) == 2
 

@@ -36,7 +36,7 @@ class InMemorySource:
         self.passed_lsn = 0
         self.broken = False
 
-    def read(self, batch: Sequence[StoredDocument], /) -> Received:
+    async def read(self, batch: Sequence[StoredDocument], /) -> Received:
         self._check()
         received = Received()
         for document in batch:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.routes.generations import Generation, RulesError, Timeline, rules_text
+from relay.errors import RulesError
+from relay.routes.generations import Generation, Timeline, rules_text
 
 TWO = Timeline((Generation(1, None, "one"), Generation(4, 100, "two")), 160)
 
@@ -56,6 +57,12 @@ def test_changed_rules_begin_now_where_nothing_later_is_final() -> None:
 
 def test_rules_that_count_already_change_nothing() -> None:
     assert TWO.change("two", 9000) == TWO
+
+
+def test_rules_that_wait_to_begin_are_not_added_again() -> None:
+    waiting = TWO.change("three", 500)
+
+    assert waiting.change("three", 400) == waiting
 
 
 def test_former_rules_that_return_are_a_new_generation() -> None:

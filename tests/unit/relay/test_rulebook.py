@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.routes.generations import Generation, RulesError, Timeline
+from relay.errors import RulesError
+from relay.routes.generations import Generation, Timeline
 from relay.routes.rulebook import AHEAD_S, RETURN_S, Rulebook, StoredTimeline, TimelineChanged
 from tests.support.in_memory_timelines import InMemoryTimelines
 
@@ -112,6 +113,35 @@ async def test_what_replaced_running_rules_is_replaced_after_a_while(store: InMe
     known = await new.timeline(int(clock.now))
 
     assert known.last.rules == "b"
+
+
+async def test_a_process_that_began_earlier_does_not_bring_its_rules_back_when_its_first_event_comes(
+    store: InMemoryTimelines,
+) -> None:
+    clock = Clock()
+    await Rulebook(store, "a", clock).timeline(1000)
+    idle = Rulebook(store, "a", clock)
+    clock.now = 2000
+    await Rulebook(store, "b", clock).timeline(2000)
+    clock.now = 2010
+
+    known = await idle.timeline(2010)
+
+    assert known.at(2010).rules == "b"
+    assert (await stored(store)).last.rules == "b"
+
+
+async def test_a_rollback_does_not_wait(store: InMemoryTimelines) -> None:
+    clock = Clock()
+    await Rulebook(store, "a", clock).timeline(1000)
+    clock.now += 5
+    await Rulebook(store, "b", clock).timeline(1005)
+    clock.now += 5
+
+    known = await Rulebook(store, "a", clock).timeline(1010)
+
+    # The other rules have not begun: it is as if they had not been.
+    assert [each.rules for each in known.generations] == ["a"]
 
 
 async def test_a_process_writes_again_what_a_restored_state_lacks(store: InMemoryTimelines) -> None:
