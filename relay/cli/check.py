@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from relay import assembly
+from relay.cli import generations
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.holdups import holdups
 from relay.cli.rules import explained
@@ -114,6 +115,7 @@ async def findings(
         asyncio.gather(*(assembly.check_outbox(one) for _, _, one in outboxes)),
     )
     large = await _large(streams[0], facts)
+    of_rules = await generations.findings(streams)
     twice = await _one_entity_twice(streams, environment, administration)
     read = dict(zip(destinations, facts, strict=True))
     held = [
@@ -125,6 +127,7 @@ async def findings(
     return [
         Finding(Level.OK, "the settings are complete and well-formed"),
         *explained(streams),
+        *of_rules,
         _senders(streams[0]),
         *_once(zip(of, checked, strict=True), streams),
         *_once(zip([each.stream for each in streams], topics, strict=True), streams),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from relay import assembly
+from relay.cli import generations
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import STANDARD_BYTES
@@ -84,6 +86,10 @@ async def _explained(
         found = {"destination": settings.destination}
         if document is None:
             return found | {"outcome": "missing"}
+        if settings.rules is not None:
+            judged = await generations.judge(settings, outbox, document, arguments.key)
+            again = replace(judged.settings, rules=None)
+            return {"generation": judged.sentence} | await _explained(again, stored, arguments)
         selection = settings.selection
         if (unmet := selection.unmet(document)) is not None:
             return found | {"outcome": "ignore", "rule": f"no event, as it is not so that {unmet}"}
@@ -161,6 +167,8 @@ def _lines(explained: Mapping[str, Any]) -> Iterator[str]:
     source = f" of {explained['source']}" if "source" in explained else ""
     what = f"{_OUTCOMES[explained['outcome']]}{rule}"
     yield f"stream {explained['stream']}{source}, to {explained['destination']}: the event {what}"
+    if "generation" in explained:
+        yield f"  {explained['generation']}"
     if "reason" in explained:
         yield f"  {explained['reason']}: {explained['detail']}"
     if "large" in explained:

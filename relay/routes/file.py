@@ -41,6 +41,7 @@ _TABLE = re.compile(r"[^.]+\..+")
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
 
 UNROUTED = ("quarantine", "ignore")
+CHANGED_RULES = ("unread", "later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,8 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
     sources = _named(top, "outboxes", lambda each, table: _source(each, table, mapping))
     destinations = _named(top, "destinations", _destination)
     unrouted = top.text("unrouted", UNROUTED) or UNROUTED[0]
+    has_generations = top.text("changed_rules", CHANGED_RULES) == CHANGED_RULES[1]
+    in_file = tuple(destinations)
     if content.get("outboxes") == {}:
         top.wrong("outboxes", "has no outbox: add one, or leave it out")
     sources = sources or {DEFAULT: mapping.source(DEFAULT)}
@@ -166,7 +169,9 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
     routes = tuple(_route(each, sources, destinations) for each in top.tables("routes"))
     top.no_more()
-    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], content=content)
+    named = {each for _, route in routes for each in route.to} if routes else {DEFAULT}
+    drained = tuple(each for each in in_file if has_generations and each not in named)
+    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], has_generations, drained, content)
     # A condition that is wrong is left out, and its route would seem to take everything.
     if not problems:
         _check_reach(found, top)

@@ -311,6 +311,7 @@ FILES = nearly(
     {
         **MAPPING,
         "unrouted": st.sampled_from(["quarantine", "ignore", "drop"]),
+        "changed_rules": st.sampled_from(["unread", "later", "past"]),
         "outboxes": st.dictionaries(NAMES, OUTBOXES, max_size=2),
         "destinations": st.dictionaries(NAMES, DESTINATIONS, max_size=2),
         "routes": st.lists(ROUTES, max_size=2),

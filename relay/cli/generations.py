@@ -1,0 +1,155 @@
+"""What `check` says of rules that have generations, and which one `explain` finds for an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from relay import assembly
+from relay.cli.arguments import each_outbox
+from relay.documents import SourceDocument
+from relay.errors import RelayError, RulesError
+from relay.findings import Finding
+from relay.outbox import Outbox
+from relay.place import ulid_time
+from relay.routes.generations import Generation, Timeline
+from relay.settings import Settings
+from relay.streams import destinations_of, in_stream, selection_of
+
+# More changes than these within an hour are those of deployments that take turns.
+_MOST_CHANGES = 5
+_HOUR_S = 3600
+
+# The clocks of physical partitions may differ, so what is committed next may have an earlier time.
+_CLOCKS_DIFFER_S = 300
+
+
+async def findings(streams: Sequence[Settings]) -> list[Finding]:
+    """Return what there is to say of the generations of each outbox; nothing where its rules have none."""
+    first = {each.outbox: each for each in reversed(streams) if each.rules is not None}
+    found: list[Finding] = []
+    for settings in reversed(first.values()):
+        for _, one in each_outbox(settings):
+            found += await _of_outbox(one, {each.stream for each in streams})
+    return found
+
+
+async def _of_outbox(settings: Settings, streams: set[str]) -> list[Finding]:
+    subject = f"the rules of the outbox {settings.outbox}"
+    try:
+        timeline = await _read(settings)
+    except RelayError as error:
+        return [
+            Finding.error(f"{subject} have generations, and {error}", "Until then no event of it is published.")
+        ]
+    if timeline is None:
+        return [Finding.ok(f"{subject} have no generation yet: the first one counts for all events")]
+    found = list(_of_timeline(timeline, subject, settings))
+    for destination, end in timeline.ends_of(lambda rules: destinations_of(rules, settings.outbox)).items():
+        if end is not None:
+            found.append(await _of_stream(in_stream(settings, destination), end, streams))
+    return found
+
+
+def _of_timeline(timeline: Timeline, subject: str, settings: Settings) -> Iterator[Finding]:
+    last = timeline.last
+    since = (
+        "for all events" if last.begins_at is None else f"for events committed since {format_time(last.begins_at)}"
+    )
+    if settings.rules is not None and last.rules == settings.rules.text:
+        yield Finding.ok(f"{subject} are those of generation {last.number}, which counts {since}")
+    else:
+        yield Finding.ok(
+            f"{subject} are not in force: generation {last.number} has others, and counts {since}. They become a "
+            "generation when the app starts with them"
+        )
+    lately = sum(
+        each.begins_at is not None and each.begins_at > time.time() - _HOUR_S for each in timeline.generations
+    )
+    if lately > _MOST_CHANGES:
+        yield Finding.warning(
+            f"{subject} have changed {lately} times within an hour: deployments with different files run at once",
+            "Stop the one that is out of date.",
+        )
+
+
+async def _of_stream(settings: Settings, end: int, streams: set[str]) -> Finding:
+    """Return what a stream that no rule of today feeds still has of the time before."""
+    subject = f"the stream {settings.stream} was given up for events committed since {format_time(end)}"
+    try:
+        since = await assembly.waiting_since(settings)
+    except RelayError as error:
+        return Finding.unknown(f"{subject}, and what it still has cannot be read", str(error))
+    end += _CLOCKS_DIFFER_S
+    waits = time.time() < end or (since is not None and since < end)
+    if settings.stream not in streams and waits:
+        return Finding.error(
+            f"{subject}, and may still have earlier ones, which nobody reads",
+            f"Put [destinations.{settings.selection.destination}] back into relay.toml, and deploy it.",
+        )
+    if waits:
+        return Finding.ok(f"{subject}, and may still have earlier ones")
+    return Finding.ok(f"{subject}, and has passed all earlier ones: its destination may be left out of relay.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The settings by which an event is judged.
+
+    Attributes:
+        settings: Those of its stream, with the rules of its commit time.
+        generation: The generation; None if the rules of the file count, as its commit time is not known.
+    """
+
+    settings: Settings
+    generation: Generation | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Return the generation in words."""
+        if self.generation is None:
+            return "by the rules of the file: when it was committed is not known"
+        since = self.generation.begins_at
+        when = "the first one" if since is None else f"which counts since {format_time(since)}"
+        return f"by generation {self.generation.number} of the rules, {when}"
+
+
+async def judge(settings: Settings, outbox: Outbox, document: SourceDocument, key: str | None) -> Judged:
+    """Return the settings by which a document is judged; `key` is that of a stored event. Raises RelayError."""
+    committed_at = await _committed_at(outbox, document, key)
+    timeline = None if committed_at is None else await _read(settings)
+    if timeline is None or committed_at is None:
+        return Judged(settings)
+    try:
+        generation = timeline.at(committed_at)
+    except RulesError:
+        # Nobody has routed it yet.
+        generation = timeline.last
+    selection = selection_of(generation.rules, settings.outbox, settings.selection.destination)
+    return Judged(replace(settings, routed=selection), generation)
+
+
+async def _committed_at(outbox: Outbox, document: SourceDocument, key: str | None) -> int | None:
+    if not document.is_row:
+        stored = document.stored.get("_ts")
+        return stored if type(stored) is int else None
+    if key is None:
+        return None
+    found = await outbox.find(key, str(document.fields.get("id")))
+    times = [ulid_time(each.ulid) for each in (found.places if found else ()) if each.ulid is not None]
+    return max(times, default=None)
+
+
+async def _read(settings: Settings) -> Timeline | None:
+    timelines = assembly.open_timelines(settings)
+    try:
+        stored = await timelines.read()
+    finally:
+        await timelines.close()
+    return None if stored is None else stored.timeline
+
+
+def format_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
