@@ -18,6 +18,7 @@ from simulation.plan import Kind, Plan, Result
 KINDS = {
     "core": "the pipeline, the publisher and the quarantine, on ports in memory",
     "leases": "the fence's positions, over a model of the change feed processor and its leases",
+    "rules": "the generations of the rules, over a model of the store and of deployments",
     "sql": "workers, shards and changefeed, over a model of PostgreSQL",
     "wire": "the app with the SDKs, over the emulators' servers and a network in memory",
     "receiving": "the receivers and stores of inbox, on a subscription in memory",

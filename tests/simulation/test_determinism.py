@@ -13,8 +13,8 @@ import pytest
 from simulation import runner
 from tests.support.pages import ROOT
 
-SIZES = {"leases": ("400", "30"), "wire": ("20", "4")}
-"""The numbers of events and faults: a history of leases has few rounds, and a universe of the wire very many."""
+SIZES = {"leases": ("400", "30"), "rules": ("400", "30"), "wire": ("20", "4")}
+"""The numbers of events and faults: a history has few rounds, and a universe of the wire very many."""
 OTHER_SIZES = ("60", "12")
 SLOW = dict.fromkeys(("whole", "wire"), pytest.mark.slow)
 PLAIN = {"PYTHONHASHSEED": "1", "TZ": "UTC"}

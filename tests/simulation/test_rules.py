@@ -1,0 +1,48 @@
+"""Histories of rules: every event goes to the destinations of its time, however deployments follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulation import runner
+from simulation.rules import universe
+from simulation.rules.controls import CONTROLS
+from simulation.rules.universe import History
+
+HISTORIES = 60
+
+
+@pytest.fixture(autouse=True)
+def prepared() -> Iterator[None]:
+    with runner.prepared():
+        yield
+
+
+def ran(seed: int) -> History:
+    history = History(universe.plan(seed))
+    history.run()
+    return history
+
+
+@pytest.mark.timeout(300)
+def test_every_event_goes_to_the_destinations_of_its_time_once_in_order() -> None:
+    histories = [ran(seed) for seed in range(HISTORIES)]
+
+    assert [each.violations for each in histories if each.violations] == []
+    # They are worth something: rules change often, and most stores are never set back.
+    stored = [each.store.state.timeline for each in histories]
+    assert sum(len(each.timeline.generations) for each in stored if each is not None) > 4 * HISTORIES
+    assert 0 < sum(each.was_set_back for each in histories) < HISTORIES
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_safeguard_that_is_taken_out_is_missed(name: str) -> None:
+    control = CONTROLS[name]
+
+    with control.without():
+        found = (ran(control.first + number).violations for number in range(control.within))
+
+        assert any(each.startswith(f"{control.wrong}:") for violations in found for each in violations)
