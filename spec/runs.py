@@ -43,6 +43,10 @@ def _feed(writers: int, old: int = 0, *, page: int = 1, generation: int = 2, sha
     return sizes | {"Anyway": 0, "Elsewhere": 0}
 
 
+def _rules(commits: int, time: int, faults: int) -> dict[str, int]:
+    return {"Commits": commits, "MaxTime": time, "MaxFaults": faults}
+
+
 # Leases overlap: what has passed one of them may come again, but nothing is lost, or comes out of order.
 _OVERLAPPING = {"OldLeasesGo": "FALSE"}
 
@@ -108,6 +112,9 @@ HOLDING = (
     Run("Feed", _feed(1, 2)),
     Run("Feed", _feed(1, 1), liveness=True),
     Run("Feed", _feed(2, generation=1, shards=2), liveness=True),
+    Run("Rules", _rules(2, 1, 1)),
+    Run("Rules", _rules(1, 0, 3)),
+    Run("Rules", _rules(1, 0, 1), liveness=True),
 )
 """Worlds in which every guarantee holds, the largest first: two are checked at a time."""
 
@@ -188,10 +195,18 @@ CONTROLS = (
     Run("Park", _LATER, "CountsAreCurrent", "G2"),
     Run("Park", _park("skip", 1), "SettingAsideTakesTime", "G3"),
     Run("Park", _park("block", 1, orders=1), "OrdersComeInTime", "G3"),
+    Run("Rules", _rules(1, 1, 1), "RoutesByCommitTime", "G3"),
+    Run("Rules", _rules(1, 1, 1), "RoutesWhatIsFinal", "G3"),
+    Run("Rules", _rules(1, 1, 1), "BeginsBehindTheBound", "G3"),
+    Run("Rules", _rules(1, 1, 1), "ComparesAndSets", "G3"),
+    Run("Rules", _rules(1, 1, 3), "BoundIsWithPositions", "G1"),
+    Run("Rules", _rules(1, 0, 1), "EveryDestinationReads", "G4", liveness=True),
+    Run("Rules", _rules(1, 1, 1), "TimesAreStored", "G3"),
 )
 """Each safeguard and each assumption, taken out of a world that is just large enough."""
 
 NIGHT = (
+    Run("Rules", _rules(1, 1, 3)),
     Run("Park", _PARK),
     Run("Relay", _relay(2, 1, 3, 2, 1, 2)),
     Run("Relay", _relay(1, 2, 2, 1, 2, 3)),
