@@ -56,7 +56,10 @@ async def backfill_async(
     anyway: bool = False,
     progress: _Progress | None = None,
 ) -> int:
-    """As `backfill`."""
+    """Put the rows of an event table that are not on its feed yet on it.
+
+    See `backfill` for the arguments and errors.
+    """
     return await run_async(session, _backfill(session.dialect, table, plan, chunk, anyway, progress))
 
 

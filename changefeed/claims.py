@@ -50,7 +50,7 @@ class Stored:
         self._cursors: dict[tuple[int, int], list[bytes]] = {}
 
     def expected(self, claim: Claim) -> list[bytes]:
-        """The cursors that the claim's row may have."""
+        """Return the cursors that the claim's row may have."""
         return self._cursors.get((claim.shard_id, claim.epoch), [claim.cursor])
 
     def attempted(self, claim: Claim, cursor: bytes) -> None:
@@ -72,7 +72,7 @@ class Consumer:
     """The claims of one consumer, through a sync session."""
 
     def __init__(self, session: Session, table: str, name: str, stored: Stored | None = None) -> None:
-        """The consumer of a feed.
+        """Create the consumer of a feed.
 
         Args:
             session: The session that it uses.
@@ -84,11 +84,11 @@ class Consumer:
         self._claims = Claims(session.dialect, table, name, stored)
 
     def claims(self, shards: Sequence[int]) -> list[Claim]:
-        """The claims of these shards, in order; those that do not exist yet are made, without an owner."""
+        """Return the claims of these shards, in order. Creates those that do not exist yet, without an owner."""
         return run(self._session, self._claims.all(shards))
 
     def existing(self) -> dict[int, Claim]:
-        """The claims that exist, by shard; none is made."""
+        """Return the existing claims by shard. Creates none."""
         return run(self._session, self._claims.existing())
 
     def take(self, claim: Claim, owner: str) -> Claim:
@@ -131,35 +131,38 @@ class AsyncConsumer:
         self._claims = Claims(session.dialect, table, name, stored)
 
     async def claims(self, shards: Sequence[int]) -> list[Claim]:
-        """As `Consumer.claims`."""
+        """Return the claims of these shards, in order. Creates those that do not exist yet, without an owner."""
         return await run_async(self._session, self._claims.all(shards))
 
     async def existing(self) -> dict[int, Claim]:
-        """As `Consumer.existing`."""
+        """Return the existing claims by shard. Creates none."""
         return await run_async(self._session, self._claims.existing())
 
     async def take(self, claim: Claim, owner: str) -> Claim:
-        """As `Consumer.take`."""
+        """Become the owner, if the claim is still as it was read. Raises ClaimLostError."""
         return await run_async(self._session, self._claims.take(claim, owner))
 
     async def renew(self, claim: Claim) -> None:
-        """As `Consumer.renew`."""
+        """Show that the owner is alive. Raises ClaimLostError."""
         await run_async(self._session, self._claims.renew(claim))
 
     async def store(self, claim: Claim, cursor: bytes) -> None:
-        """As `Consumer.store`."""
+        """Store the consumer's position, and renew the claim.
+
+        See `Consumer.store` for the arguments and errors.
+        """
         await run_async(self._session, self._claims.store(claim, cursor))
 
     async def release(self, claim: Claim, to: str | None = None) -> None:
-        """As `Consumer.release`."""
+        """Give the shard to another process, or to whoever comes. Raises ClaimLostError."""
         await run_async(self._session, self._claims.release(claim, to))
 
     async def ask(self, claim: Claim, asker: str) -> None:
-        """As `Consumer.ask`."""
+        """Ask the owner for the shard. Raises ClaimLostError if it is not the owner any more."""
         await run_async(self._session, self._claims.ask(claim, asker))
 
     async def decline(self, claim: Claim) -> None:
-        """As `Consumer.decline`."""
+        """Take back another process's request for the shard. Raises ClaimLostError."""
         await run_async(self._session, self._claims.decline(claim))
 
 
@@ -173,7 +176,7 @@ class Claims:
         self._consumer = consumer
 
     def all(self, shards: Sequence[int]) -> Operation[list[Claim]]:
-        """As `Consumer.claims`."""
+        """Return the claims of these shards, in order. Creates those that do not exist yet, without an owner."""
         found = yield from self.existing()
         missing = [shard_id for shard_id in shards if shard_id not in found]
         refusal: DatabaseError | None = None
@@ -194,7 +197,7 @@ class Claims:
         return [found[shard_id] for shard_id in shards]
 
     def existing(self) -> Operation[dict[int, Claim]]:
-        """As `Consumer.existing`."""
+        """Return the existing claims by shard. Creates none."""
         result = yield Statement(
             f"select shard_id, last_ulid, owner, epoch, renewals, wanted_by from {self._table} where consumer = ?",
             (self._consumer,),
@@ -202,7 +205,7 @@ class Claims:
         return {row[0]: Claim(row[0], bytes(row[1]), *row[2:]) for row in result.rows}
 
     def take(self, claim: Claim, owner: str) -> Operation[Claim]:
-        """As `Consumer.take`."""
+        """Become the owner, if the claim is still as it was read. Raises ClaimLostError."""
         yield from self._change(
             "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null",
             (owner,),
@@ -213,11 +216,14 @@ class Claims:
         return Claim(claim.shard_id, claim.cursor, owner, claim.epoch + 1, claim.renewals + 1, None)
 
     def renew(self, claim: Claim) -> Operation[None]:
-        """As `Consumer.renew`."""
+        """Show that the owner is alive. Raises ClaimLostError."""
         yield from self._change("renewals = renewals + 1", (), claim)
 
     def store(self, claim: Claim, cursor: bytes) -> Operation[None]:
-        """As `Consumer.store`."""
+        """Store the consumer's position, and renew the claim.
+
+        See `Consumer.store` for the arguments and errors.
+        """
         expected = self._stored.expected(claim)
         # If the answer is lost, the next call finds either cursor.
         self._stored.attempted(claim, cursor)
@@ -257,17 +263,17 @@ class Claims:
         )
 
     def release(self, claim: Claim, to: str | None) -> Operation[None]:
-        """As `Consumer.release`."""
+        """Give the shard to another process, or to whoever comes. Raises ClaimLostError."""
         yield from self._change(
             "owner = ?, epoch = epoch + 1, renewals = renewals + 1, wanted_by = null", (to,), claim
         )
 
     def ask(self, claim: Claim, asker: str) -> Operation[None]:
-        """As `Consumer.ask`."""
+        """Ask the owner for the shard. Raises ClaimLostError if it is not the owner any more."""
         yield from self._change("wanted_by = ?", (asker,), claim)
 
     def decline(self, claim: Claim) -> Operation[None]:
-        """As `Consumer.decline`."""
+        """Take back another process's request for the shard. Raises ClaimLostError."""
         yield from self._change("wanted_by = null", (), claim)
 
     def _change(

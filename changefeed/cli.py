@@ -55,7 +55,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
 
 
 def _redacted(message: str, url: str) -> str:
-    """The message without any connection string."""
+    """Return the message without any connection string."""
     for secret in (url, url.partition("://")[2].rpartition("@")[0].partition(":")[2]):
         if secret:
             message = message.replace(secret, "…")

@@ -139,7 +139,7 @@ def status(session: changefeed.Session, _arguments: Namespace) -> Outcome:
 
 
 def _with_texts(value: Any) -> Any:
-    """The same with positions as text, as `read` takes and prints them."""
+    """Return the value with each position as text, the form that `read` takes and prints."""
     if isinstance(value, dict):
         return {name: _with_texts(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):

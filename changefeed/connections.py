@@ -12,17 +12,17 @@ from changefeed.statements import AsyncSession, Session
 
 
 def is_postgresql(url: str) -> bool:
-    """Whether this is PostgreSQL's URL."""
+    """Return True if `url` is a URL of PostgreSQL."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
 def is_sqlserver(url: str) -> bool:
-    """Whether this is a connection string of SQL Server or Azure SQL: `Server=…;…`."""
+    """Return True if `url` is a connection string of SQL Server or Azure SQL: `Server=…;…`."""
     return re.search(r"(?i)(^|;)\s*(server|addr|address)\s*=", url) is not None
 
 
 def connect(url: str, **options: Any) -> Session:
-    """A sync session.
+    """Open a sync session.
 
     Args:
         url: `postgresql://user@host/database`, or `Server=…;Database=…;…` for SQL Server.
@@ -37,7 +37,7 @@ def connect(url: str, **options: Any) -> Session:
 
 
 async def connect_async(url: str, **options: Any) -> AsyncSession:
-    """An async session; as `connect`."""
+    """Open an async session. See `connect` for the arguments and errors."""
     session: AsyncSession = await _sessions(url).connect_async(url, **options)
     return session
 

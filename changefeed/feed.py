@@ -24,7 +24,7 @@ _SLOWER = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one read gave.
+    """The result of one read.
 
     Attributes:
         entries: The events behind the cursor, in order. Fewer than asked for does not mean that there are no more;
@@ -54,7 +54,7 @@ class Pauses:
         self._pauses_s[shard_id] = _SOONEST_LOOK_S
 
     def next_s(self, shard_id: int) -> float:
-        """The pause before the next look, in seconds."""
+        """Return the pause before the next look, in seconds."""
         if self.notified:
             return _LOOK_EVERY_S
         pause_s = self._pauses_s.get(shard_id, _LATEST_LOOK_S)

@@ -38,7 +38,10 @@ def install(session: Session) -> list[str]:
 
 
 async def install_async(session: AsyncSession) -> list[str]:
-    """As `install`."""
+    """Bring the schema `changefeed` up to date; harmless if it is already, or if another process does the same.
+
+    See `install` for the arguments and errors.
+    """
     return await run_async(session, session.dialect.install(migrations(session.dialect.name)))
 
 
@@ -65,7 +68,7 @@ def setup_feed(
 async def setup_feed_async(
     session: AsyncSession, table: str, *, notify: bool = False, roles: bool = True, keep: str | None = None
 ) -> None:
-    """As `setup_feed`."""
+    """Set up the feed of a table that has a primary key. See `setup_feed` for the arguments and errors."""
     await run_async(session, session.dialect.setup_feed(table, notify, roles, keep))
 
 
@@ -103,7 +106,7 @@ def set_keep(session: Session, table: str, keep: str) -> None:
 
 
 async def set_keep_async(session: AsyncSession, table: str, keep: str) -> None:
-    """As `set_keep`."""
+    """Set how long the positions of a feed are kept: `30d`, `12h` or `forever`. Raises ArgumentError."""
     await run_async(session, session.dialect.set_keep(table, keep))
 
 
@@ -113,5 +116,5 @@ def drop_feed(session: Session, table: str) -> None:
 
 
 async def drop_feed_async(session: AsyncSession, table: str) -> None:
-    """As `drop_feed`."""
+    """Remove a feed with its outbox and its positions; the event table stays. Raises ArgumentError."""
     await run_async(session, session.dialect.drop_feed(table))

@@ -55,7 +55,10 @@ def prune(session: Session, table: str, before: datetime) -> list[Pruned]:
 
 
 async def prune_async(session: AsyncSession, table: str, before: datetime) -> list[Pruned]:
-    """As `prune`."""
+    """Delete the rows of a feed whose ULID is of a time before `before`, a page at a time.
+
+    See `prune` for the arguments and errors.
+    """
     return await run_async(session, _prune(session.dialect, table, before))
 
 
@@ -74,7 +77,7 @@ def _prune(dialect: Dialect, table: str, before: datetime) -> Operation[list[Pru
 
 
 def _shards(tables: Tables) -> Operation[list[int]]:
-    """The shards that were read, or have positions: a feed may have been filled by hand."""
+    """Return the shards that were read or have positions: a feed may have been filled by hand."""
     state = yield Statement(f"select shard_id from {tables.state}")
     shards = {row[0] for row in state.rows}
     last: int | None = None

@@ -101,7 +101,7 @@ class Migration:
 
 
 def unapplied(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
-    """The migrations after the schema's version. Raises SetupError if a later library has installed it."""
+    """Return the migrations after the schema's version. Raises SetupError if a later library has installed it."""
     if version > len(migrations):
         raise SetupError(
             f"the schema changefeed has version {version}, and this library knows {len(migrations)}: "
@@ -120,15 +120,15 @@ class Dialect(Protocol):
     """The expression for the present time, comparable with the times in the tables."""
 
     def datable(self, column: str, /) -> str:
-        """The expression for a column of times that is NULL where Python has no such time, as for infinity."""
+        """Return the expression for a column of times, NULL where Python has no such time, as for infinity."""
 
     def read(
         self, table: str, shard_id: int, cursor: bytes, page_size: int, max_bytes: int | None, unlimited: bool, /
     ) -> Operation[list[Entry]]:
-        """The page behind the cursor, in order: one round trip, with a limit of time unless `unlimited`."""
+        """Return the page behind the cursor, in order: one round trip, with a limit of time unless `unlimited`."""
 
     def has_news(self, table: str, shard_id: int, cursor: bytes, /) -> Operation[bool]:
-        """Whether `read` may find something; it takes no lock."""
+        """Return True if `read` may find something. Takes no lock."""
 
     def channel(self, table: str, /) -> Operation[str | None]:
         """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
@@ -140,7 +140,7 @@ class Dialect(Protocol):
         """Call changefeed.setup_feed."""
 
     def damage(self, table: str, /) -> Operation[list[str]]:
-        """The functions and rights that the feed of an existing table lacks, by name; empty if it is whole.
+        """Return the names of the functions and rights that an existing table's feed lacks; empty if it is whole.
 
         A migration tool that drops or renames the event table, and creates it again, takes them with it.
         """
@@ -182,10 +182,10 @@ class Dialect(Protocol):
         """Rows of the feed, as the server estimates them, and its bytes with the index."""
 
     def ulid(self, ulid: bytes, /) -> Any:
-        """A ULID as a parameter."""
+        """Return a ULID as a parameter."""
 
     def quoted(self, name: str, /) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
 
 
 class Session(Protocol):
@@ -212,23 +212,26 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """As `Session`, for asyncio."""
+    """A session for asyncio, with the methods of `Session` as coroutine functions."""
 
     @property
     def dialect(self) -> Dialect:
-        """As `Session.dialect`."""
+        """The statements in the SQL of its database."""
 
     async def execute(self, statement: Statement, /) -> Result:
-        """As `Session.execute`."""
+        """Carry out one statement. Raises ChangefeedError."""
 
     async def listen(self, channel: str, /) -> None:
-        """As `Session.listen`."""
+        """Receive the notifications of this channel, if the database has any."""
 
     async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """As `Session.notified`."""
+        """Wait for a notification, of that payload if one is given.
+
+        See `Session.notified` for the arguments and errors.
+        """
 
     async def close(self) -> None:
-        """As `Session.close`."""
+        """Close the connection."""
 
 
 def run(session: Session, operation: Operation[ResultT]) -> ResultT:

@@ -85,12 +85,12 @@ class Status:
 
 
 def status(session: Session) -> Status:
-    """The state of all feeds, for a session of the tables' owner. Raises SetupError, DatabaseError."""
+    """Return the state of all feeds, for a session of the tables' owner. Raises SetupError, DatabaseError."""
     return run(session, _status(session.dialect))
 
 
 async def status_async(session: AsyncSession) -> Status:
-    """As `status`."""
+    """Return the state of all feeds, for a session of the tables' owner. Raises SetupError, DatabaseError."""
     return await run_async(session, _status(session.dialect))
 
 

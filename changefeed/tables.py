@@ -20,7 +20,7 @@ _KINDS = ("outbox", "feed", "state", "claim", "read_events", "read_feed", "has_n
 
 
 def names_of(table: str) -> dict[str, str]:
-    """The names of a feed's objects in the schema `changefeed`, by kind, not quoted."""
+    """Return the names of a feed's objects in the schema `changefeed`, by kind, not quoted."""
     return {kind: f"{kind}:{table}" for kind in _KINDS}
 
 
@@ -80,7 +80,7 @@ class Tables:
         )
 
     def numbered(self, shard_id: int, cursor: bytes, limit: int) -> Operation[list[Entry]]:
-        """The first events behind a position."""
+        """Return the first events behind a position."""
         result = yield Statement(
             f"select f.ulid, f.id, e.* from {self.feed} f left join {self.events} e on e.id = f.id "
             f"where f.shard_id = ? and f.ulid > ? order by f.ulid {_AT_MOST}",
@@ -89,7 +89,7 @@ class Tables:
         return [_entry(result, row, 1, bytes(row[0])) for row in result.rows]
 
     def unnumbered(self, shard_id: int, after: int, limit: int) -> Operation[list[Unnumbered]]:
-        """The first events of a shard without a position, behind a number."""
+        """Return the first events of a shard without a position, behind a number."""
         result = yield Statement(
             f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
             f"left join {self.events} e on e.id = o.id "
@@ -99,7 +99,7 @@ class Tables:
         return [_unnumbered(result, row) for row in result.rows]
 
     def numbered_of_key(self, partition_key: str, limit: int) -> Operation[list[tuple[int, Entry]]]:
-        """The last events of a key, the latest first, each with its shard."""
+        """Return the last events of a key, the latest first, each with its shard."""
         result = yield Statement(
             f"select f.shard_id, f.ulid, f.id, e.* from {self.events} e join {self.feed} f on f.id = e.id "
             f"where {self._key} = ? order by f.ulid desc {_AT_MOST}",
@@ -118,7 +118,7 @@ class Tables:
         return [_unnumbered(result, row) for row in result.rows]
 
     def ids_between(self, shard_id: int, after: bytes, until: bytes, partition_key: str) -> Operation[list[Any]]:
-        """The ids of the events of a key with `after < position <= until`."""
+        """Return the ids of the events of a key with `after < position <= until`."""
         result = yield Statement(
             f"select e.id from {self.feed} f join {self.events} e on e.id = f.id "
             f"where f.shard_id = ? and f.ulid > ? and f.ulid <= ? and {self._key} = ?",
@@ -127,7 +127,7 @@ class Tables:
         return [row[0] for row in result.rows]
 
     def rows(self, partition_key: str, ids: Sequence[str]) -> Operation[list[Entry]]:
-        """The events of a key with these ids that exist; `ulid` is START."""
+        """Return the existing events of a key with these ids; `ulid` is START."""
         result = yield Statement(
             f"select e.* from {self.events} e where {self._key} = ? and e.id in ({', '.join('?' * len(ids))})",
             (partition_key, *ids),
@@ -135,18 +135,18 @@ class Tables:
         return [Entry(START, dict(zip(result.columns, row, strict=True)), {}) for row in result.rows]
 
     def row(self, key: Mapping[str, Any]) -> Operation[Mapping[str, Any] | None]:
-        """The event with these values of the columns of its primary key; None if there is none."""
+        """Return the event with these values of the columns of its primary key, or None if there is none."""
         columns = " and ".join(f"e.{self.dialect.quoted(name)} = ?" for name in key)
         result = yield Statement(f"select e.* from {self.events} e where {columns}", tuple(key.values()))
         return dict(zip(result.columns, result.rows[0], strict=True)) if result.rows else None
 
     def positions(self, identifier: str) -> Operation[list[tuple[int, bytes]]]:
-        """The shards and positions of an event; the feed has no index on ids."""
+        """Return the shards and positions of an event. Scans the feed, which has no index on ids."""
         result = yield Statement(f"select shard_id, ulid from {self.feed} where id = ?", (identifier,))
         return [(row[0], bytes(row[1])) for row in result.rows]
 
     def position(self, shard_id: int, cursor: bytes, identifier: str) -> Operation[bytes | None]:
-        """The position of an event that is behind a cursor; None if it has none there."""
+        """Return the position of an event that is behind a cursor, or None if it has none there."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? and ulid > ? and id = ?",
             (shard_id, self.dialect.ulid(cursor), identifier),
@@ -154,7 +154,7 @@ class Tables:
         return bytes(result.rows[0][0]) if result.rows else None
 
     def first_position(self, shard_id: int, cursor: bytes) -> Operation[bytes | None]:
-        """The first position behind a cursor; None if there is none."""
+        """Return the first position behind a cursor, or None if there is none."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? and ulid > ? order by ulid {_AT_MOST}",
             (shard_id, self.dialect.ulid(cursor), 1),
@@ -162,7 +162,7 @@ class Tables:
         return bytes(result.rows[0][0]) if result.rows else None
 
     def last_position(self, shard_id: int) -> Operation[bytes]:
-        """The last position on the feed, which may have been filled by hand; START if there is none."""
+        """Return the last position on the feed, which may have been filled by hand; START if there is none."""
         result = yield Statement(
             f"select ulid from {self.feed} where shard_id = ? order by shard_id desc, ulid desc {_AT_MOST}",
             (shard_id, 1),
@@ -170,12 +170,12 @@ class Tables:
         return bytes(result.rows[0][0]) if result.rows else START
 
     def last_positions(self) -> Operation[dict[int, bytes]]:
-        """The last position given in each shard; a shard in which none was given may be missing."""
+        """Return the last position given in each shard; a shard in which none was given may be missing."""
         result = yield Statement(f"select shard_id, ulid from {self.state}")
         return {row[0]: bytes(row[1]) for row in result.rows}
 
     def waiting(self) -> Operation[dict[int, Waiting]]:
-        """The events without a position, by shard."""
+        """Return the events without a position, by shard."""
         result = yield Statement(
             f"select o.shard_id, count(*), min({self._time_hint}), {self.dialect.now} from {self.outbox} o "
             "group by o.shard_id order by o.shard_id"
@@ -191,7 +191,7 @@ class Tables:
         return bool(result.rows)
 
     def identity(self) -> Operation[str]:
-        """What another feed of the same name does not have."""
+        """Return a text that tells this feed from another feed of the same name."""
         text = "select current_database(), to_regclass(?)::oid::bigint"
         if self.dialect.name == "sqlserver":
             text = "select db_name(), object_id(?)"
@@ -210,12 +210,15 @@ class Tables:
 
 
 def seconds_between(since: Any, now: Any) -> float:
-    """An age in seconds, of two times of the database; 0 without a time, and for one in the future."""
+    """Return the age in seconds between two times of the database; 0 without a time or for one in the future."""
     return 0.0 if since is None else max(float((now - since).total_seconds()), 0.0)
 
 
 def _entry(result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:
-    """An entry from a row that has the id at `start`, then the event's columns, all NULL if there is no row."""
+    """Return an entry from a row that has the id at `start`, then the event's columns.
+
+    They are all NULL if there is no row.
+    """
     event = dict(zip(result.columns[start + 1 :], row[start + 1 :], strict=True))
     return Entry(ulid, None, {"id": row[start]}) if event["id"] is None else Entry(ulid, event, {})
 

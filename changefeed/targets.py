@@ -58,7 +58,10 @@ def execute(target: Any, insert: Insert) -> None:
 
 
 async def execute_async(target: Any, insert: Insert) -> None:
-    """As `execute`, on a connection, cursor or session for asyncio."""
+    """Carry out the INSERT as one statement.
+
+    Raises ArgumentError, and what the driver raises. Takes a connection, cursor or session for asyncio.
+    """
     _check_size(insert)
     library = _library(target)
     if library == "sqlalchemy":
@@ -114,7 +117,7 @@ def _quoted(name: str, placeholder: str) -> str:
 
 
 def _construct(insert: Insert) -> Any:
-    """The INSERT for SQLAlchemy. Columns without a type let the database decide how to take the values."""
+    """Return the INSERT for SQLAlchemy. Columns without a type let the database decide how to take the values."""
     import sqlalchemy
 
     columns: list[Any] = [sqlalchemy.column(name) for name in insert.columns]

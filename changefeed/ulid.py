@@ -16,29 +16,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(ulid: bytes) -> int:
-    """The time in a ULID, in milliseconds since 1970."""
+    """Return the time in a ULID, in milliseconds since 1970."""
     return int.from_bytes(ulid[:_TIME_BYTES], "big")
 
 
 def time_of(ulid: bytes) -> datetime:
-    """The time in a ULID, in UTC."""
+    """Return the time in a ULID, in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds(ulid))
 
 
 def at(time: datetime) -> bytes:
-    """The first ULID of a time with a time zone: every ULID of an earlier millisecond is below it."""
+    """Return the first ULID of a time with a time zone: every ULID of an earlier millisecond is below it."""
     since = max((time - _EPOCH) // timedelta(milliseconds=1), 0)
     return since.to_bytes(_TIME_BYTES, "big") + bytes(LENGTH - _TIME_BYTES)
 
 
 def to_text(ulid: bytes) -> str:
-    """The 26 characters of a ULID, in Crockford's base 32; they sort as the bytes do."""
+    """Return the 26 characters of a ULID, in Crockford's base 32; they sort as the bytes do."""
     number = int.from_bytes(ulid, "big")
     return "".join(_DIGITS[number >> shift & 31] for shift in range(5 * (_CHARACTERS - 1), -1, -5))
 
 
 def from_text(text: str) -> bytes:
-    """The 16 bytes of a ULID written as 26 characters.
+    """Return the 16 bytes of a ULID written as 26 characters.
 
     Raises:
         ValueError: It is no ULID.

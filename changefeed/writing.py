@@ -21,7 +21,7 @@ _HASHED_BYTES = 8
 
 
 def shard_of(key: str, shards: int) -> int:
-    """The shard of a partition key, 0 to shards - 1; the same in every process and language.
+    """Return the shard of a partition key, 0 to shards - 1; the same in every process and language.
 
     It is the first 8 bytes of the SHA-256 of the key's UTF-8, as a big-endian unsigned number, modulo `shards`.
     In PostgreSQL it is `changefeed.shard_of(key, shards)`. Another number of shards moves most keys to another
@@ -58,7 +58,11 @@ def append(target: Any, table: str, shard_id: int, keys: Keys, time_hint: dateti
 async def append_async(
     target: Any, table: str, shard_id: int, keys: Keys, time_hint: datetime | None = None
 ) -> None:
-    """As `append`, for psycopg's AsyncConnection and SQLAlchemy's AsyncConnection and AsyncSession."""
+    """Put events on the feed of a table, in the order of `keys`, by one INSERT into the outbox.
+
+    Takes psycopg's AsyncConnection, and SQLAlchemy's AsyncConnection and AsyncSession. See `append` for the
+    arguments and errors.
+    """
     insert = _outbox(table, shard_id, keys, time_hint)
     if insert.rows:
         await execute_async(target, insert)

@@ -15,7 +15,7 @@ _LOOK_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """What one read gave.
+    """The result of one read.
 
     Attributes:
         changes: The changes behind the cursor, in order. Fewer than asked for does not mean that there are no
@@ -35,7 +35,7 @@ class Changes:
         self._pauses_s: dict[tuple[int, int], float] = {}
 
     def read(self, feed_id: int, shard: int, cursor: int = 0, page_size: int = 100) -> ChangePage:
-        """The changes behind the cursor, in order.
+        """Return the changes behind the cursor, in order.
 
         Args:
             feed_id: As in changefeed.feed.
@@ -75,7 +75,7 @@ class AsyncChanges:
         self._pauses_s: dict[tuple[int, int], float] = {}
 
     async def read(self, feed_id: int, shard: int, cursor: int = 0, page_size: int = 100) -> ChangePage:
-        """The changes behind the cursor, as `Changes.read`."""
+        """Return the changes behind the cursor, in order. See `Changes.read` for the arguments and errors."""
         reading = statements_for(self._session).read_changes(feed_id, shard, cursor, page_size)
         return await run_async(self._session, _page(reading, cursor))
 

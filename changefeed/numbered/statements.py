@@ -40,10 +40,10 @@ class Statements(Protocol):
         """Where commits notify the sweepers of a group; None if those of one of its shards do not."""
 
     def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
-        """The changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
+        """Return the changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
 
     def has_changes(self, feed_id: int, shard: int, cursor: int, /) -> Operation[bool]:
-        """Whether `read_changes` will find something."""
+        """Return True if `read_changes` will find something."""
 
     def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
         """Where the sweeper notifies readers; None if it does not. Raises ArgumentError: no such shard."""
@@ -134,10 +134,10 @@ _STATEMENTS: dict[str, Statements] = {"postgresql": _PostgresStatements(), "sqls
 
 
 def statements_for(session: Session | AsyncSession) -> Statements:
-    """The statements in the SQL of the session's database."""
+    """Return the statements in the SQL of the session's database."""
     return _STATEMENTS[session.dialect.name]
 
 
 def _sweeper(sweep_group: int) -> str:
-    """The resource that changefeed.sweep_loop locks as well."""
+    """Return the name of the resource that changefeed.sweep_loop locks too."""
     return f"changefeed.sweep_loop/{sweep_group}"

@@ -44,7 +44,7 @@ _NOTHING = Swept(0, 0, 0)
 
 
 def sweep(session: Session, sweep_group: int = 0) -> Swept:
-    """One pass: number committed changes, at most 1000 of each shard of the group.
+    """Make one pass: number committed changes, at most 1000 of each shard of the group.
 
     Raises:
         FeedBusyError: Another pass has kept the lock of a shard for 10 s.
@@ -55,7 +55,10 @@ def sweep(session: Session, sweep_group: int = 0) -> Swept:
 
 
 async def sweep_async(session: AsyncSession, sweep_group: int = 0) -> Swept:
-    """As `sweep`."""
+    """Make one pass: number committed changes, at most 1000 of each shard of the group.
+
+    See `sweep` for the arguments and errors.
+    """
     return await run_async(session, _swept(statements_for(session).sweep(sweep_group)))
 
 
@@ -121,7 +124,11 @@ async def sweep_loop_async(
     duration_s: float = 50.0,
     sleep_s: float = 0.05,
 ) -> Swept:
-    """As `sweep_loop`, for a task; cancel the task to stop it."""
+    """Sweep a group for a while.
+
+    Call it again and again, in a task, with its own session; cancel the task to stop it. See `sweep_loop` for
+    the arguments and errors.
+    """
     ends = time.monotonic() + duration_s
     took_over: bool | None = None
     swept = _NOTHING

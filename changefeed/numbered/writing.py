@@ -26,7 +26,10 @@ def append_change(target: Any, feed_id: int, shard: int, change_ids: int | Itera
 
 
 async def append_change_async(target: Any, feed_id: int, shard: int, change_ids: int | Iterable[int]) -> None:
-    """As `append_change`, for what `append_async` takes."""
+    """Put changes on a feed of generation 1, by one INSERT into changefeed.change.
+
+    Takes the targets of `append_async`. See `append_change` for the arguments and errors.
+    """
     insert = _changes(feed_id, shard, change_ids)
     if insert.rows:
         await execute_async(target, insert)

@@ -202,7 +202,7 @@ class PostgresDialect:
         return moved
 
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
-        """The number of rows as of the last ANALYZE or VACUUM, and the present size."""
+        """Return the number of rows at the last ANALYZE or VACUUM, and the present size in bytes."""
         result = yield Statement(
             "select greatest(c.reltuples, 0)::bigint, pg_catalog.pg_total_relation_size(c.oid) from pg_class c "
             "where c.oid = to_regclass(?)",

@@ -58,7 +58,7 @@ _SET_UP = (
 
 
 def connect(url: str, **options: Any) -> PostgresSession:
-    """A sync session.
+    """Open a sync session.
 
     Args:
         url: `postgresql://user@host/database`, or a connection string of libpq.
@@ -83,7 +83,7 @@ def connect(url: str, **options: Any) -> PostgresSession:
 
 
 async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
-    """An async session; as `connect`."""
+    """Open an async session. See `connect` for the arguments and errors."""
     psycopg = _driver()
     parameters = _parameters(url, options)
     with explained():
@@ -104,7 +104,7 @@ class PostgresSession:
     dialect = PostgresDialect()
 
     def __init__(self, connection: Connection[Any]) -> None:
-        """`connection` is in autocommit mode."""
+        """Create a session on `connection`, which is in autocommit mode."""
         self._connection = connection
 
     def execute(self, statement: Statement, /) -> Result:
@@ -149,7 +149,7 @@ class AsyncPostgresSession:
     dialect = PostgresDialect()
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:
-        """`connection` is in autocommit mode."""
+        """Create a session on `connection`, which is in autocommit mode."""
         self._connection = connection
 
     async def execute(self, statement: Statement, /) -> Result:
@@ -246,7 +246,7 @@ def _text(statement: Statement) -> str:
 
 
 def _parameters(url: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The connection string and the options, over the defaults.
+    """Return the parameters of the connection string and the options, over the defaults.
 
     Raises SetupError, without any part of the string: what libpq says of one that it cannot read, or takes for
     the name of a host or a port, may be a part of the password.
@@ -370,7 +370,7 @@ _INEXACT = re.compile(rb"infinity|year|mon", re.IGNORECASE)
 
 @cache
 def _or_text(wrapped: type[AbstractLoader], inexact: re.Pattern[bytes] | None) -> type[Loader]:
-    """A loader that gives the text of a value which the one that it wraps cannot read, or not exactly."""
+    """Return a loader that gives the text of a value which the wrapped loader cannot read, or not exactly."""
     from psycopg.adapt import Loader
 
     class OrText(Loader):

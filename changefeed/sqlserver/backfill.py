@@ -39,11 +39,11 @@ class Backfill:
         )
 
     def begin(self, plan: BackfillPlan, anyway: bool) -> Operation[int | None]:
-        """As Dialect.begin_backfill."""
+        """Create the list of rows in a transaction: the SQL Server part of Dialect.begin_backfill."""
         return (yield from self._in_transaction(self._begin(plan, anyway)))
 
     def move(self, rows: int) -> Operation[int | None]:
-        """As Dialect.continue_backfill."""
+        """Move that many rows in a transaction: the SQL Server part of Dialect.continue_backfill."""
         return (yield from self._in_transaction(self._move(rows)))
 
     def _in_transaction(self, steps: Operation[int | None]) -> Operation[int | None]:
@@ -207,5 +207,8 @@ class Backfill:
         return (yield Statement(sql, parameters)).rows
 
     def _all_rows(self, sql: str, *parameters: object) -> Operation[Sequence[Sequence[Any]]]:
-        """As `_rows`, of a statement that reads the whole list: it takes as long as the table is large."""
+        """Return the rows of a statement that reads the whole list.
+
+        It has no limit of time: it grows with the table.
+        """
         return (yield Statement(sql, parameters, unlimited=True)).rows

@@ -140,7 +140,7 @@ class SqlServerDialect:
         return (yield from Backfill(self, table).move(rows))
 
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
-        """The number of rows, and the size of the pages they use."""
+        """Return the number of rows, and the size of the pages they use, in bytes."""
         result = yield Statement(
             "select coalesce(sum(p.row_count), 0), coalesce(sum(p.used_page_count), 0) * 8192 "
             "from sys.dm_db_partition_stats as p where p.object_id = object_id(?) and p.index_id in (0, 1)",
@@ -191,7 +191,7 @@ class SqlServerDialect:
 
 
 def batches(text: str) -> list[str]:
-    """The batches of a migration, which lines with nothing but `go` separate."""
+    """Return the batches of a migration, which are separated by lines with nothing but `go`."""
     return [batch.strip() for batch in re.split(r"(?mi)^go[ \t]*$", text) if batch.strip()]
 
 

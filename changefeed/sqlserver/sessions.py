@@ -72,7 +72,7 @@ _NO_LIBRARY = "Failed to load the driver"
 
 
 def connect(url: str, **options: Any) -> SqlServerSession:
-    """A sync session.
+    """Open a sync session.
 
     Args:
         url: `Server=…;Database=…;…`. With `Authentication=ActiveDirectoryMSI` or `ActiveDirectoryDefault`, the
@@ -87,7 +87,10 @@ def connect(url: str, **options: Any) -> SqlServerSession:
 
 
 async def connect_async(url: str, **options: Any) -> AsyncSqlServerSession:
-    """An async session; as `connect`. Its driver is a sync one: it has its own thread."""
+    """Open an async session in a thread of its own, because the driver is a sync one.
+
+    See `connect` for the arguments and errors.
+    """
     thread = ThreadPoolExecutor(1, thread_name_prefix="changefeed-sqlserver")
     opening = thread.submit(_connect, url, options)
     try:
@@ -106,7 +109,7 @@ class SqlServerSession:
     dialect = SqlServerDialect()
 
     def __init__(self, connection: Connection) -> None:
-        """`connection` is in autocommit mode."""
+        """Create a session on `connection`, which is in autocommit mode."""
         self._connection = connection
 
     def execute(self, statement: Statement, /) -> Result:
@@ -123,7 +126,7 @@ class SqlServerSession:
                     return result
 
     def _cursor(self, unlimited: bool) -> Cursor:
-        """A cursor, which takes over the connection's timeout when it is made."""
+        """Return a cursor, which takes over the connection's timeout when it is made."""
         if not unlimited:
             return self._connection.cursor()
         self._connection.timeout = 0
