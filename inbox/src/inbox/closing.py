@@ -8,7 +8,7 @@ _closed: ContextVar[list[int] | None] = ContextVar("inbox_closed", default=None)
 
 
 def note_closed(sequence: int) -> None:
-    """A store says that this number was missing until now. One that repeats its transaction says so again."""
+    """Note that a number was missing until now. A store that repeats its transaction notes it again."""
     noted = _closed.get()
     if noted is not None:
         noted[:] = [sequence]

@@ -154,7 +154,7 @@ async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the commands."""
+    """Return the parser for the options of the commands."""
     parser = argparse.ArgumentParser(prog="python -m inbox", description="Manages the parked keys of a consumer.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     keys = commands.add_parser("keys", help="list the parked keys")
@@ -195,7 +195,7 @@ async def _check_consumer(parking: OpenedStore, chosen: argparse.Namespace) -> N
 
 
 async def _one(parking: OpenedStore, chosen: argparse.Namespace) -> ParkedKey:
-    """The parked key that was named."""
+    """Return the parked key that was named."""
     found = [
         each
         for each in await parking.keys()

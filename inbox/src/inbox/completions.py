@@ -102,7 +102,7 @@ async def _complete(receiver: ServiceBusReceiver, group: Sequence[ServiceBusRece
 
 
 def _runs(group: Sequence[Any]) -> Iterator[list[Any]]:
-    """The messages, divided where their deliveries do not follow each other on the link."""
+    """Yield the messages in groups, divided where their deliveries do not follow each other on the link."""
     run = [group[0]]
     for each in group[1:]:
         if each._delivery_id != run[-1]._delivery_id + 1:
@@ -113,7 +113,7 @@ def _runs(group: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 async def _complete_run(receiver: Any, run: Sequence[Any]) -> None:
-    """As `ServiceBusReceiver.complete_message`, for several messages.
+    """Complete several messages at a time, where `ServiceBusReceiver.complete_message` completes one.
 
     Without its second attempt on the management link: if the first one fails, the session is lost.
     """

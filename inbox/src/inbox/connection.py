@@ -50,7 +50,7 @@ def check_retries(client: ServiceBusClient) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """What is received from.
+    """The entity that a receiver reads: a subscription or a queue.
 
     Attributes:
         name: For messages to people.
@@ -68,7 +68,7 @@ class Entity:
     def of(
         cls, client: ServiceBusClient, topic: str | None, subscription: str | None, queue: str | None
     ) -> Entity:
-        """The subscription of a topic, or the queue. Raises ValueError if it is not clear which."""
+        """Return the subscription of a topic, or the queue. Raises ValueError if it is not clear which."""
         if queue is not None and topic is None and subscription is None:
             return cls(queue, queue, "", partial(client.get_queue_receiver, queue_name=queue))
         if queue is not None or topic is None or subscription is None:

@@ -127,7 +127,9 @@ def _name_in(container: SplitResult, address: str) -> str | None:
 
 
 def _origin(address: SplitResult) -> tuple[str, str | None, int | None]:
-    """The scheme, host and port of an address: https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2.1 and 6.2.3.
+    """Return the scheme, host and port of an address.
+
+    See https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2.1 and 6.2.3.
 
     Raises:
         ValueError: The port is no number of a port.
@@ -137,7 +139,7 @@ def _origin(address: SplitResult) -> tuple[str, str | None, int | None]:
 
 
 async def whole(message: Message, contents: Contents | None) -> Message:
-    """The message with its body, which is fetched and compared if the message only names it.
+    """Return the message with its body, which is fetched and compared if the message only names it.
 
     Raises:
         DeadLetter: The receiver has no `contents` (`content-not-fetched`), or the content is not what the message

@@ -54,7 +54,7 @@ class Remainder:
 
 @dataclass(slots=True)
 class DeadLetterReport:
-    """What a run has done.
+    """The outcome of a run.
 
     Attributes:
         handled: Number of dead letters that the handler has taken, and that are removed.
@@ -254,11 +254,11 @@ class DeadLetterReceiver:
         self._kept[place.sequence_number] = Remainder(place.key, place.sequence_number, why)
 
     def _ready(self) -> list[_Held]:
-        """What is locked here and has not been tried."""
+        """Return the messages that are locked here and have not been tried."""
         return [held for number, held in self._held.items() if number not in self._kept]
 
     def _missing(self) -> bool:
-        """Whether something that could be handled is locked by somebody else."""
+        """Return True if a message that could be handled is locked by another receiver."""
         return any(
             place.sequence_number not in self._held and place.key not in self._keys_kept
             for place in self._order.left()

@@ -36,7 +36,7 @@ class Conflict(Exception):
 
 
 class BatchTooLarge(Exception):
-    """What a block of a `CosmosStore` writes is more than a transactional batch takes. Nothing was written."""
+    """The writes of a `CosmosStore` block do not fit into a transactional batch. Nothing was written."""
 
 
 class SessionsNotEnabled(Exception):

@@ -29,7 +29,7 @@ async def call(handler: Handler, message: Message) -> None:
 
 
 def on_whole(handler: Handler, contents: Contents | None) -> Handler:
-    """A handler that is given the bodies of large events too, and raises why one cannot be had."""
+    """Return a handler that gets the bodies of large events too, and raises an error if a body cannot be had."""
 
     async def handle(message: Message) -> None:
         result = handler(await whole(message, contents))

@@ -97,7 +97,7 @@ class Instruments(Telemetry):
         _parked.add(1, self._because(reason))
 
     def dead_lettered(self, reason: str) -> None:
-        """See `Telemetry.dead_lettered`. Reasons are counted likewise."""
+        """Count a dead-lettered message by its reason; see `Telemetry.dead_lettered`."""
         _dead_lettered.add(1, self._because(reason))
 
     def _because(self, reason: str) -> dict[str, str]:

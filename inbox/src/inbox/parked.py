@@ -1,4 +1,4 @@
-"""What is kept of a parked key: its messages, whole and in order, and why it is parked. No I/O."""
+"""The records of a parked key: its messages, whole and in order, and the cause of its parking. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_STORABLE = "not-storable"
 
 
 class Kept(Enum):
-    """What became of a message that was to be set aside or parked.
+    """The outcome for a message that was to be set aside or parked.
 
     Attributes:
         ASIDE: It is in the store, behind the messages of its key that came before. It may be completed.
@@ -53,7 +53,7 @@ class Cause:
 
     @classmethod
     def of(cls, error: Exception) -> Cause:
-        """The cause that an exception of a handler is."""
+        """Return the cause that a handler's exception amounts to."""
         name = type(error).__name__
         if isinstance(error, DeadLetter):
             return cls(error.reason, name, error.description)
@@ -87,7 +87,7 @@ class ParkedMessage:
 
     @classmethod
     def of(cls, message: Message) -> ParkedMessage:
-        """The record of a message."""
+        """Return the record of a message."""
         return cls(
             message.topic,
             message.key,
@@ -185,7 +185,7 @@ _MARK = "$"
 
 
 def encode(message: Message) -> str:
-    """A message as JSON text in ASCII.
+    """Return a message as JSON text in ASCII.
 
     What JSON lacks is an object with one name that begins with `$`: `$bytes` (base64), `$uuid`, `$decimal`,
     `$float` (`nan`, `inf`, `-inf`), `$time` (ISO 8601), and `$map`, a list of pairs.
@@ -197,7 +197,7 @@ def encode(message: Message) -> str:
 
 
 def decode(text: str) -> Message:
-    """The message that `encode` was given.
+    """Return the message that `encode` was given.
 
     Raises:
         ValueError, KeyError, TypeError: It is not such a text.

@@ -23,7 +23,7 @@ class Parking(Protocol):
     """
 
     async def is_parked(self, topic: str, key: str) -> bool:
-        """Whether messages of the key are set aside."""
+        """Return True if messages of the key are set aside."""
 
     async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
         """Set a message aside, and park its key if it is not parked.
@@ -54,7 +54,7 @@ class Parking(Protocol):
         """Extend a claim from now; False if it is lost."""
 
     async def next(self, claim: Claim, done: ParkedMessage | None = None) -> ParkedMessage | None:
-        """The first message of a claimed key, after its attempts were counted up.
+        """Return the first message of a claimed key, after counting up its attempts.
 
         Args:
             claim: The claim.
@@ -84,12 +84,12 @@ class Parking(Protocol):
     # What operators do.
 
     async def keys(self) -> list[ParkedKey]:
-        """The parked keys, sorted by topic and key."""
+        """Return the parked keys, sorted by topic and key."""
 
     async def messages(
         self, topic: str, key: str, *, after: ParkedMessage | None = None, limit: int = 1000
     ) -> list[ParkedMessage]:
-        """The messages of a parked key in their order, from the one after that message on."""
+        """Return the messages of a parked key in their order, from the one behind `after` on."""
 
     async def release(self, topic: str, key: str) -> bool:
         """Have the messages of a key handed to the handler; False if it is not parked.

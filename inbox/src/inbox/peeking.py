@@ -28,7 +28,10 @@ class Place(NamedTuple):
 
 
 async def places(receiver: ServiceBusReceiver) -> AsyncIterator[Place]:
-    """The messages of a receiver's queue, those that somebody has locked too. May raise any error of the SDK."""
+    """Yield the messages of a receiver's queue, including those that are locked.
+
+    May raise any error of the SDK.
+    """
     number = 1
     while page := await _page(receiver, number):
         for each in page:
@@ -59,7 +62,7 @@ async def _page(receiver: ServiceBusReceiver, number: int) -> list[Place]:
 
 
 def _place(encoded: bytes) -> Place | None:
-    """The place of an encoded message; None if not even its annotations can be decoded."""
+    """Return the place of an encoded message, or None if not even its annotations can be decoded."""
     message = decode_payload(memoryview(head(encoded)))
     number = (message.message_annotations or {}).get(_SEQUENCE_NUMBER)
     group = message.properties.group_id if message.properties is not None else None

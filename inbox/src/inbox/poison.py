@@ -1,4 +1,4 @@
-"""What a session does with the message that parks its key, and with those behind it."""
+"""Handling of the message that parks its key, and of the messages behind it, within a session."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ class Aside:
             return kept
 
     async def _asked(self, work: Awaitable[T], parked: ParkedMessage) -> T:
-        """What the store answers, or raises about the message. Raises NotKept if it does not answer."""
+        """Return the store's answer, or raise its error about the message.
+
+        Raises NotKept if it does not answer.
+        """
         try:
             return await work
         except (NotStorable, DeadLetter):
@@ -140,7 +143,7 @@ def log_failure(id_: Any, key: Any, attempt: int, error: Exception) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The type of an exception, and the places in the code that it has passed, the innermost first."""
+    """Return the type of an exception, and the places in the code that it has passed, the innermost first."""
     frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
     places = ", ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
     return f"{type(error).__name__} at {places}" if places else type(error).__name__

@@ -56,7 +56,7 @@ def _read(received: ServiceBusReceivedMessage, topic: str, subscription: str) ->
 
 
 def place_of(received: ServiceBusReceivedMessage, topic: str, subscription: str = "") -> ParkedMessage | None:
-    """The place of a message that `read` refuses; None if it has no key that is text."""
+    """Return the place of a message that `read` refuses, or None if it has no key that is text."""
     key, identifier = _decoded(received.session_id), _decoded(received.message_id)
     if not isinstance(key, str):
         return None
@@ -83,7 +83,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _decoded(value: Any) -> Any:
-    """The SDK does not decode strings, and does not distinguish them from bytes."""
+    """Decode a value that may be bytes: the SDK does not decode strings, nor distinguish them from bytes."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

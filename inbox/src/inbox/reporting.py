@@ -9,11 +9,11 @@ try:
 except ImportError:
 
     def telemetry_of(topic: str, subscription: str | None) -> Telemetry:
-        """What reports on the messages of a subscription, or of a queue: nothing."""
+        """Return telemetry that reports nothing: opentelemetry-api is not installed."""
         return Telemetry()
 
 else:
 
     def telemetry_of(topic: str, subscription: str | None) -> Telemetry:
-        """What reports on the messages of a subscription, or of a queue."""
+        """Return the telemetry for the messages of a subscription, or of a queue."""
         return Instruments(topic, subscription)

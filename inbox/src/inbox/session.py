@@ -163,7 +163,7 @@ class Session:
             await self._completions.stop()
 
     async def _receive(self) -> list[ServiceBusReceivedMessage]:
-        """The messages that have arrived; if there are none, the next one, unless none comes in time."""
+        """Return the messages that have arrived; if there are none, wait for the next one, for a limited time."""
         if not (count := arrived(self._receiver)):
             await self._completions.all()
             count = arrived(self._receiver)

@@ -1,4 +1,4 @@
-"""What a receiver reports of its messages: nothing here, and with opentelemetry-api what `instruments` does."""
+"""The reports that a receiver makes on its messages: none here; with opentelemetry-api, those of `instruments`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Telemetry:
     """Reports nothing, and costs nothing. `instruments.Instruments` reports."""
 
     def observed(self, handler: Handler) -> Handler:
-        """The handler, each call of which is reported: its span, its lag, and how it ended."""
+        """Return a handler that reports each call: its span, its lag, and its outcome."""
         return handler
 
     def held(self, sessions: int) -> None:
         """Add to the number of sessions held; `sessions` may be negative."""
 
     def parked(self, reason: str) -> None:
-        """A key is parked because of a message that cannot be handled."""
+        """Report that a key is parked because of a message that cannot be handled."""
 
     def dead_lettered(self, reason: str) -> None:
-        """A message is dead-lettered by its handler, or because no handler can read it."""
+        """Report that a message is dead-lettered by its handler, or because no handler can read it."""
 
 
 def note_missing(numbers: range) -> None:
-    """The message that is being handled shows these to be missing; counted if its handler returns.
+    """Note that the message being handled shows these numbers to be missing; counted if its handler returns.
 
     A store that repeats its transaction notes them again: only the last time counts.
     """

@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 def is_undecodable(received: ServiceBusReceivedMessage) -> bool:
-    """Whether this is the replacement for a message that could not be decoded."""
+    """Return True if this is the replacement for a message that could not be decoded."""
     return received.body_type is AmqpMessageBodyType.VALUE and received.body in (_MARK, _MARK.decode())
 
 
 def head(encoded: bytes) -> bytes:
-    """The header, annotations and properties of an encoded message, as far as the SDK can decode them."""
+    """Return the header, annotations and properties of an encoded message, as far as the SDK can decode them."""
     kept, at = b"", 0
     while len(encoded) - at > 4 and encoded[at : at + 2] == b"\x00\x53" and encoded[at + 2] in _HEAD:
         size = _SIZES.get(encoded[at + 3])

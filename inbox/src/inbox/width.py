@@ -27,10 +27,10 @@ class Width:
         return min(self._ahead, self._sessions - busy)
 
     def came(self, after_s: float) -> None:
-        """A session came this many seconds after it was asked for."""
+        """Note that a session came this many seconds after it was asked for."""
         if after_s < _SOON_S:
             self._ahead = min(self._sessions, 2 * self._ahead)
 
     def none_came(self) -> None:
-        """A request found no session with messages."""
+        """Note that a request found no session with messages."""
         self._ahead = self._fewest

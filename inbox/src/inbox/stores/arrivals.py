@@ -1,4 +1,4 @@
-"""What a store answers that opens a transaction for each block."""
+"""Arrivals with the connection of their transaction, for the stores that open one for each block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ArrivalIn(Arrival, Generic[ConnectionT]):
 
     @classmethod
     def of(cls, arrival: Arrival, connection: ConnectionT) -> ArrivalIn[ConnectionT]:
-        """The same answer, with a connection."""
+        """Return the same arrival with a connection."""
         return cls(**{each.name: getattr(arrival, each.name) for each in _ANSWER}, connection=connection)
 
     def __eq__(self, other: object) -> bool:

@@ -39,7 +39,7 @@ _Document: TypeAlias = dict[str, Any]
 
 
 class CosmosBatch:
-    """What a block of `once` writes, all or nothing, when it ends.
+    """The writes of a `once` block, all or nothing, executed when the block ends.
 
     Attributes:
         partition: The value of the partition key of everything that it writes.
@@ -96,8 +96,10 @@ class _Progress:
 
 
 class CosmosStore(CosmosParking):
-    """What a block of `once` adds to `arrival.connection` is written with the message, or not at all: they are one
-    transactional batch, so they have one partition key.
+    """A store in a Cosmos DB container.
+
+    The operations that a block of `once` adds to `arrival.connection` are written with the message, or not at all:
+    they are one transactional batch, so they have one partition key.
 
     Reads within the block go through the container. A document that was read is replaced with its ETag, since
     nothing is locked: of two deliveries that are handled at the same time, the second to end raises `Conflict`.
@@ -229,7 +231,10 @@ class CosmosStore(CosmosParking):
         return None
 
     async def _writing(self, progress: _Progress, partition: Partition) -> list[_SdkOperation]:
-        """The operations that record the progress. Its ETag guards the gaps, so it is written with each change."""
+        """Return the operations that record the progress.
+
+        Its ETag guards the gaps, so it is written with each change.
+        """
         document = await self._placed(progress.document, partition)
         first: _SdkOperation = ("create", (document,), {})
         if progress.etag is not None:
@@ -286,7 +291,7 @@ class CosmosStore(CosmosParking):
         return await self._placed(note, partition)
 
     async def _placed(self, document: _Document, partition: Partition) -> _Document:
-        """A document with the properties of the partition key."""
+        """Return a document with the properties of the partition key."""
         paths = await self._partition_paths()
         several = isinstance(partition, Sequence) and not isinstance(partition, str)
         values: Sequence[Any] = partition if several else [partition]  # type: ignore[assignment]
@@ -340,7 +345,7 @@ class CosmosStore(CosmosParking):
 
 
 def _id(kind: str, *parts: str) -> str:
-    """An id of any parts: they may be long, and contain what an id must not.
+    """Return an id for any parts, which may be long and contain characters that an id must not.
 
     SHA-256 of the parts, each as its number of bytes in decimal digits, a colon, and its UTF-8.
     """

@@ -67,19 +67,19 @@ class CosmosParking(ABC):
 
     @abstractmethod
     def _identifier(self, kind: str, *parts: str) -> str:
-        """The id of a document of the consumer."""
+        """Return the id of a document of the consumer."""
 
     @abstractmethod
     async def _note(self, event: Identity, partition: str) -> _Document:
-        """The document that says that a message was handled."""
+        """Return the document that records that a message was handled."""
 
     @abstractmethod
     async def _placed(self, document: _Document, partition: str) -> _Document:
-        """A document with the property of the partition key."""
+        """Return a document with the property of the partition key."""
 
     @abstractmethod
     async def _read(self, identifier: str, partition: str) -> _Document | None:
-        """A document, if it exists."""
+        """Return a document, or None if it does not exist."""
 
     @abstractmethod
     def _keep_session_token(self, headers: Mapping[str, Any]) -> None:
@@ -276,7 +276,7 @@ class CosmosParking(ABC):
         raise LookupError("Others change the messages of the key all the time.")
 
     async def _record_of(self, message: ParkedMessage) -> _Document | None:
-        """The document that a message was read of, if it is still there."""
+        """Return the document from which a message was read, or None if it is gone."""
         for each in self._ids(message):
             record = await self._read(each, message.key)
             if record is not None and message.is_record_of(self._parked(record)):
@@ -297,7 +297,7 @@ class CosmosParking(ABC):
         return Kept.ASIDE if is_current else None
 
     async def _near(self, message: ParkedMessage) -> list[_Document]:
-        """The records that tell the position of a message: `position_among` is not given all."""
+        """Return the records that tell the position of a message: `position_among` is not given all."""
         number = _number(message.number)
         topic, key = message.topic, message.key
         found = await self._find(topic, key, 1, "", "c.number DESC", fields=_WITHOUT_MESSAGE)
@@ -353,7 +353,7 @@ class CosmosParking(ABC):
         return Kept.ASIDE
 
     async def _claimed(self, claim: Claim, done: ParkedMessage | None) -> tuple[_Document, list[_Operation]]:
-        """The marker of a claimed key, and what removes a message that was handled, if it is still there."""
+        """Return a claimed key's marker, and the operations that remove a handled message if it still exists."""
         identifier = self._marker_id(claim.topic, claim.key)
         marker = await self._read(identifier, claim.key)
         if marker is None or marker["token"] != claim.token:
@@ -439,7 +439,7 @@ class CosmosParking(ABC):
         }
 
     def _ids(self, message: ParkedMessage) -> list[str]:
-        """The ids that the record of a message may have; the second is that of the earlier version."""
+        """Return the ids that a message's record may have; the second is that of the earlier version."""
         prefix = f"{PARKED}-{self._marker_id(message.topic, message.key)}-"
         may_be_earlier = message.position == message.number and not message.subscription
         return [prefix + _order(message), *([prefix + _number(message.number)] if may_be_earlier else [])]
@@ -461,12 +461,12 @@ class CosmosParking(ABC):
 
 
 def _number(number: int) -> str:
-    """A number of the broker as text that is in order: JSON's numbers are too small for it."""
+    """Return a broker's number as text that sorts in order: JSON's numbers are too small for it."""
     return f"{number:020d}"
 
 
 def _order(message: ParkedMessage) -> str:
-    """The property `number`, by which the messages of a key are in order.
+    """Return the property `number`, by which the messages of a key are in order.
 
     In records of the earlier version it is the broker's number alone, which is the position too.
     """

@@ -140,7 +140,7 @@ def _check_is_idle(driver: Any, pool: object) -> None:
 
 
 def _driver_of(pool: object) -> Any:
-    """The open connection of a `StaticPool`, if there is one.
+    """Return the open connection of a `StaticPool`, if there is one.
 
     To get it from the pool and to give it back would roll back whatever transaction it is in (SQLAlchemy 2.1.9).
     """

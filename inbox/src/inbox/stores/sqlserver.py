@@ -37,7 +37,7 @@ class SqlServerConnection:
         return await asyncio.wrap_future(self.start(work))
 
     def start(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
-        """As `run`, without waiting."""
+        """Start work on the connection's thread without waiting for it, and return its future."""
         return self._thread.submit(lambda: work(self._opening.result()))
 
     def close(self) -> None:

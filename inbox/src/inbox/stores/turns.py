@@ -32,12 +32,12 @@ class Blocks:
 
     @property
     def are_open(self) -> bool:
-        """Whether any task has a block open."""
+        """True while any task has a block open."""
         return bool(self._open)
 
     @property
     def is_mine(self) -> bool:
-        """Whether the current task is inside an open block."""
+        """True inside a block that the current task has opened."""
         return self.mine is not None
 
     @property
@@ -77,12 +77,12 @@ class Turn:
 
     @property
     def is_taken(self) -> bool:
-        """Whether any task has a block open."""
+        """True while any task has a block open."""
         return self._blocks.are_open
 
     @property
     def is_mine(self) -> bool:
-        """Whether the current task is inside the open block."""
+        """True inside the open block if the current task has opened it."""
         return self._blocks.is_mine
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What differs between the databases."""
+"""The SQL that differs between the databases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Expression:
 
 
 def value(parameter: Any) -> Expression:
-    """A parameter as an expression."""
+    """Return a parameter as an expression."""
     return Expression("?", (parameter,))
 
 
@@ -55,24 +55,24 @@ class Dialect(ABC):
 
     @abstractmethod
     def table(self, name: str) -> str:
-        """The name of a table, such as `handled`, as a statement contains it."""
+        """Return the name of a table, such as `handled`, as a statement contains it."""
 
     @abstractmethod
     def text(self, text: str, what: str) -> Any:
-        """The parameter for a text that is compared or indexed.
+        """Return the parameter for a text that is compared or indexed.
 
         Raises:
             DeadLetter: The database cannot hold it: `invalid-identity`. `what` says in the description what it is.
         """
 
     def string(self, column: Any) -> str | None:
-        """The text in a column that was written as `text` says."""
+        """Return the text in a column that was written with `text`."""
         found: str | None = column
         return found
 
     @abstractmethod
     def after(self, seconds: float) -> Expression:
-        """The time that many seconds from now, by the clock of the database."""
+        """Return the time that many seconds from now, by the clock of the database."""
 
     def read_time(self, column: str) -> str:
         """The expression that reads a time: seconds since 1970, or a time in UTC without a zone."""
@@ -89,15 +89,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def at_most(self, rows: int) -> str:
-        """What ends a `SELECT` with an `ORDER BY` that returns at most that many rows."""
+        """Return the end of a `SELECT` with an `ORDER BY` that limits it to that many rows."""
 
     @abstractmethod
     def delete_some(self, table: str, condition: Expression, rows: int) -> Statement:
-        """A statement that deletes at most that many rows."""
+        """Return a statement that deletes at most that many rows."""
 
     @abstractmethod
     def has_table(self, name: str) -> Statement:
-        """A statement that returns a row if there is such a table."""
+        """Return a statement that returns a row if there is such a table."""
 
     @abstractmethod
     def mark(self) -> Operation[object]:
@@ -344,5 +344,5 @@ def _fitting(text: str, what: str) -> tuple[str, bytes]:
 
 
 def _near(seconds: float) -> float:
-    """A time within the range of every database's functions."""
+    """Return the seconds, limited to the range of every database's functions."""
     return min(max(seconds, -_LONGEST_S), _LONGEST_S)

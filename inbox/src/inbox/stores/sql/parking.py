@@ -196,12 +196,12 @@ class Parked:
     # Parts.
 
     def _at(self, topic: str, key: str) -> _Place:
-        """Raises DeadLetter if the database cannot hold the key."""
+        """Return the place of a key. Raises DeadLetter if the database cannot hold the key."""
         text = self._dialect.text
         return _Place((self._recording.consumer, text(topic, "topic"), text(key, "key")), topic, key)
 
     def _id(self, identifier: str) -> tuple[str, Any]:
-        """An id and its column; empty if the database cannot hold it, so that it was never handled either."""
+        """Return an id and its column; empty if the database cannot hold it, so that it was never handled."""
         try:
             return identifier, self._dialect.text(identifier, "id")
         except (DeadLetter, UnicodeEncodeError):
@@ -415,7 +415,7 @@ class SqlParking(ABC):
 
 
 def _texts(cause: Cause) -> tuple[str, str, str]:
-    """The texts of a cause. PostgreSQL holds no U+0000."""
+    """Return the texts of a cause, without U+0000, which PostgreSQL cannot hold."""
     reason, error, detail = (
         text.encode(errors="replace").decode().replace("\0", "\ufffd")
         for text in (cause.reason, cause.error, cause.detail)

@@ -52,7 +52,7 @@ class Recording:
         return (yield from self._advance((self.consumer, topic, key, entity), sequence))
 
     def is_handled(self, event: Identity) -> Operation[bool]:
-        """Whether `record` was called for a message, and not undone."""
+        """Return True if `record` was called for a message, and not undone."""
         row = self._row(event)
         result = yield Statement(
             f"select count(*) from {self.dialect.table('handled')} where {row.sql}", row.parameters

@@ -56,7 +56,7 @@ def run(execute: Callable[[Statement], Result], operation: Operation[ResultT]) -
 
 
 async def run_async(execute: Callable[[Statement], Awaitable[Result]], operation: Operation[ResultT]) -> ResultT:
-    """As `run`, with a coroutine function."""
+    """Run an operation with a coroutine function that executes its statements, and return its result."""
     try:
         statement = next(operation)
         while True:

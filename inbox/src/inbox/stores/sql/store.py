@@ -135,14 +135,14 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
             return await run_async(partial(self._execute, connection), operation)
 
     _unstorable: tuple[type[Exception], ...] = (UnicodeEncodeError,)
-    """What the driver raises for a value that the database cannot hold."""
+    """The exceptions that the driver raises for a value that the database cannot hold."""
 
     _unmarked: tuple[type[Exception], ...] = ()
     """Exceptions of the driver if the mark of a transaction is not there."""
 
     @abstractmethod
     def _transaction(self, *, writes: bool = True) -> AbstractAsyncContextManager[ConnectionT]:
-        """A connection in a transaction, which is committed unless the block raises."""
+        """Return a connection in a transaction, which is committed unless the block raises."""
 
     @abstractmethod
     async def _execute(self, connection: ConnectionT, statement: Statement, /) -> Result: ...
