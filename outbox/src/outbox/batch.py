@@ -39,18 +39,18 @@ class Operation:
 
     @classmethod
     def of(cls, source: DataObject[Any]) -> Operation:
-        """A copy, unaffected by changes to the entity while the batch is in flight."""
+        """Return a copy, unaffected by changes to the entity while the batch is in flight."""
         return cls(source.name, source.state, _deep_copy(source.to_document(), source.name), source.etag)
 
     def as_sdk(self) -> SdkOperation:
-        """The argument for `execute_item_batch`; a new one each time, because the SDK removes options from it."""
+        """Return a new argument for `execute_item_batch`. The SDK removes options from it."""
         if self.state is EntityState.CREATED:
             return "create", (self.document,), {}
         condition = {} if self.etag is None else {"if_match_etag": self.etag}
         return "replace", (self.document["id"], self.document), condition
 
     def as_sent(self) -> dict[str, Any]:
-        """The operation as it appears in the request body, to which the size limit applies."""
+        """Return the operation as it appears in the request body, to which the size limit applies."""
         if self.state is EntityState.CREATED:
             return {"operationType": "Create", "resourceBody": self.document}
         head = {"operationType": "Replace", "id": self.document["id"], "resourceBody": self.document}
@@ -71,7 +71,7 @@ class Batch:
 
     @classmethod
     def of(cls, objects: Sequence[DataObject[Any]]) -> Batch:
-        """A batch of at least one object, in the order given.
+        """Create a batch of at least one object, in the order given.
 
         Raises:
             MixedPartitions, BatchTooLarge, InvalidDocument: The batch could never be executed.

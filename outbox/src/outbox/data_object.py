@@ -169,7 +169,7 @@ def event_object(
 
 
 def can_be_id(value: str) -> bool:
-    """Whether a document can have this id, and be addressed by it."""
+    """Return True if a document can have this id and be addressed by it."""
     return (
         isinstance(value, str)
         and 0 < len(value.encode(errors="replace")) <= MAX_ID_BYTES

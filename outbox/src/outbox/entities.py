@@ -153,12 +153,12 @@ class DomainEntity(ABC):
 
     @property
     def is_new(self) -> bool:
-        """Whether the entity has never been saved."""
+        """True if the entity has never been saved."""
         return self._outbox.is_new
 
     @property
     def deleted(self) -> bool:
-        """Whether the entity is deleted: it can have no more events."""
+        """True if the entity is deleted: it can have no more events."""
         return self._outbox.deleted
 
 

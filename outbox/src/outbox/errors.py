@@ -35,7 +35,10 @@ class OutboxError(Exception):
     http_status: ClassVar[int] = 500
 
     def __init__(self, what: str) -> None:
-        """`what` says what happened to which object; the class docstring, which says what to do, is appended."""
+        """Create an error from `what`: what happened to which object.
+
+        The class docstring, which says what to do, is appended.
+        """
         self.what = what
         super().__init__(" ".join([what, *(type(self).__doc__ or "").split()]))
 

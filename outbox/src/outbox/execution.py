@@ -54,7 +54,7 @@ async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
 
 
 def _may_be_applied(error: AzureError, failure: OutboxError) -> bool:
-    """Whether an attempt may have been applied. A retry after that fails at the first operation."""
+    """Return True if an attempt may have been applied. A retry after that fails at the first operation."""
     if isinstance(error, CosmosBatchOperationError) and error.error_index:
         return False
     return isinstance(failure, Conflict | PreconditionFailed | NotFound | CommitUncertain)

@@ -95,7 +95,7 @@ def _status(error: AzureError) -> int | None:
 
 
 def _is_transient(status: int) -> bool:
-    """Whether a retry may succeed and the response leaves the outcome of a write open."""
+    """Return True if a retry may succeed and the response leaves the outcome of a write open."""
     # The SDK raises an error with a success status if it cannot read the body: that leaves the outcome open too.
     return (
         status < HTTPStatus.BAD_REQUEST
@@ -105,7 +105,7 @@ def _is_transient(status: int) -> bool:
 
 
 def _is_about_item(error: AzureError) -> bool:
-    """Whether a 404 is about an item. The SDK also requests the container, which may be missing too."""
+    """Return True if a 404 is about an item. The SDK also requests the container, which may be missing too."""
     if _sub_status(error) in (_OWNER_NOT_FOUND, _READ_SESSION_NOT_AVAILABLE):
         return False
     response = getattr(error, "response", None)
@@ -114,7 +114,7 @@ def _is_about_item(error: AzureError) -> bool:
 
 
 def _is_replica_behind(error: AzureError) -> bool:
-    """Whether no replica has caught up with the client's session token. A batch gets this 404 too."""
+    """Return True if no replica has caught up with the client's session token. A batch gets this 404 too."""
     return _status(error) == HTTPStatus.NOT_FOUND and _sub_status(error) == _READ_SESSION_NOT_AVAILABLE
 
 

@@ -45,12 +45,12 @@ def lower_first(name: str) -> str:
 
 
 def is_model(kind: type) -> bool:
-    """Whether a class is a Pydantic model. Does not import Pydantic."""
+    """Return True if a class is a Pydantic model. Does not import Pydantic."""
     return hasattr(kind, "model_validate")
 
 
 def is_record(kind: type) -> bool:
-    """Whether a class is a dataclass, an attrs class or a Pydantic model."""
+    """Return True if a class is a dataclass, an attrs class or a Pydantic model."""
     return _is_record(kind)
 
 
@@ -95,7 +95,7 @@ def _every_field(kind: Any) -> Iterator[Field]:
 
 
 def _annotation(kind: type, declared: Any) -> Any:
-    """The annotation, resolved where it was written."""
+    """Return the annotation, resolved where it was written."""
     if declared.type is None:  # attrs does not require one
         return Any
     owner = next((each for each in kind.__mro__ if declared.name in inspect.get_annotations(each)), kind)

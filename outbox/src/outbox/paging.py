@@ -37,7 +37,7 @@ class Page(Generic[E_co]):
 
     @property
     def has_more(self) -> bool:
-        """Whether there is a next page."""
+        """True if there is a next page."""
         return self.continuation is not None
 
 
@@ -123,6 +123,6 @@ class Listing:
         return token
 
     def _fingerprint(self) -> str:
-        """Identifies what must not change from one page to the next."""
+        """Return a fingerprint of everything that must not change from one page to the next."""
         text = json.dumps([self._query(), self._values(), self.partition_key], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

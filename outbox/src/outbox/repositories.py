@@ -23,7 +23,7 @@ class Repository(Generic[E]):
     """The entities of one class. Changes are written by the `commit()` of the unit of work."""
 
     def __init__(self, context: ContainerContext, kind: type[E]) -> None:
-        """Raises TypeError if entities of the class could not be stored and read again."""
+        """Create a repository. Raises TypeError if entities of the class could not be stored and read again."""
         check_class(kind)
         self._context = context
         self._kind = kind
