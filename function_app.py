@@ -35,24 +35,27 @@ streams: dict[str, Settings] = {}
 
 @functools.cache
 def relay(stream: str) -> CosmosRelay:
-    """The process's relay of a stream, made by the first invocation: it belongs to the worker's event loop."""
+    """Return the process's relay of a stream.
+
+    The first invocation creates it: it belongs to the worker's event loop.
+    """
     return assemble(streams[stream])
 
 
 @functools.cache
 def sql_relay(stream: str) -> SqlRelay:
-    """The process's relay of a stream from an SQL outbox, made by the first tick."""
+    """Return the process's relay of a stream from an SQL outbox, which the first tick creates."""
     return assemble_sql(streams[stream])
 
 
 @functools.cache
 def watch(stream: str) -> LeaseWatch:
-    """What looks at the leases of a stream, made by the first tick."""
+    """Return the stream's lease watch, which the first tick creates."""
     return assemble_watch(streams[stream])
 
 
 def named(base: str, settings: Settings) -> str:
-    """The name of a stream's function: the base alone for the first one."""
+    """Return the name of a stream's function: the base alone for the first stream."""
     return base if settings.stream == DEFAULT else f"{base}_{settings.stream.replace('-', '_')}"
 
 

@@ -52,7 +52,7 @@ class SqlRelay:
 
 
 def assemble(settings: Settings) -> CosmosRelay:
-    """A relay from Cosmos DB to Service Bus. Nothing is connected until the first event needs it."""
+    """Assemble a relay from Cosmos DB to Service Bus. It connects when the first event needs it."""
     containers = Containers(settings)
     rules = _rules(settings, lambda: _timelines(settings, containers))
     source = CosmosSource(settings.selection, containers)
@@ -62,7 +62,7 @@ def assemble(settings: Settings) -> CosmosRelay:
 
 
 def assemble_sql(settings: Settings) -> SqlRelay:
-    """A relay from an SQL feed to Service Bus. Nothing is connected until its worker runs.
+    """Assemble a relay from an SQL feed to Service Bus. It connects when its worker runs.
 
     Raises UsageError where the settings name no SQL database.
     """
@@ -91,7 +91,7 @@ def assemble_sql(settings: Settings) -> SqlRelay:
 
 
 def assemble_watch(settings: Settings) -> LeaseWatch:
-    """What measures how long changes wait in Cosmos DB. It is connected only while it looks."""
+    """Assemble the watch that measures how long changes wait in Cosmos DB. It is connected only while it looks."""
     from relay.cosmos.ages import LeaseWatch
 
     ages = LeaseAges()
@@ -145,7 +145,7 @@ def _relay(settings: Settings, source: Source[BatchT], store: Items) -> Relay[Ba
 
 
 def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
-    """The outbox of settings that have one. Nothing is connected until it is read.
+    """Open the outbox of settings that have one. It connects on the first read.
 
     Its news begin with its first event, or else behind the relay's positions. Raises UsageError where the settings
     have both outboxes: leave one out, `replace(settings, sql=None)`.
@@ -161,7 +161,10 @@ def open_outbox(settings: Settings, *, from_beginning: bool = True) -> Outbox:
 
 
 def open_store(settings: Settings) -> Items:
-    """The store of the quarantine, in the outbox's own database; likewise."""
+    """Open the quarantine store, which is in the outbox's own database.
+
+    It connects on first use. Raises UsageError if the settings have outboxes of both kinds.
+    """
     feed = _only_feed(settings)
     if feed is None:
         return CosmosItems(Containers(settings))
@@ -172,7 +175,7 @@ def open_store(settings: Settings) -> Items:
 
 
 def open_canary(settings: Settings) -> AbstractAsyncContextManager[Canary]:
-    """The outbox of settings that have one, for a smoke test to write to.
+    """Open the outbox of settings that have one, for a smoke test to write to.
 
     Raises UsageError where the settings have both, or the event table lacks a column, and ServiceError.
     """
@@ -226,7 +229,7 @@ async def install(settings: Settings, *, keep: str, create_table: bool, roles: b
 
 
 async def check_outbox(settings: Settings) -> list[Finding]:
-    """The findings of `check` about the only outbox, with the rights of the caller; changes nothing."""
+    """Return the findings of `check` about the only outbox, with the rights of the caller. Changes nothing."""
     feed = _only_feed(settings)
     if feed is None:
         from relay.cosmos.check import check
@@ -238,7 +241,7 @@ async def check_outbox(settings: Settings) -> list[Finding]:
 
 
 async def scan_outbox(settings: Settings) -> Scan:
-    """The documents that the relay has not passed and will not publish, in the only outbox."""
+    """Return the documents in the only outbox that the relay has not passed and will not publish."""
     feed = _only_feed(settings)
     if feed is None:
         from relay.cosmos.scan import scan
@@ -257,7 +260,7 @@ def _feed_of(settings: Settings) -> SqlFeed:
 
 
 def _only_feed(settings: Settings) -> SqlFeed | None:
-    """The SQL outbox; None if the outbox is in Cosmos DB."""
+    """Return the SQL outbox, or None if the outbox is in Cosmos DB."""
     if settings.cosmos is not None and settings.sql is not None:
         raise UsageError("COSMOS and SQL are both set, and one of them is needed: add --source cosmos or sql")
     return settings.feed

@@ -108,7 +108,7 @@ _SHAPES: dict[str, Any] = {
 
 
 def canary_id() -> str:
-    """A UUID (version 8) that begins with the letters of `smoke`, and is random otherwise."""
+    """Return a UUID (version 8) that begins with the letters of `smoke`, and is random otherwise."""
     random = bytearray(_MARK + secrets.token_bytes(16 - len(_MARK)))
     random[6] = random[6] & 0x0F | 0x80
     random[8] = random[8] & 0x3F | 0x80
@@ -116,14 +116,14 @@ def canary_id() -> str:
 
 
 def is_canary(identifier: object) -> bool:
-    """Whether this is the id of a canary: as text, or as the bytes of a UUID."""
+    """Return True if this is the id of a canary: as text, or as the bytes of a UUID."""
     if isinstance(identifier, bytes):
         return identifier.startswith(_MARK)
     return str(identifier).replace("-", "").lower().startswith(_MARK.hex())
 
 
 def canary(event_type: str, moment: datetime, action: str = ACTION) -> dict[str, Any]:
-    """A canary document to be written at `moment`, with a partition key of its own."""
+    """Return a canary document to be written at `moment`, with a partition key of its own."""
     key = f"{PREFIX}{uuid4()}"
     created_at = moment.astimezone(timezone(timedelta(hours=2)))
     return {

@@ -77,7 +77,7 @@ class ConnectionString:
         return {name.strip(): value.strip() for name, _, value in named if value.strip()}
 
     def get(self, name: str) -> str | None:
-        """The value of a part; None if it is missing."""
+        """Return the value of a part, or None if it is missing."""
         values = {given.lower(): value for given, value in self.parts.items()}
         return values.get(name.lower())
 
@@ -108,7 +108,7 @@ class ConnectionString:
 
     @property
     def uses_emulator(self) -> bool:
-        """Whether it asks Service Bus clients to connect without TLS (`UseDevelopmentEmulator=true`)."""
+        """True if clients of Service Bus are to connect without TLS (`UseDevelopmentEmulator=true`)."""
         return self.get("UseDevelopmentEmulator") == "true"
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class ConnectionString:
 
 
 def is_address(text: str) -> bool:
-    """Whether this is a URL of a host, without user, password, query and fragment."""
+    """Return True if this is a URL of a host, without user, password, query and fragment."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -145,7 +145,7 @@ class Identity:
     client_id: str | None
 
     def credential(self) -> DefaultAzureCredential | ManagedIdentityCredential:
-        """A credential of this identity. Nothing is asked for yet."""
+        """Return a credential of this identity. Asks for no token yet."""
         from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
         if self.managed:
@@ -178,7 +178,7 @@ class Connection:
         return name.rstrip(".") if port in ("", "443", "5671") else host
 
     def by_identity(self) -> tuple[str, DefaultAzureCredential | ManagedIdentityCredential]:
-        """The address of the service, and a credential for it."""
+        """Return the address of the service, and a credential for it."""
         if self.address is None or self.identity is None:
             raise ValueError("a connection has either a connection string, or an address and an identity")
         return self.address, self.identity.credential()
@@ -188,7 +188,10 @@ class Connection:
 
 
 def cosmos_client(connection: Connection | None) -> CosmosClient:
-    """A client for the account. Nothing is connected yet. Raises UsageError if the settings name no account."""
+    """Return a client for the account.
+
+    It is not connected yet. Raises UsageError if the settings name no account.
+    """
     if connection is None:
         raise UsageError("COSMOS is not set: this works on an outbox in Cosmos DB only")
     from azure.cosmos.aio import CosmosClient
@@ -202,7 +205,7 @@ def cosmos_client(connection: Connection | None) -> CosmosClient:
 
 
 def _past_proxies(connection: Connection, endpoint: str) -> dict[str, Any]:
-    """The option by which requests to an address of this machine do not go to the machine's proxy."""
+    """Return the option that keeps requests to an address of this machine from the machine's proxy."""
     address = ConnectionString(connection.connection_string or "").get(endpoint) or connection.address or ""
     if not _is_loopback(urlsplit(address if "//" in address else f"//{address}").hostname or ""):
         return {}
@@ -221,7 +224,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def blob_container_client(connection: Connection, container: str) -> ContainerClient:
-    """A client for a container of a storage account. Nothing is connected yet."""
+    """Return a client for a container of a storage account. It is not connected yet."""
     from azure.storage.blob.aio import ContainerClient, LinearRetry
 
     options: dict[str, Any] = {
@@ -238,7 +241,7 @@ def blob_container_client(connection: Connection, container: str) -> ContainerCl
 
 
 def servicebus_client(connection: Connection, *, retry_total: int = 2) -> ServiceBusClient:
-    """A client for the namespace that repeats what failed `retry_total` times. Nothing is connected yet."""
+    """Return a client for the namespace that repeats what failed `retry_total` times. It is not connected yet."""
     import certifi
     from azure.servicebus.aio import ServiceBusClient
 
@@ -257,7 +260,7 @@ def servicebus_client(connection: Connection, *, retry_total: int = 2) -> Servic
 
 
 def servicebus_administration_client(connection: Connection) -> ServiceBusAdministrationClient:
-    """A client for the namespace's management endpoint. Nothing is connected yet."""
+    """Return a client for the namespace's management endpoint. It is not connected yet."""
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
     options: dict[str, Any] = {"retry_total": 1, **_past_proxies(connection, "Endpoint")}
@@ -270,7 +273,7 @@ def servicebus_administration_client(connection: Connection) -> ServiceBusAdmini
 
 
 def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
-    """A transport for an emulator, for which the administration client (7.15.0) also asks for https."""
+    """Return a transport for an emulator, for which the administration client (7.15.0) also asks for https."""
     from azure.core.pipeline.transport import AioHttpTransport
 
     class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
@@ -285,7 +288,7 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
 def administration_address(
     given: str | None, environment: Mapping[str, str], setting: str = "SERVICEBUS"
 ) -> str | None:
-    """The address from `--servicebus-admin` or the environment; None if the namespace's setting has it.
+    """Return the address from `--servicebus-admin` or the environment, or None if the namespace's setting has it.
 
     For the namespace of another setting, such as `ORDERS_BUS`, the variable is `ORDERS_BUS_ADMIN`.
     """

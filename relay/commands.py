@@ -63,7 +63,7 @@ def release_key(partition_key: str, *options: str) -> str:
 
 
 def with_option(text: str, name: str, value: str) -> str:
-    """The text, each command in it with `--env-file`, `--source` or `--stream` if it takes that and has none."""
+    """Return the text with `--env-file`, `--source` or `--stream` in each command that takes it and has none."""
 
     def complete(found: re.Match[str]) -> str:
         if found[1].split()[0] in _WITHOUT[name] or _has(name, found.string[found.end() :]):
@@ -74,7 +74,10 @@ def with_option(text: str, name: str, value: str) -> str:
 
 
 def _has(name: str, rest: str) -> bool:
-    """Whether a command has an option among those that follow its name; a file may be given more than once."""
+    """Return True if a command has an option among those that follow its name.
+
+    A file may be given more than once.
+    """
     options = re.match(r"(?: --[a-z-]+ [^-\s]\S*)*", rest)
     return name != "--env-file" and options is not None and f" {name} " in options[0]
 

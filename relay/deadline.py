@@ -29,18 +29,18 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The deadline of an attempt that begins now."""
+        """Return the deadline of an attempt that begins now."""
         return cls(time.monotonic() + seconds, seconds)
 
     def left_s(self, at_most: float) -> float:
-        """The seconds that are left, `at_most` that many. Raises RetryableError when there are none."""
+        """Return the seconds that are left, `at_most` that many. Raises RetryableError when there are none."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise self.passed()
         return min(left, at_most)
 
     def passed(self) -> RetryableError:
-        """The error of work that was not done by then."""
+        """Return the error of work that was not done by then."""
         return RetryableError(
             f"not sent in this attempt, which has lasted RELAY_ATTEMPT_TIMEOUT_S ({self.lasts_s:g} s): "
             "the next attempt goes on from here"

@@ -30,7 +30,7 @@ class Numeric(str):
 
     @classmethod
     def of(cls, value: Decimal) -> Numeric:
-        """The digits as the database writes them, without an exponent; NaN and infinities by name."""
+        """Return the digits as the database writes them, without an exponent; NaN and infinities by name."""
         is_short = value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS
         return cls(f"{value:f}" if is_short else value)
 
@@ -101,7 +101,7 @@ class SourceDocument(NamedTuple):
 
     @classmethod
     def plain(cls, stored: StoredDocument) -> SourceDocument:
-        """A document of Cosmos DB whose fields have the names above."""
+        """Return a document of Cosmos DB whose fields have the names above."""
         return cls(stored, stored)
 
     @property

@@ -38,7 +38,7 @@ class SourceError(RelayError):
 
 
 class ChangesError(SourceError):
-    """What the trigger delivered cannot be read as a JSON array of documents."""
+    """The trigger's payload cannot be read as a JSON array of documents."""
 
 
 class LeaseError(SourceError):
@@ -54,11 +54,11 @@ class RulesError(SourceError):
 
 
 class QuarantineError(RelayError):
-    """The quarantine could not be read, or a document not be stored in it; likewise."""
+    """The quarantine could not be read or written; the attempt is repeated."""
 
 
 class StoreError(RelayError):
-    """The store of the quarantine, which it names, cannot be read or written; it ends as one of the others."""
+    """A store of the quarantine, named in the message, failed; its callers raise it as another of these errors."""
 
 
 class PublishError(RelayError):
@@ -189,7 +189,7 @@ class PoisonError(SendError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and the first line of its message; the SDKs' messages can be pages long."""
+    """Return an error's kind and the first line of its message; the SDKs' messages can be pages long."""
     said = str(error).strip()
     return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
 
@@ -199,7 +199,10 @@ _CALLS = 6
 
 
 def described(error: BaseException) -> str:
-    """An error's kind and the calls that led to it, without its message, which may show an event's content."""
+    """Return an error's kind and the calls that led to it.
+
+    Leaves out its message, which may show an event's content.
+    """
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(described(each) for each in error.exceptions)
     calls = traceback.extract_tb(error.__traceback__)[: -_CALLS - 1 : -1]

@@ -110,7 +110,7 @@ class Rejected:
 
     @classmethod
     def of(cls, event: Event, reason: Reason, detail: str, condition: str | None = None) -> Rejected:
-        """The rejection of a sound event."""
+        """Return the rejection of a sound event."""
         return cls(
             event.document, reason, detail, event.position, event.partition_key, condition, event.expires_at
         )
@@ -323,7 +323,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def utf16_units(text: str) -> int:
-    """The length of a text as Service Bus counts it."""
+    """Return the length of a text as Service Bus counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", errors="surrogatepass")) // 2
 
 

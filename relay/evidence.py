@@ -69,7 +69,7 @@ class Evidence:
         self._accepted += 1
 
     def witness(self) -> Event | None:
-        """An event that the topic knows as a duplicate: its repeat reaches no subscriber.
+        """Return an event that the topic knows as a duplicate: its repeat reaches no subscriber.
 
         That is certain if this process was the first to have it accepted, or within half a window of the first.
         None if none was accepted within half the window, which leaves the other half for clocks that differ and
@@ -81,7 +81,7 @@ class Evidence:
         return event if 0 <= self._clock() - at < self._repeatable_s else None
 
     def wants_repeat(self, event: Event) -> bool:
-        """Whether an acceptance now would be evidence about the event, which was refused before.
+        """Return True if an acceptance now would be evidence about the event, which was refused before.
 
         It is not if something was accepted since, or if there were enough refusals with acceptances in between.
         """
@@ -153,6 +153,6 @@ class AcceptedLedger:
             self._newer.add((event.partition_key, event.id))
 
     def holds(self, partition_key: str, identifier: str) -> bool:
-        """Whether this event is known to be accepted from this process."""
+        """Return True if this event is known to be accepted from this process."""
         key = (partition_key, identifier)
         return key in self._newer or key in self._older

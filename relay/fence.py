@@ -49,7 +49,7 @@ class Clearance:
     owned: Callable[[], bool] = always_owned
 
     def check(self, event: Event) -> None:
-        """The conditions of a send.
+        """Check the conditions of a send.
 
         Raises:
             StaleClearanceError: The time is over: the next attempt compares again.
@@ -66,7 +66,7 @@ class Clearance:
             )
 
     def check_storing(self) -> None:
-        """The conditions of storing something that is set aside.
+        """Check the conditions of storing something that is set aside.
 
         Raises:
             StaleClearanceError: The time is over: the next attempt compares again.
@@ -80,7 +80,7 @@ class Clearance:
             )
 
     def check_ownership(self) -> None:
-        """Raises LostOwnershipError if another process may publish these events by now."""
+        """Raise LostOwnershipError if another process may publish these events by now."""
         if not self.owned():
             raise LostOwnershipError(
                 "not sent: the claim on the shard was not renewed in time, so another process may be publishing "

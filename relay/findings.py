@@ -33,22 +33,22 @@ class Finding:
 
     @classmethod
     def ok(cls, what: str) -> Finding:
-        """As it should be."""
+        """Return a finding that everything is as it should be."""
         return cls(Level.OK, what)
 
     @classmethod
     def warning(cls, what: str, remedy: str) -> Finding:
-        """It works, with a risk."""
+        """Return a finding that something works, with a risk."""
         return cls(Level.WARNING, what, remedy)
 
     @classmethod
     def unknown(cls, what: str, remedy: str) -> Finding:
-        """It cannot be read with these rights."""
+        """Return a finding that something cannot be read with these rights."""
         return cls(Level.UNKNOWN, what, remedy)
 
     @classmethod
     def error(cls, what: str, remedy: str, *, unavailable: bool = False) -> Finding:
-        """It must be fixed."""
+        """Return a finding that something must be fixed."""
         return cls(Level.ERROR, what, remedy, unavailable)
 
 

@@ -51,11 +51,14 @@ class Order:
 
     @classmethod
     def to_store(cls, item: Rejected, *, carried_out: bool) -> Order:
-        """The relay's own order for what it stores: not carried out until it is known to be stored."""
+        """Return the relay's own order for what it stores: not carried out until it is known to be stored."""
         return cls(carried_out, item.document.place, item.reason, item.detail)
 
     def covers(self, document: Event | Rejected) -> bool:
-        """Whether it is about this document: another version of it, at another place, is another event."""
+        """Return True if the order is about this document.
+
+        Another version of it, at another place, is another event.
+        """
         anywhere = self.place is None and not self.carried_out
         return anywhere or self.place == document.document.place
 
@@ -76,14 +79,14 @@ class Holds:
         return bool(self.parked or self.orders)
 
     def order_for(self, document: Event | Rejected) -> Order | None:
-        """The order that covers a document, if there is one; of several, one that is carried out."""
+        """Return the order that covers a document, if there is one; of several, one that is carried out."""
         name = document.name
         orders = () if name is None else self.orders.get(name, ())
         covering = [order for order in orders if order.covers(document)]
         return next((order for order in covering if order.carried_out), covering[0] if covering else None)
 
     def parks(self, document: Event | Rejected) -> bool:
-        """Whether a document belongs to a parked key, and is not before the event that parked it."""
+        """Return True if a document belongs to a parked key, and is not before the event that parked it."""
         key = document.partition_key
         if key is None or key not in self.parked:
             return False
@@ -100,7 +103,10 @@ def order_id(event_id: str) -> str:
 
 
 def marker(partition_key: str, because: str, place: Place | None = None) -> dict[str, Any]:
-    """The marker of a parked key; `because` is the id of the record that parked it, `place` that of its event."""
+    """Return the marker of a parked key.
+
+    `because` is the id of the record that parked it, `place` that of its event.
+    """
     known = {} if place is None else {"place": place.item()}
     return {
         **known,
@@ -113,7 +119,7 @@ def marker(partition_key: str, because: str, place: Place | None = None) -> dict
 
 
 def order(partition_key: str, event_id: str) -> dict[str, Any]:
-    """The item that orders an event to be set aside."""
+    """Return the item that orders an event to be set aside."""
     return {
         "id": order_id(event_id),
         "partitionKey": partition_key,
@@ -124,7 +130,7 @@ def order(partition_key: str, event_id: str) -> dict[str, Any]:
 
 
 def carried_out(partition_key: str, item: Rejected) -> dict[str, Any]:
-    """The item that keeps a quarantined document from being published or quarantined again."""
+    """Return the item that keeps a quarantined document from being published or quarantined again."""
     return {**order(partition_key, item.id), "place": item.document.place.item(), "carriedOut": True}
 
 
@@ -133,7 +139,7 @@ def is_pending(item: Mapping[str, Any]) -> bool:
 
 
 def read(items: Iterable[Mapping[str, Any]]) -> Holds:
-    """The parked keys and orders among items; items of other types are ignored.
+    """Read the parked keys and orders among items; items of other types are ignored.
 
     An order needs `partitionKey`, `eventId`, `carriedOut` and `place`; a marker the first and the last.
     """

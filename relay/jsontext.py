@@ -45,7 +45,7 @@ def _dumps(value: Any, sort_keys: bool) -> str:
 
 
 def _deep(value: Any, sort_keys: bool) -> Iterator[str]:
-    """The same text without recursion, whose limit differs between versions of Python."""
+    """Yield the same text without recursion, whose limit differs between versions of Python."""
     waiting: list[Any] = [value]
     while waiting:
         each = waiting.pop()
@@ -79,7 +79,7 @@ def escaped(text: str) -> str:
 
 
 def read_object(text: str) -> tuple[dict[str, Any], str] | None:
-    """The object that JSON text is, without what is nested too deeply, and the text; None if it is none."""
+    """Return the object in JSON text, without what is nested too deeply, and the text; None if it is no object."""
     text = escaped(text)
     found = parsed(text)
     if not isinstance(found, dict):
@@ -88,7 +88,7 @@ def read_object(text: str) -> tuple[dict[str, Any], str] | None:
 
 
 def member(text: str, names: Sequence[str]) -> str | None:
-    """The text of a value within the objects of JSON text; None if it cannot be told from the rest."""
+    """Return the text of a value within the objects of JSON text, or None if it cannot be told from the rest."""
     start, end = 0, len(text)
     try:
         for name in names:
@@ -100,7 +100,7 @@ def member(text: str, names: Sequence[str]) -> str | None:
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """The members of the object whose text starts there: names, and where their values start and end."""
+    """Yield the members of the object whose text starts there: names, and where their values start and end."""
     at = _next(text, start)
     while text[at] in ("{", ","):
         at = _next(text, at + 1)
@@ -125,7 +125,7 @@ _PLACES = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def parsed(text: str) -> Any:
-    """The value of the text; None if it cannot be parsed. Numbers may lose digits, or be text."""
+    """Return the value of the text, or None if it cannot be parsed. Numbers may lose digits, or be text."""
     try:
         return orjson.loads(text)
     except ValueError:
@@ -150,7 +150,7 @@ def _refuse(constant: str) -> None:
 
 
 def is_deep(value: Any, text: str) -> bool:
-    """Whether a value is nested too deeply to be handled as one; `text` is its text."""
+    """Return True if a value is nested too deeply to be handled as one; `text` is its text."""
     if text.count("[") + text.count("{") <= _MAX_DEPTH:
         return False
     try:
@@ -166,5 +166,5 @@ def is_deep(value: Any, text: str) -> bool:
 
 
 def shallow(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without its nested values; the document has its text."""
+    """Return an object without its nested values; the document has its text."""
     return {name: _TOO_DEEP if isinstance(value, dict | list) else value for name, value in data.items()}

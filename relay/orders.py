@@ -76,7 +76,10 @@ class Orders:
         self._unreadable_until = 0.0
 
     async def for_attempt(self, received: Received, invocation_id: str, retry_count: int) -> Holds:
-        """The holds on documents of this batch. Raises QuarantineError if it requires a reading that fails."""
+        """Return the holds on documents of this batch.
+
+        Raises QuarantineError if it requires a reading that fails.
+        """
         is_first = invocation_id not in self._begun
         tried = retry_count > 0 or (is_first and _is_old_enough(received))
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
@@ -88,11 +91,17 @@ class Orders:
         return self._holds_on((*received.events, *received.rejected))
 
     def may_have_been_tried(self, invocation_id: str) -> bool:
-        """Whether there may have been an attempt, here or elsewhere, before the one that `for_attempt` was for."""
+        """Return True if an attempt may have come before the one that `for_attempt` was for.
+
+        It may have been elsewhere.
+        """
         return self._begun.get(invocation_id, True)
 
     async def again(self, received: Received) -> Holds:
-        """The holds on documents of this batch by another reading, after the first one. Raises QuarantineError."""
+        """Return the holds on documents of this batch by another reading, after the first one.
+
+        Raises QuarantineError.
+        """
         async with within(_READING_S, QuarantineError, "reading parked keys again"):
             found = await self._quarantine.holds()
         before = self._read or NOTHING
@@ -184,7 +193,7 @@ class Orders:
 
 
 def _is_old_enough(received: Received) -> bool:
-    """Whether another process may have attempted these events, and set one of them aside."""
+    """Return True if another process may have attempted these events, and set one of them aside."""
     if not received.events:
         return False
     # The first was committed first.
@@ -192,7 +201,10 @@ def _is_old_enough(received: Received) -> bool:
 
 
 def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:
-    """The documents by partition key, each key's in their order, as many at a time as are stored together."""
+    """Yield the documents by partition key, each key's in their order.
+
+    Each part has as many as are stored together.
+    """
     by_key: dict[str | None, list[Rejected]] = {}
     for item in rejected:
         by_key.setdefault(item.partition_key, []).append(item)

@@ -28,11 +28,12 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An event as the outbox has it, its texts no longer than can be shown.
+    """An event of the outbox, its texts no longer than can be shown.
 
     Attributes:
         id, partition_key: As the message contract names them, by `id_name` and `key_name`.
-        action, sequence, traceparent: Likewise; a number that no database counts to is none.
+        action, sequence, traceparent: As the message contract names them; None for a number that no database
+            counts to.
         committed_at: When the database stored it, in seconds since 1970.
         created_at: When its writer made it, in ISO 8601, as written.
         partition: The `Position.name` that it belongs to.
@@ -60,7 +61,7 @@ class Committed:
         committed_at: float,
         expires_at: float | None = None,
     ) -> Committed:
-        """An event from its document.
+        """Create an event from its document.
 
         A document that can never become a message is an event here too: it is on its way to quarantine, whose
         record has the same key.
@@ -135,7 +136,7 @@ class Range:
     cursor: str | None = None
 
     def holds(self, document: SourceDocument) -> bool:
-        """Whether a document has the key, the action and an id of the range."""
+        """Return True if a document has the key, the action and an id of the range."""
         fields = document.fields
         return (
             (self.partition_key is None or fields.get("partitionKey") == self.partition_key)
@@ -195,10 +196,10 @@ class Reading(Protocol):
     gone: list[Gone]
 
     async def count(self) -> int | None:
-        """Number of events; None if the outbox cannot count them. Called once, before `pages`."""
+        """Return the number of events, or None if the outbox cannot count them. Called once, before `pages`."""
 
     def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
-        """The documents, in commit order within each partition key."""
+        """Yield the documents, in commit order within each partition key."""
 
 
 class Outbox(Protocol):
@@ -208,48 +209,59 @@ class Outbox(Protocol):
     """
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """The events that were committed since the last call, at most about `limit`, each partition's in order.
+        """Return the events committed since the last call, at most about `limit`, each partition's in order.
 
         The first call begins at the configured start: at the beginning, or at the relay's positions. An event
         may come twice.
         """
 
     async def positions(self) -> Sequence[Position]:
-        """The relay's position in each partition."""
+        """Return the relay's position in each partition."""
 
     async def obstacles(self) -> Sequence[Finding]:
-        """What keeps the relay from reading the outbox at all, such as the lock of a host that was killed."""
+        """Return the findings that keep the relay from reading the outbox.
+
+        One is the lock of a host that was killed.
+        """
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
-        """The relay's next page of each partition, of at most `limit` documents, or none; gives no positions."""
+        """Return the relay's next page of each partition, of at most `limit` documents, or none.
+
+        Gives no positions.
+        """
 
     async def partition_of(self, partition_key: str, /) -> str | None:
-        """The name of the position under which a key is now; None if there is none, or it is unknown."""
+        """Return the name of the position under which a key is now, or None if there is none, or it is unknown."""
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """The last events of a key in the order of the feed, oldest first; and whether there are older ones."""
+        """Return the last events of a key in the order of the feed, oldest first.
+
+        The flag is True if there are older ones.
+        """
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """The data of these events, as JSON text; events that the outbox no longer has are missing."""
+        """Return the data of these events, as JSON text; events that the outbox no longer has are missing."""
 
     async def identity(self) -> str:
-        """An identity that another outbox of the same name does not have, such as a recreated container."""
+        """Return an identity that another outbox of the same name does not have, such as a recreated container."""
 
     async def in_range(self, chosen: Range, /) -> Reading:
-        """The events of a range. Reading them gives positions to events of an SQL feed that have none."""
+        """Return the events of a range. Reading them gives positions to events of an SQL feed that have none."""
 
     def event_of(self, document: SourceDocument, /) -> Event | Rejected:
-        """The event of a document, or why it cannot be published."""
+        """Return the event of a document, or why it cannot be published."""
 
     async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
-        """The document of an event of which quarantine has the key alone, as it is now; None if there is none.
+        """Return the current document of an event of which quarantine has the key alone.
+
+        It is None if there is none.
 
         Its row did not exist when the relay came to it, and may be there again: of a partition that was attached
         again, or of a backup.
         """
 
     def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
-        """A document, or a row by the names of its columns, as the rules of relay.toml map it now.
+        """Return a document, or a row by the names of its columns, as the rules of relay.toml map it now.
 
         Args:
             stored: As the outbox or the quarantine has it.
@@ -257,13 +269,13 @@ class Outbox(Protocol):
         """
 
     async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
-        """The document of an event as it is now, without its place in the feed; None if there is none."""
+        """Return the current document of an event, without its place in the feed, or None if there is none."""
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """An event by its key and id; None if there is none."""
+        """Find an event by its key and id; return None if there is none."""
 
     async def passed(self, document: SourceDocument, /) -> bool:
-        """Whether the relay has passed a document that `in_range` gave, or that is in quarantine.
+        """Return True if the relay has passed a document that `in_range` gave, or that is in quarantine.
 
         False also if that is unknown.
 
@@ -271,7 +283,7 @@ class Outbox(Protocol):
         """
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
-        """The ids of the events of the same key behind this one that the relay has passed.
+        """Return the ids of the events of the same key behind this one that the relay has passed.
 
         None of them if the event's document has no place.
         """
@@ -299,17 +311,17 @@ CLEAN_UP_S = 10.0
 
 
 def id_name(identifier: str) -> str:
-    """An id; one that is too long to show is shortened, with a digest at its end."""
+    """Return an id; one that is too long to show is shortened, with a digest at its end."""
     return _name(identifier, _ID)
 
 
 def key_name(partition_key: str) -> str:
-    """A partition key, likewise."""
+    """Return a partition key; one that is too long to show is shortened, with a digest at its end."""
     return _name(partition_key, _KEY)
 
 
 def cut_text(text: str, most: int) -> str:
-    """A text of at most this many characters."""
+    """Return a text of at most this many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -69,7 +69,7 @@ class Relay(Generic[BatchT]):
             PublishError: Some events were not accepted. The others were; a retry sends only the rest.
             AccountingError: A document is not accounted for.
             StaleClearanceError: The process was stopped before it could set something aside.
-            LostOwnershipError: Likewise, and another process may own the batch by now.
+            LostOwnershipError: The process was stopped, and another process may own the batch by now.
         """
         deadline = Deadline.after(self._attempt_timeout_s)
         with self.telemetry.attempting(invocation_id, retry_count, self._publisher.destination) as attempt:

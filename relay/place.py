@@ -14,7 +14,10 @@ PlaceInFeed = tuple[int, int] | tuple[str, int]
 
 
 def version_of(document: Mapping[str, Any]) -> str:
-    """A digest of a document's content, `_etag` and `_ts` included: another version of it has another one."""
+    """Return a digest of a document's content, `_etag` and `_ts` included.
+
+    Another version of it has another one.
+    """
     return hashlib.sha256(jsontext.encode(document, sort_keys=True)).hexdigest()[:40]
 
 
@@ -47,7 +50,7 @@ class Place:
         return cls(**{each.name: item[each.name] for each in fields(cls) if each.name in item})
 
     def item(self) -> dict[str, int | str]:
-        """The known members, for an item of the quarantine."""
+        """Return the known members, for an item of the quarantine."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
@@ -63,7 +66,7 @@ class Place:
         return None if self.lsn is None else (self.lsn, self.order or 0)
 
     def is_before(self, other: Place) -> bool:
-        """Whether this place is certainly before the other one; both are of one partition key."""
+        """Return True if this place is certainly before the other one; both are of one partition key."""
         if self.ulid is not None and other.ulid is not None:
             return self.ulid < other.ulid
         if self.lsn is None or other.lsn is None:
@@ -88,7 +91,10 @@ class RowPlace(NamedTuple):
 
 
 def ulid_time(text: str) -> int:
-    """The time in a position of an SQL feed, in whole seconds since 1970. Raises ValueError if it is none."""
+    """Return the time in a position of an SQL feed, in whole seconds since 1970.
+
+    Raises ValueError if it is none.
+    """
     from changefeed.ulid import milliseconds
 
     return milliseconds(_ulid(text)) // 1000

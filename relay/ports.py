@@ -26,7 +26,9 @@ class Source(Protocol[BatchT]):
         """Read the events of a batch, in commit order. Raises SourceError if it cannot be read."""
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
-        """The positions of documents that the checkpoint has passed: each was published or set aside by an owner.
+        """Return the positions of documents that the checkpoint has passed.
+
+        Each was published or set aside by an owner.
 
         An item for which that is unknown is not among them.
 
@@ -69,7 +71,7 @@ class Publisher(Protocol):
         """
 
     def has_accepted(self, event: Event, /) -> bool:
-        """Whether this publisher knows that the event was accepted before."""
+        """Return True if this publisher knows that the event was accepted before."""
 
     def settled(self, items: Iterable[Rejected], /) -> None:
         """Record events set aside without being sent: their refusals are no longer evidence about others."""

@@ -90,7 +90,10 @@ class Outcome:
             )
 
     def without(self, passed: Set[int]) -> Outcome:
-        """This outcome, without setting aside the documents at these positions: the checkpoint has passed them."""
+        """Return this outcome without the documents set aside at these positions.
+
+        The checkpoint has passed them.
+        """
         rest = [item for item in self.set_aside if item.position not in passed]
         superseded = self.superseded + len(self.set_aside) - len(rest)
         return replace(self, set_aside=rest, quarantined=by_reason(rest), superseded=superseded)
@@ -111,7 +114,7 @@ class Outcome:
         return self.published + self.already_published
 
     def explain(self) -> str:
-        """A description of events sent and not sent, with partition keys and reasons."""
+        """Describe the events sent and not sent, with partition keys and reasons."""
         lines = [
             f"{self.unsent} event(s) of {len(self.failed)} partition key(s) were not accepted by Service Bus; "
             f"{self._accepted} event(s) of this invocation were. "
@@ -150,5 +153,5 @@ class Outcome:
 
 
 def by_reason(set_aside: Sequence[Rejected]) -> Counter[str]:
-    """The number of documents by reason."""
+    """Return the number of documents by reason."""
     return Counter([str(item.reason) for item in set_aside])

@@ -1,4 +1,4 @@
-"""What `check --scan` finds among the documents that the relay has not passed."""
+"""The findings of `check --scan` among the documents that the relay has not passed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Places:
             self.twice.setdefault(name, (first, place))
 
     def findings(self, what: str, remedy: str) -> Iterator[Finding]:
-        """A warning for each name; `what` says what it is, with `{name}`, `{first}` and `{second}`."""
+        """Yield a warning for each name; `what` says what it is, with `{name}`, `{first}` and `{second}`."""
         for name, (first, second) in list(self.twice.items())[:_NAMED_EVENTS]:
             yield Finding.warning(what.format(name=repr(name), first=repr(first), second=repr(second)), remedy)
         if (more := len(self.twice) - _NAMED_EVENTS) > 0:
@@ -80,7 +80,10 @@ class Places:
 def refused_findings(
     refused: Sequence[Refused], partition_name: str, policy: OnPoison, correct: str
 ) -> Iterator[Finding]:
-    """The findings about these events; `correct` says how they are corrected before the relay comes to them."""
+    """Yield the findings about these events.
+
+    `correct` says how they are corrected before the relay comes to them.
+    """
     for each in refused[:_NAMED_EVENTS]:
         event = each.rejected
         remedy = f"In quarantine: {QUARANTINE[event.reason].remedy}"

@@ -34,7 +34,7 @@ CONSUMER = "relay"
 """The name under which the first stream of an SQL feed claims shards and stores cursors; others add their own."""
 
 QUARANTINE_TABLE = "relay.item"
-"""The table of the quarantine of the first stream; likewise."""
+"""The table of the quarantine of the first stream of an SQL feed; others add their own name."""
 
 SERVICEBUS = "SERVICEBUS"
 """The setting of the namespace that a destination has if it names no other."""
@@ -68,7 +68,7 @@ class OnPoison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlFeed:
-    """The address of an SQL outbox, and how it is read.
+    """The address of an SQL outbox, and the settings for reading it.
 
     Attributes:
         connection_string: A URL of PostgreSQL or a connection string of SQL Server. It may hold a password.
@@ -80,7 +80,7 @@ class SqlFeed:
         consumer: The name under which the relay claims shards and stores cursors.
         quarantine_table: The table of the quarantine, as `schema.Table`.
         selection: The rows that are events of the stream: those of the settings (`Settings.feed`).
-        label: The stream's name; likewise.
+        label: The stream's name: that of the settings (`Settings.feed`).
     """
 
     connection_string: str
@@ -285,7 +285,7 @@ class _Reader:
         return value or None
 
     def text(self, name: str, default: str) -> str:
-        """A value that commands and logs show, so it must be no secret."""
+        """Return a value that commands and logs show, so it must be no secret."""
         value = self._get(name) or default
         if looks_secret(value):
             self.problems.append(f"{name} is {hidden(value)}: set it to a name, as docs/settings.md says")
@@ -346,7 +346,7 @@ class _Reader:
             return OnPoison.SKIP
 
     def sql(self) -> SqlFeed | None:
-        """The SQL outbox; None if there is none."""
+        """Return the SQL outbox, or None if there is none."""
         feed = self.text("SQL_FEED", "outbox.domain_event")
         shards = self.integer("SQL_SHARDS", 1, at_least=1, at_most=1024)
         claim_s = self.seconds("SQL_CLAIM_S", 10.0, at_least=2, at_most=300)
@@ -460,7 +460,7 @@ class _Reader:
             self.problems.append(f"{name}{shown}: set it as <namespace>.servicebus.windows.net")
 
     def cloudevents_source(self) -> str | None:
-        """The CloudEvents source if that format is chosen, None for the plain one."""
+        """Return the CloudEvents source if that format is chosen, None for the plain one."""
         chosen = self._get("RELAY_MESSAGE_FORMAT") or "plain"
         source = self._get("RELAY_CLOUDEVENTS_SOURCE")
         if source is not None and looks_secret(source):
@@ -486,7 +486,7 @@ class _Reader:
             self.problems.append(f"{', '.join(names)} must name three different containers")
 
     def nested_timeouts(self, settings: Settings, function_timeout_s: float | None) -> None:
-        """A send has to end within its attempt, and an attempt before the host ends the whole process."""
+        """Check that a send ends within its attempt, and an attempt before the host ends the whole process."""
         if settings.send_timeout_s > settings.attempt_timeout_s / 2:
             self.problems.append(
                 f"RELAY_SEND_TIMEOUT_S is {settings.send_timeout_s:g}: set at most half of "
@@ -501,7 +501,7 @@ class _Reader:
                 )
 
     def misspelt(self) -> None:
-        """A name that is nearly a setting's would be ignored in silence: say so instead."""
+        """Report a name that is nearly a setting's, which would be ignored in silence."""
         prefixes = ("RELAY_", "COSMOS_", "SERVICEBUS_", "SQL_", "BLOBS_")
         for name in sorted(set(self._environment) - self._known):
             if name.startswith(prefixes):
@@ -523,7 +523,7 @@ _HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
 def _is_encoded_url(value: str) -> bool:
-    """Whether libpq can parse a URL; its error message would show parts of it, even of a password."""
+    """Return True if libpq can parse a URL; its error message would show parts of it, even of a password."""
     found = _URL.fullmatch(value)
     try:
         sound = re.fullmatch(r"(?:[^\s%]|%[0-9A-Fa-f]{2})*", value) is not None and "\0" not in unquote(
@@ -541,7 +541,7 @@ _TIMESPAN = re.compile(r"(?:(?P<days>\d+)\.)?(?P<hours>\d+):(?P<minutes>\d+):(?P
 
 
 def function_timeout_s(app: Path, environment: Mapping[str, str] = os.environ) -> float | None:
-    """The host's functionTimeout in seconds; None if it is unlimited (-1), or not set.
+    """Return the host's functionTimeout in seconds, or None if it is unlimited (-1), or not set.
 
     Args:
         app: The folder that has host.json.

@@ -41,7 +41,7 @@ APP = Path(__file__).parent.parent
 def read_streams(
     environment: Mapping[str, str] = os.environ, *, app: Path = APP, function_timeout_s: float | None = None
 ) -> list[Settings]:
-    """The settings of every stream, in the order of the file.
+    """Read the settings of every stream, in the order of the file.
 
     Args:
         environment: The settings.
@@ -96,7 +96,7 @@ def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
 
 
 def _other_entities(streams: list[Settings]) -> Iterator[str]:
-    """Connection strings of one topic or queue that a stream uses for another one.
+    """Yield the connection strings of one topic or queue that a stream uses for another one.
 
     azure-servicebus (7.15.0) compares the names letter by letter, though those of the service have no case.
     """
@@ -111,7 +111,7 @@ def _other_entities(streams: list[Settings]) -> Iterator[str]:
 
 
 def _sharing_memory(streams: list[Settings]) -> list[Settings]:
-    """The streams of a process hold SQL_MAX_BYTES together."""
+    """Divide SQL_MAX_BYTES among the streams of a process, which hold it together."""
     readers = sum(each.sql is not None for each in streams)
     return [
         each
@@ -173,7 +173,7 @@ def _without_type(streams: list[Settings]) -> Iterator[str]:
 
 
 def read_file(environment: Mapping[str, str] = os.environ, app: Path = APP) -> tuple[Path, RelayFile]:
-    """The path of the app's relay.toml, which need not exist, and its content. Raises SettingsError."""
+    """Return the path of the app's relay.toml, which need not exist, and its content. Raises SettingsError."""
     name = environment.get(FILE_VARIABLE, "").strip()
     if looks_secret(name):
         raise SettingsError([f"{FILE_VARIABLE} is {hidden(name)}: set it to the path of a file"])
@@ -182,7 +182,7 @@ def read_file(environment: Mapping[str, str] = os.environ, app: Path = APP) -> t
 
 
 def stream_of(streams: list[Settings], name: str | None) -> Settings:
-    """The stream of this name, or the only one. Raises UsageError."""
+    """Return the stream of this name, or the only one. Raises UsageError."""
     names = names_of(streams)
     if name is None:
         if len(streams) > 1:
@@ -195,17 +195,17 @@ def stream_of(streams: list[Settings], name: str | None) -> Settings:
 
 
 def names_of(streams: Iterable[Settings]) -> str:
-    """The names of streams, in a sentence."""
+    """Return the names of streams, in a sentence."""
     return ", ".join(each.stream for each in streams)
 
 
 def stream_name(source: str, destination: str) -> str:
-    """The name of a stream: of its outbox and its destination, without what is `default`."""
+    """Return the name of a stream: of its outbox and its destination, without what is `default`."""
     return "-".join(each for each in (source, destination) if each != DEFAULT) or DEFAULT
 
 
 def pairs_of(found: RelayFile) -> Iterator[tuple[str, str]]:
-    """The streams of a file: each outbox with each destination that its routes name, first `default`.
+    """Yield the streams of a file: each outbox with each destination that its routes name, first `default`.
 
     What belongs to nobody is the first one's, so a route that is added ahead of the others does not move it. The
     destinations that are drained are the last.
@@ -222,7 +222,7 @@ def pairs_of(found: RelayFile) -> Iterator[tuple[str, str]]:
 def _stream(
     settings: Settings, found: RelayFile, source: Source, destination: Destination, *, first: bool
 ) -> Settings:
-    """The settings of one stream, which may be the `first` one of its outbox."""
+    """Return the settings of one stream, which may be the `first` one of its outbox."""
     name = stream_name(source.name, destination.name)
     suffix = _suffix(name)
     selection = _selection(found, source, destination.name, settings.event_type, first=first)

@@ -24,7 +24,7 @@ _RFC_3339 = re.compile(
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """A time in RFC 3339, to the microsecond; a leap second is the second behind it.
+    """Parse a time in RFC 3339, to the microsecond; a leap second is the second behind it.
 
     Raises:
         ValueError: It is none, or is in the year 0, which Python does not have.
@@ -44,7 +44,7 @@ def parse_rfc3339(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration in ISO 8601 (`PT10M`, `P1DT12H`), the short form of it (`10m`, `1d12h`) or in seconds (`600`).
+    """Parse a duration in ISO 8601 (`PT10M`, `P1DT12H`), its short form (`10m`, `1d12h`) or in seconds (`600`).
 
     Raises:
         ValueError: It is neither, or has years or months, whose length depends on the calendar.
@@ -70,7 +70,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_time(text: str) -> float:
-    """The seconds since 1970 of a time in ISO 8601 (UTC by default) or in seconds. Raises ValueError."""
+    """Return the seconds since 1970 of a time in ISO 8601 (UTC by default) or in seconds. Raises ValueError."""
     stripped = text.strip()
     try:
         if re.fullmatch(r"\d+(\.\d+)?", stripped):
@@ -87,7 +87,10 @@ def parse_time(text: str) -> float:
 
 
 def parse_moment(text: str) -> float | timedelta:
-    """A time as of `parse_time`, or a duration before now with its units (`1h30m`). Raises ValueError."""
+    """Parse a time in a form of `parse_time`, or a duration before now with its units (`1h30m`).
+
+    Raises ValueError.
+    """
     if not text.strip()[-1:].isdecimal():
         with suppress(ValueError):
             return parse_duration(text)

@@ -73,7 +73,7 @@ FOR_A_PREDECESSOR = Verdict(Ruling.WAIT, awaited=Awaited.PREDECESSOR)
 
 
 def set_aside(reason: Reason) -> Verdict:
-    """The verdict that sets an event aside."""
+    """Return the verdict that sets an event aside."""
     return Verdict(Ruling.SET_ASIDE, reason)
 
 
@@ -103,7 +103,7 @@ class Standing:
 
 
 def before_sending(standing: Standing, policy: OnPoison) -> Verdict:
-    """The verdict on a document that has not been sent in this attempt."""
+    """Return the verdict on a document that has not been sent in this attempt."""
     if standing.accepted:
         return ACCEPTED
     if standing.passed or (standing.order is not None and standing.order.carried_out):
@@ -119,7 +119,7 @@ def before_sending(standing: Standing, policy: OnPoison) -> Verdict:
 
 
 def holds_back(verdict: Verdict, policy: OnPoison) -> bool:
-    """Whether a verdict on a document concerns those behind it in its partition key."""
+    """Return True if a verdict on a document concerns those behind it in its partition key."""
     return verdict.ruling is Ruling.WAIT or (policy is OnPoison.PARK and verdict.ruling is Ruling.SET_ASIDE)
 
 
@@ -142,7 +142,7 @@ class History:
 
 
 def after_refusal(refusal: PoisonError, history: History, policy: OnPoison) -> Verdict:
-    """The verdict on an event that Service Bus has refused."""
+    """Return the verdict on an event that Service Bus has refused."""
     if refusal.condition:
         if history.alike >= ALIKE and history.accepted < history.alike:
             return ALIKE_FOR_EVIDENCE
@@ -164,19 +164,19 @@ class Judge:
     needs_evidence: bool = True
 
     def refused(self, refusal: PoisonError, history: History) -> Verdict:
-        """The verdict on an event that Service Bus has refused."""
+        """Return the verdict on an event that Service Bus has refused."""
         if not self.needs_evidence:
             return set_aside(reason_of(refusal))
         return after_refusal(refusal, history, self.policy)
 
     @property
     def stops_behind(self) -> bool:
-        """Whether what follows an event that is set aside is held back."""
+        """True if the events behind one that is set aside are held back."""
         return self.policy is not OnPoison.SKIP
 
 
 def error_of(verdict: Verdict, event: Event, refusal: PoisonError) -> SendError:
-    """The error of the event's partition key for a verdict to wait; it names the remedy."""
+    """Return the error of the event's partition key for a verdict to wait; it names the remedy."""
     if verdict.awaited is Awaited.ORDER:
         return blocked(rejected(event, refusal))
     if verdict.alike:
@@ -193,17 +193,17 @@ def error_of(verdict: Verdict, event: Event, refusal: PoisonError) -> SendError:
 
 
 def reason_of(refusal: PoisonError) -> Reason:
-    """The reason for which a refused event would be set aside."""
+    """Return the reason for which a refused event would be set aside."""
     return Reason.MESSAGE_TOO_LARGE if refusal.too_large else Reason.MESSAGE_REFUSED
 
 
 def rejected(event: Event, refusal: PoisonError) -> Rejected:
-    """A refused event as it is set aside."""
+    """Return a refused event as it is set aside."""
     return Rejected.of(event, reason_of(refusal), str(refusal), refusal.condition or None)
 
 
 def blocked(poisoned: Rejected) -> BlockedError:
-    """The error that holds up the partition key of a poisoned event if RELAY_ON_POISON is `block`."""
+    """Return the error that holds up the partition key of a poisoned event if RELAY_ON_POISON is `block`."""
     return BlockedError(
         f"the event {poisoned.id!r} can never be published ({poisoned}), and RELAY_ON_POISON is 'block'. "
         "Set it aside with `python -m relay quarantine add KEY ID`, and its key goes on without it."
@@ -211,5 +211,8 @@ def blocked(poisoned: Rejected) -> BlockedError:
 
 
 def isolates(retry_count: int) -> bool:
-    """Whether this attempt takes a batch apart for an error that may pass, to find the event that causes it."""
+    """Return True if this attempt takes a batch apart.
+
+    It does so for an error that may pass, to find the event that causes it.
+    """
     return retry_count >= _ISOLATE_FROM

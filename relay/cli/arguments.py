@@ -141,7 +141,7 @@ def _source(text: str) -> str:
 
 
 def one_stream(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """The settings of the stream that `--stream` names, or of the only one.
+    """Return the settings of the stream that `--stream` names, or of the only one.
 
     Raises:
         SettingsError: The settings or relay.toml are wrong.
@@ -151,7 +151,10 @@ def one_stream(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
 
 
 def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[Settings]:
-    """The settings of the stream that `--stream` names, or of every stream. Raises likewise."""
+    """Return the settings of the stream that `--stream` names, or of every stream.
+
+    Raises UsageError for an unknown name, and SettingsError.
+    """
     streams = read_streams(environment)
     return streams if arguments.stream is None else [stream_of(streams, arguments.stream)]
 
@@ -168,19 +171,22 @@ def with_sql(streams: Sequence[Settings]) -> list[Settings]:
 
 
 def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """As `one_stream`, with the outbox alone that `--source` names. Raises what `with_one_outbox` raises too."""
+    """Return the settings that `one_stream` does, with only the outbox that `--source` names.
+
+    Raises the errors of `one_stream` and `with_one_outbox`.
+    """
     return with_one_outbox(one_stream(arguments, environment), arguments.source)
 
 
 def administration_of(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> str | None:
-    """The address of the management endpoint of a stream's namespace; None if the namespace's setting has it."""
+    """Return the address of a namespace's management endpoint, or None if the namespace's setting has it."""
     return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
 
 
 def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
-    """The settings with one outbox alone: the one that `--source` names, or the only one.
+    """Return the settings with one outbox alone: the one that `--source` names, or the only one.
 
     Raises:
         UsageError: The wanted one is not set, or both are set and none is wanted.
@@ -196,7 +202,10 @@ def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
 
 
 def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
-    """The settings with each outbox alone, and the `--source` that chooses it; None if there is only one."""
+    """Return the settings with each outbox alone, and the `--source` that chooses it.
+
+    It is None if there is only one outbox.
+    """
     if settings.cosmos is None or settings.sql is None:
         return [(None, settings)]
     return [(source, with_one_outbox(settings, source)) for source in ("cosmos", "sql")]
@@ -227,7 +236,7 @@ def positive(text: str) -> int:
 
 
 def port_number(text: str) -> int:
-    """The type of a port; 0 takes a free one."""
+    """Parse a port number, as the type of an argument; 0 takes a free port."""
     if not (text.isascii() and text.isdecimal() and int(text) < 65_536):
         raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 0 to 65535")
     return int(text)
@@ -250,7 +259,9 @@ def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[st
 
 
 def parse_env_file(text: str, name: str) -> dict[str, str]:
-    """The assignments of an env file: `NAME=value` or `export NAME='value'`, one per line; `#` starts a comment.
+    """Parse an env file.
+
+    It has an assignment per line: `NAME=value` or `export NAME='value'`; `#` starts a comment.
 
     Quotes and backslashes have their meaning in a POSIX shell. Nothing is expanded: a `$` stays a `$`.
 

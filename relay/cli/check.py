@@ -106,7 +106,7 @@ async def findings(
     required: Requirements = _DEFAULTS,
     administration: str | None = None,
 ) -> list[Finding]:
-    """The findings of `check` with these streams, without a scan; `administration` is the option."""
+    """Return the findings of `check` with these streams, without a scan; `administration` is the option."""
     destinations = {_destination(each): each for each in streams}
     outboxes = [(each, source, one) for each in streams for source, one in each_outbox(each)]
     # All at once: each service may take its time to answer, or not to.
@@ -146,7 +146,7 @@ async def _read(settings: Settings, environment: Mapping[str, str], administrati
 
 
 def _management(settings: Settings, environment: Mapping[str, str], administration: str | None) -> str | None:
-    """The address of the management endpoint; the option is about the namespace of SERVICEBUS."""
+    """Return the address of the management endpoint; the option is about the namespace of SERVICEBUS."""
     option = administration if settings.servicebus_setting == SERVICEBUS else None
     return administration_address(option, environment, settings.servicebus_setting)
 
@@ -200,7 +200,7 @@ async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: S
 
 
 def _chosen(found: Sequence[Finding], source: str | None, settings: Settings) -> list[Finding]:
-    """The findings, whose commands name the outbox and the stream if there are several."""
+    """Return the findings with commands that name the outbox and the stream if there are several."""
     stream = settings.stream if settings.several else None
     return [
         finding
@@ -211,7 +211,7 @@ def _chosen(found: Sequence[Finding], source: str | None, settings: Settings) ->
 
 
 def _once(found: Iterable[tuple[str, Sequence[Finding]]], streams: Sequence[Settings]) -> list[Finding]:
-    """The findings about streams, of several each once: it names its streams unless all of them have it."""
+    """Return the findings about streams, each once. A finding names its streams unless all of them have it."""
     pairs = [(finding, stream) for stream, findings in found for finding in findings]
     if len(streams) == 1 and not streams[0].several:
         return [finding for finding, _ in pairs]

@@ -121,7 +121,7 @@ def _name(settings: Settings) -> str:
 
 
 def _commands(settings: Settings, source: str | None) -> PageCommands:
-    """The commands that the page of a stream shows."""
+    """Return the commands that the page of a stream shows."""
     from relay.console.texts import Commands as PageCommands
 
     chosen = f"--source {source} " if settings.cosmos and settings.sql else ""

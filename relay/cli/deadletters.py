@@ -87,7 +87,7 @@ def add_to(commands: Commands) -> None:
 
 
 async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """The dead letters that the filter lets pass, the oldest first."""
+    """List the dead letters that pass the filter, the oldest first."""
     settings = one_stream(arguments, environment)
     choice = Choice.filter(arguments)
     subscriptions = await subscriptions_of(settings, arguments, environment)

@@ -33,7 +33,7 @@ _NAME = re.compile(r"([\w./-]+)/(\d+)", re.ASCII)
 
 
 def name(text: str) -> str:
-    """The type of an argument: the name of a dead letter."""
+    """Check the name of a dead letter, as the type of an argument."""
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no dead letter: write it as all/17, as `list` shows it")
     return text
@@ -78,7 +78,7 @@ class Choice:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Choice:
-        """The choice of `discard` and `resubmit`. Raises UsageError if nothing is chosen, or twice."""
+        """Return the choice of `discard` and `resubmit`. Raises UsageError if nothing is chosen, or twice."""
         filtered = arguments.reason or arguments.partition_key or arguments.id
         if arguments.names and (arguments.all or filtered or arguments.subscription):
             raise UsageError("give either names, or --all, --subscription, --reason, --partition-key and --id")
@@ -88,7 +88,7 @@ class Choice:
 
     @classmethod
     def filter(cls, arguments: argparse.Namespace) -> Choice:
-        """The choice of `list`."""
+        """Return the choice of `list`."""
         return cls(frozenset(), *_filter(arguments))
 
     def has(self, letter: DeadLetter) -> bool:
@@ -101,14 +101,14 @@ class Choice:
         )
 
     def numbers(self, subscription: str) -> list[int] | None:
-        """The sequence numbers that are named in a subscription; None if dead letters are chosen otherwise."""
+        """Return the sequence numbers named in a subscription, or None if dead letters are chosen otherwise."""
         if not self.names:
             return None
         named = (each.rpartition("/") for each in self.names)
         return sorted(int(number) for its, _, number in named if its == subscription)
 
     def missing(self, found: Iterable[DeadLetter]) -> list[str]:
-        """The names that no dead letter has."""
+        """Return the names that no dead letter has."""
         return sorted(self.names - {letter.name for letter in found})
 
 
@@ -119,14 +119,16 @@ def _filter(arguments: argparse.Namespace) -> tuple[str | None, str | None, froz
 async def read_topic(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> ServiceBusFacts:
-    """The topic and its subscriptions, as far as these rights let them be read."""
+    """Read the topic and its subscriptions, as far as these rights allow."""
     return await read_servicebus(settings, administration_of(settings, arguments, environment))
 
 
 async def subscriptions_of(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str], names: Iterable[str] = ()
 ) -> list[str]:
-    """The subscriptions to look into: the wanted ones, those of the names, or all of the topic; or the queue.
+    """Return the subscriptions to look into.
+
+    They are the wanted ones, those of the names, or all of the topic; or the queue.
 
     Raises:
         UsageError: None is wanted, and those of the topic cannot be listed; or one of a queue.
@@ -143,7 +145,10 @@ async def subscriptions_of(
 
 
 def named(settings: Settings, names: Iterable[str]) -> list[str]:
-    """The subscriptions of dead letters with these names. Raises UsageError for one that a queue cannot have."""
+    """Return the subscriptions of dead letters with these names.
+
+    Raises UsageError for one that a queue cannot have.
+    """
     found = sorted({each.rpartition("/")[0] for each in names})
     queue = settings.servicebus_topic
     if settings.servicebus_is_queue and found not in ([], [queue]):
@@ -172,7 +177,7 @@ async def explained(settings: Settings, subscription: str) -> AsyncIterator[None
 async def find(
     settings: Settings, subscriptions: Sequence[str], choice: Choice, terminal: Terminal
 ) -> list[DeadLetter]:
-    """The dead letters that are chosen, the oldest first. They are peeked: none is locked.
+    """Find the chosen dead letters, the oldest first. They are peeked: none is locked.
 
     Raises:
         UsageError, ServiceError: A subscription is missing, or may not be received from.
@@ -194,7 +199,7 @@ async def find(
 
 
 def rows(letters: Sequence[DeadLetter]) -> list[str]:
-    """A table of dead letters."""
+    """Return the lines of a table of dead letters."""
     cells = [
         (
             each.name,

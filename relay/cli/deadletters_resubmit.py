@@ -69,7 +69,7 @@ def add_to(commands: Commands) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be published, and what has to wait.
+    """The dead letters to publish, and those that have to wait.
 
     Attributes:
         window: The topic's duplicate detection window; None without one.
@@ -106,7 +106,7 @@ def plan(found: Sequence[DeadLetter], facts: ServiceBusFacts, settings: Settings
 
 
 def _others(subscriptions: Sequence[SubscriptionProperties], letters: Sequence[DeadLetter]) -> list[str]:
-    """The subscriptions that get an event without having it as a dead letter."""
+    """Return the subscriptions that get an event without having it as a dead letter."""
     events = {(letter.session_id, letter.id) for letter in letters}
     having = Counter(
         subscription

@@ -76,7 +76,7 @@ def _in_file(name: str) -> StoredDocument:
 async def _explained(
     settings: Settings, stored: StoredDocument | None, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """What one stream does with the event, as `--json` has it."""
+    """Explain what one stream does with the event, in the form that `--json` prints."""
     outbox = assembly.open_outbox(settings)
     try:
         if stored is not None:
@@ -109,7 +109,7 @@ async def _explained(
 
 
 def _large(settings: Settings) -> str:
-    """What becomes of a message that is larger than its topic or queue takes."""
+    """Describe the handling of a message that is larger than its topic or queue takes."""
     if settings.claim_check is None:
         return f"it is set aside as {Reason.MESSAGE_TOO_LARGE}"
     return (

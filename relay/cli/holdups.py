@@ -35,7 +35,10 @@ _LATE_S = 300.0
 
 
 async def holdups(settings: Settings, largest: int | None) -> list[Finding]:
-    """The findings about settings with one outbox; `largest`: maximum bytes of a message, None if unknown."""
+    """Return the findings about settings with one outbox.
+
+    `largest` is the maximum bytes of a message, None if unknown.
+    """
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             async with open_records(settings) as records:
@@ -126,7 +129,7 @@ def _never_accepted(_: Event) -> bool:
 
 
 def _too_large(events: Sequence[Event], settings: Settings, largest: int | None) -> Iterator[Rejected]:
-    """The first event of a key that the topic does not take, if there is one."""
+    """Yield the first event of a key that the topic does not take, if there is one."""
     message_of = messages.contract(settings.cloudevents_source, settings.selection.fields)
     if largest is None:
         return

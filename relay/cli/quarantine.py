@@ -168,7 +168,7 @@ async def _opened(
 
 
 async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """The records in order of arrival; then the parked partition keys and the pending orders."""
+    """List the records in order of arrival; then the parked partition keys and the pending orders."""
     chosen = Filter(arguments.reason, arguments.partition_key)
     async with _opened(arguments, environment) as (_, records, _):
         summaries = await records.find(chosen, arguments.limit)
@@ -214,7 +214,7 @@ def _tables(
 
 
 async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """The record whose id begins so, with its whole document."""
+    """Show the record whose id begins so, with its whole document."""
     async with _opened(arguments, environment) as (_, records, _):
         summaries, _ = await records.find_by_ids([arguments.id])
         kept = await records.document(summaries[0]) if summaries else None
@@ -234,7 +234,7 @@ def _check_choice(arguments: argparse.Namespace) -> None:
 async def _chosen(
     arguments: argparse.Namespace, records: Records, ids: Sequence[str]
 ) -> tuple[list[RecordSummary], list[str]]:
-    """The records that the options choose, in order of arrival; of `ids`, also those that no record has."""
+    """Return the records that the options choose, in order of arrival; of `ids`, also those that no record has."""
     if arguments.ids:
         return await records.find_by_ids(ids)
     return await records.find(Filter(arguments.reason, arguments.partition_key)), []

@@ -44,7 +44,7 @@ _TRIES = 5
 
 
 class Ordered(StrEnum):
-    """What there is after an event was ordered to be set aside."""
+    """The state of an event after it was ordered to be set aside."""
 
     NEW = "ordered"
     PENDING = "already ordered"
@@ -64,11 +64,13 @@ class Records:
         return await self._items.count(chosen)
 
     async def find(self, chosen: Filter, limit: int | None = None) -> list[RecordSummary]:
-        """The oldest records in order of arrival, at most `limit`; those of one key in commit order."""
+        """Find the oldest records in order of arrival, at most `limit`; those of one key in commit order."""
         return in_order(await self._items.summaries(chosen, limit))
 
     async def find_by_ids(self, ids: Sequence[str]) -> tuple[list[RecordSummary], list[str]]:
-        """The records with these ids or beginnings of ids, in order of arrival; and the ids that no record has.
+        """Find the records with these ids or beginnings of ids, in order of arrival.
+
+        Returns the ids that no record has, too.
 
         Raises:
             UsageError: One is too short, or is that of an order, or more than one record has an id that begins so.
@@ -90,7 +92,7 @@ class Records:
         return in_order(found.values()), missing
 
     async def document(self, summary: RecordSummary) -> Kept | None:
-        """The quarantined document, joined from its parts; None if the record no longer exists."""
+        """Return the quarantined document, joined from its parts, or None if the record no longer exists."""
         try:
             record = (await self._items.read(summary.id, summary.partition_key)).item
             parts = [await self._items.read(part, summary.partition_key) for part in _part_ids(summary)]
@@ -122,7 +124,10 @@ class Records:
                     await self._items.delete(item, summary.partition_key)
 
     async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> Rejected | None:
-        """What a record holds, if it was parked behind another event and may not have been passed."""
+        """Return the document of a record, or None.
+
+        Only a record that was parked behind another event, and may not have been passed, has one.
+        """
         if summary.reason != Reason.KEY_PARKED:
             return None
         kept = await self.document(summary)
@@ -136,7 +141,10 @@ class Records:
         return Rejected(document, Reason.KEY_PARKED, summary.detail, partition_key=summary.partition_key)
 
     async def parked(self, partition_key: str | None = None) -> dict[str, Item]:
-        """The items of parked keys by key, the longest parked first; only `partition_key` if it is given."""
+        """Return the items of parked keys by key, the longest parked first.
+
+        Returns only `partition_key` if it is given.
+        """
         items = await self._items.of_type(holds.PARKED_TYPE, partition_key)
         return {item["partitionKey"]: item for item in sorted(items, key=itemgetter("since"))}
 
@@ -166,12 +174,12 @@ class Records:
         return True
 
     async def orders(self, partition_key: str | None = None) -> list[Item]:
-        """The items of pending orders, the oldest first; only those of `partition_key` if it is given."""
+        """Return the items of pending orders, the oldest first; only those of `partition_key` if it is given."""
         items = await self._items.of_type(holds.ORDER_TYPE, partition_key)
         return sorted(filter(holds.is_pending, items), key=itemgetter("orderedAt"))
 
     async def find_orders(self, ids: Sequence[str]) -> tuple[list[Item], list[str]]:
-        """The pending orders with these ids or beginnings of ids; and the ids that none has.
+        """Find the pending orders with these ids or beginnings of ids; and the ids that none has.
 
         Raises:
             UsageError: One is too short, or more than one order has an id that begins so.
@@ -237,7 +245,7 @@ def _part_ids(summary: RecordSummary) -> list[str]:
 
 
 def described(summary: RecordSummary, *, whole: bool = False) -> str:
-    """A record in one line, with its whole id or as much of it as is shown."""
+    """Describe a record in one line, with its whole id or as much of it as is shown."""
     identifier = summary.id if whole else summary.id[:SHORT_ID]
     document = "" if summary.document_id is None else f", document {summary.document_id!r}"
     at = to_the_second(summary.quarantined_at)
@@ -245,7 +253,7 @@ def described(summary: RecordSummary, *, whole: bool = False) -> str:
 
 
 def described_order(order: Item, *, whole: bool = False) -> str:
-    """A pending order; likewise."""
+    """Describe a pending order in one line, with its whole id or as much of it as is shown."""
     identifier = order["id"] if whole else short_order(order)
     return (
         f"{identifier}  {to_the_second(order['orderedAt'])}  pending  "
@@ -254,7 +262,7 @@ def described_order(order: Item, *, whole: bool = False) -> str:
 
 
 def short_order(order: Item) -> str:
-    """As much of an order's id as is shown."""
+    """Return the beginning of an order's id, as long as it is shown."""
     identifier: str = order["id"]
     return identifier[: len(holds.ORDER_PREFIX) + SHORT_ID]
 

@@ -124,7 +124,10 @@ class Release:
         return [summary for summary in summaries if summary.id not in done]
 
     async def _in_order(self, summaries: Sequence[RecordSummary]) -> list[RecordSummary]:
-        """Returns the records that left quarantine: all, or those before the first that stays."""
+        """Release the records in order, and return those that left quarantine.
+
+        They are all, or those before the first that stays.
+        """
         went: list[RecordSummary] = []
         for chunk in _chunks(summaries):
             its_part = await self._release_chunk(chunk, in_order=True)
@@ -134,7 +137,10 @@ class Release:
         return went
 
     async def _release_chunk(self, chunk: Sequence[RecordSummary], *, in_order: bool) -> list[RecordSummary]:
-        """Returns the records that left quarantine; with `in_order`, one that stays blocks those behind it."""
+        """Release a chunk, and return the records that left quarantine.
+
+        With `in_order`, one that stays blocks those behind it.
+        """
         gone: list[RecordSummary] = []
         loaded: list[tuple[RecordSummary, Event]] = []
         for summary in chunk:
@@ -194,7 +200,7 @@ class Release:
     async def _publish(
         self, loaded: Sequence[tuple[RecordSummary, Event]], *, in_order: bool
     ) -> list[RecordSummary]:
-        """Returns the records that were accepted and removed."""
+        """Publish the events, and return the records that were accepted and removed."""
         # Of a parked key, no later event was published.
         late = [] if in_order else [summary.id for summary, event in loaded if await self._is_late(event)]
         sent = await self._sender.send([event for _, event in loaded], stop_at_rejection=in_order)
@@ -214,7 +220,7 @@ class Release:
         return removed
 
     async def _is_late(self, event: Event) -> bool:
-        """Whether the relay has passed a later event of the same key that is not in quarantine.
+        """Return True if the relay has passed a later event of the same key that is not in quarantine.
 
         False also if that is unknown: the document does not have its place, or the later events have
         expired.
@@ -232,7 +238,7 @@ class Release:
         return any(identifier not in self._quarantined[key] for identifier in later)
 
     def result(self, missing: list[str]) -> Result:
-        """The lines to print; `missing` are the ids that no record has."""
+        """Return the lines to print; `missing` are the ids that no record has."""
         code = self._sender.exit_code
         if code is ExitCode.OK and (self.still_invalid or self.not_sent or self.parked or missing):
             code = ExitCode.FINDINGS
@@ -271,7 +277,7 @@ class Release:
         return lines + self._sender.failure_lines()
 
     def _parked_lines(self, key: str, count: int) -> list[str]:
-        """The commands that unpark a key with `count` records left."""
+        """Return the commands that unpark a key with `count` records left."""
         stays = f"  partition key {key!r} stays parked, with {count} record(s)"
         release = f"    {commands.release_key(key)}"
         # A record that waits for an earlier one is no cause.

@@ -137,7 +137,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
 
 
 def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
-    """The range that the options choose, of settings with one outbox.
+    """Return the range that the options choose, for settings with one outbox.
 
     Raises:
         UsageError: They contradict each other, or the range is empty or reversed.
@@ -173,7 +173,7 @@ def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, 
 
 
 def _behind_cursor(arguments: argparse.Namespace, until: float | None, settings: Settings) -> tuple[int, float]:
-    """The time of `--from-cursor`, and the end of the range."""
+    """Return the time of `--from-cursor`, and the end of the range."""
     if arguments.since is not None:
         raise UsageError("give either --from or --from-cursor")
     if arguments.shard is None and settings.sql is not None and settings.sql.shards > 1:
@@ -210,7 +210,7 @@ def _namespace(connection: Connection) -> str:
 
 
 def _result(state: ReplayState, counts: ReplayCounts, sender: OrderedSender | None, *, dry_run: bool) -> Result:
-    """The result of a run; one without a sender is a dry run, or an earlier run has finished the replay."""
+    """Return the result of a run; one without a sender is a dry run, or an earlier run has finished the replay."""
     chosen = state.identity.chosen
     data: dict[str, Any] = {
         "from": format_time(chosen.since),

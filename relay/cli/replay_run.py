@@ -48,20 +48,23 @@ class ReplayIdentity:
     source: str = "cosmos"
 
     def header(self) -> dict[str, Any]:
-        """The first line of the state file."""
+        """Return the first line of the state file."""
         members = asdict(self)
         chosen = members.pop("chosen")
         return {**chosen, "ids": list(chosen["ids"]), **members}
 
     @classmethod
     def from_header(cls, members: Mapping[str, Any]) -> ReplayIdentity:
-        """Raises TypeError: a name is missing, or unknown."""
+        """Read the identity from the first line of a state file.
+
+        Raises TypeError: a name is missing, or unknown.
+        """
         names = {each.name for each in fields(Range)}
         chosen = Range(**{name: value for name, value in members.items() if name in names})
         return cls(chosen, **{name: value for name, value in members.items() if name not in names})
 
     def differences(self, other: ReplayIdentity) -> list[str]:
-        """The names of the members that differ, except `run` and `started`."""
+        """Return the names of the members that differ, except `run` and `started`."""
         mine, others = self.header(), other.header()
         return [name for name in mine if name not in ("run", "started") and mine[name] != others[name]]
 
@@ -128,7 +131,7 @@ class ReplayState:
         return state
 
     def covers(self, document: SourceDocument) -> bool:
-        """Whether an earlier run has handled this document.
+        """Return True if an earlier run has handled this document.
 
         Raises:
             ServiceError: There is a state file, but the change feed has no `_lsn`.
@@ -213,7 +216,7 @@ class ReplayState:
 
 
 def _place_of(document: SourceDocument) -> tuple[str, int] | None:
-    """A key, and the document's place among those of the key; None if the source does not say."""
+    """Return a key, and the document's place among those of the key, or None if the source does not say."""
     place, key = document.place, str(document.fields.get("partitionKey"))
     number = place.number
     if number is None:
@@ -314,7 +317,10 @@ class Replay:
         self.state.advance(dealt_with, len(sent.accepted), invalid)
 
     async def _is_left(self, document: SourceDocument) -> bool:
-        """Whether a document is left to the relay, which has not or may not have passed it, or to a release."""
+        """Return True for a document that is left to a release or to the relay.
+
+        The relay has not, or may not have, passed it.
+        """
         if self.parked is None:
             return False
         key = document.fields.get("partitionKey")
@@ -331,7 +337,7 @@ class Replay:
 
 
 def new_id(identifier: str, run: str) -> str:
-    """The message id under which a run of a replay publishes an event as new; at most 128 characters.
+    """Return the message id under which a run of a replay publishes an event as new; at most 128 characters.
 
     A longer id is cut, and a digest of it distinguishes it from others with the same beginning.
     """

@@ -1,4 +1,4 @@
-"""What `check` says of relay.toml: its rules one by one, and the streams that they make."""
+"""The report of `check` on relay.toml: its rules one by one, and the streams that they make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from relay.settings import SERVICEBUS, Settings
 
 
 def explained(streams: Sequence[Settings]) -> Iterator[Finding]:
-    """The findings about the rules and the streams; none where the environment alone describes the only stream."""
+    """Yield the findings about the rules and the streams.
+
+    There are none where the environment alone describes the only stream.
+    """
     if len(streams) == 1 and streams[0].label is None and not streams[0].selection.routes:
         return
     by_outbox = {outbox: list(each) for outbox, each in groupby(streams, key=attrgetter("outbox"))}
@@ -24,7 +27,7 @@ def explained(streams: Sequence[Settings]) -> Iterator[Finding]:
 
 
 def _rules(streams: Sequence[Settings]) -> Iterator[str]:
-    """The rules of one outbox, in the order in which they are tried, and what becomes of the rest."""
+    """Yield the rules of one outbox, in the order in which they are tried, and the fate of all other events."""
     selection = streams[0].selection
     if selection.types:
         yield f"documents of the type {selection.types_text} are events"
@@ -36,7 +39,7 @@ def _rules(streams: Sequence[Settings]) -> Iterator[str]:
 
 
 def _rest(streams: Sequence[Settings]) -> str:
-    """What becomes of an event that no rule takes."""
+    """Describe the fate of an event that no rule takes."""
     keeper = next((each.stream for each in streams if each.selection.keeps_unrouted), None)
     if keeper is None:
         return "everything else → ignored"
@@ -44,7 +47,7 @@ def _rest(streams: Sequence[Settings]) -> str:
 
 
 def _way(settings: Settings) -> str:
-    """What a stream reads, where it sends, and what it has for itself."""
+    """Describe the source and the destination of a stream, and the resources of its own."""
     if settings.sql is not None and settings.cosmos is None:
         own = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
     else:
@@ -55,7 +58,7 @@ def _way(settings: Settings) -> str:
 
 
 def source_of(settings: Settings) -> str:
-    """What a stream reads, in words."""
+    """Describe the source that a stream reads."""
     if settings.sql is not None and settings.cosmos is None:
         return f"the feed {settings.sql.feed!r}"
     return f"the container {settings.cosmos_container!r}"

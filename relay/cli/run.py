@@ -70,7 +70,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], __:
 
 
 def _set_up_telemetry(environment: Mapping[str, str]) -> None:
-    """As the Functions worker does for the function app: the root logger at INFO, and the exporter, if any."""
+    """Set up telemetry as the Functions worker does.
+
+    The root logger has the level INFO, and the exporter is set up, if any.
+    """
     logging.getLogger().setLevel(logging.INFO)
     quiet_libraries()
     if environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):

@@ -27,7 +27,7 @@ _RECEIVE_S = 5.0
 
 
 async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
-    """The subscription to receive from: `wanted`, or the topic's only one; of a queue, its own name.
+    """Choose the subscription to receive from: `wanted`, or the topic's only one; of a queue, its own name.
 
     Raises:
         UsageError: None is wanted, and the topic has several or none, or they cannot be listed; or one of a queue.
@@ -57,7 +57,7 @@ class Session:
         self._receiver: ServiceBusReceiver | None = None
 
     async def receive(self, within_s: float) -> ServiceBusReceivedMessage | None:
-        """The next message, completed; None if none arrives within `within_s` seconds.
+        """Receive the next message and complete it, or return None if none arrives within `within_s` seconds.
 
         Raises:
             UsageError: The session had to be locked again, and the subscription has changed.
@@ -79,7 +79,7 @@ class Session:
         return None
 
     async def locked(self) -> ServiceBusReceiver:
-        """The receiver that holds the lock. Raises what `lock` raises."""
+        """Return the receiver that holds the lock. Raises what `lock` raises."""
         if self._receiver is None:
             self._receiver = await self._lock()
         return self._receiver

@@ -195,7 +195,7 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def _taken(document: dict[str, Any], settings: Settings) -> Example:
-    """The document, as one that the stream takes. Raises UsageError if it cannot be made one."""
+    """Return the document as one that the stream takes. Raises UsageError if it cannot be made one."""
     selection = settings.selection
     try:
         found = example(document, selection, is_row=settings.sql is not None and selection.fields.names_fields)
@@ -238,7 +238,10 @@ class SmokeTest:
             smoke.differences = compare(smoke.document, found, self.settings.cloudevents_source)
 
     async def _first_found(self, partition_key: str) -> ServiceBusReceivedMessage | RecordSummary | None:
-        """The canary's message, or its quarantine record, which is removed; None if neither is there in time."""
+        """Return the canary's message, or its quarantine record, which is removed.
+
+        Returns None if neither is there in time.
+        """
         deadline = time.monotonic() + self.smoke.timeout_s
         while (left := deadline - time.monotonic()) > 0:
             message = await self.session.receive(min(left, _LOOK_S))
@@ -312,7 +315,7 @@ class SmokeTest:
 
 
 def result_of(smoke: Smoke, settings: Settings) -> Result:
-    """The lines to print, and the exit code. A line that begins with `-> ` is a remedy."""
+    """Return the lines to print, and the exit code. A line that begins with `-> ` is a remedy."""
     lines = _canary_lines(smoke, settings)
     if smoke.oversized is not None:
         lines += _oversized_lines(smoke.oversized)

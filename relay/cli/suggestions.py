@@ -11,7 +11,10 @@ from relay.commands import with_option
 
 
 def completed(text: str, arguments: argparse.Namespace) -> str:
-    """The text, its commands with this Python, and the `--env-file`, `--source` and `--stream` of the one run."""
+    """Return the text with complete commands.
+
+    They have this Python, and the `--env-file`, `--source` and `--stream` of the one run.
+    """
     chosen = vars(arguments)
     text = with_choice(text, source=chosen.get("source"), stream=chosen.get("stream"))
     for file in reversed(arguments.env_file):
@@ -20,7 +23,7 @@ def completed(text: str, arguments: argparse.Namespace) -> str:
 
 
 def with_choice(text: str, *, source: str | None = None, stream: str | None = None) -> str:
-    """The text, its commands with these options if they take them and do not have them."""
+    """Return the text with these options in each command that takes them and does not have them."""
     for name, value in (("--stream", stream), ("--source", source)):
         if value is not None:
             text = with_option(text, name, value)
@@ -28,5 +31,5 @@ def with_choice(text: str, *, source: str | None = None, stream: str | None = No
 
 
 def with_completed(result: Result, arguments: argparse.Namespace) -> Result:
-    """The result, each of its lines completed."""
+    """Return the result with each of its lines completed."""
     return replace(result, lines=[completed(line, arguments) for line in result.lines])

@@ -132,7 +132,7 @@ class Terminal:
     _progress: Progress | None = None
 
     def painted(self, text: str, style: str) -> str:
-        """The text in one of `STYLES`, if results go to a terminal that shows them."""
+        """Return the text in one of `STYLES`, if results go to a terminal that shows them."""
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if shows_colours(self.out) else text
 
     def note(self, text: str) -> None:
@@ -146,7 +146,7 @@ class Terminal:
         return self._progress
 
     def log_handler(self) -> logging.Handler:
-        """A handler that writes to standard error, above the count of a long operation."""
+        """Return a handler that writes to standard error, above the count of a long operation."""
         terminal = self
 
         class Handler(logging.StreamHandler[TextIO]):
@@ -160,7 +160,7 @@ class Terminal:
         return Handler(self.err)
 
     def require_answers(self) -> None:
-        """Raises UsageError: standard input is no terminal, so nobody can be asked."""
+        """Raise UsageError if standard input is no terminal, so that nobody can be asked."""
         if not self.stdin.isatty():
             raise UsageError("cannot ask for confirmation, as standard input is no terminal: add --yes")
 
@@ -187,7 +187,10 @@ class Terminal:
 
 
 def shows_colours(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the stream is a terminal with colours, unless NO_COLOR or FORCE_COLOR decides (https://no-color.org)."""
+    """Return True if the stream is a terminal with colours.
+
+    NO_COLOR or FORCE_COLOR has precedence (https://no-color.org).
+    """
     if environment.get("NO_COLOR"):
         return False
     if environment.get("FORCE_COLOR"):
@@ -196,7 +199,7 @@ def shows_colours(stream: TextIO, environment: Mapping[str, str] = os.environ) -
 
 
 def stop_signal() -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set, for a command that works until it is stopped."""
+    """Return an event that SIGINT and SIGTERM set, for a command that works until it is stopped."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def set_stop(*_: object) -> None:
@@ -209,7 +212,7 @@ def stop_signal() -> asyncio.Event:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table with aligned columns of bounded widths; none without rows."""
+    """Return the lines of a table with aligned columns of bounded widths; none without rows."""
     if not rows:
         return []
     cells = [list(header), *([bounded(cell) for cell in row] for row in rows)]

@@ -94,7 +94,9 @@ class Requirements:
 
 
 async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
-    """The topic and its subscriptions, or the queue, as the management endpoint says, and whether a link opens.
+    """Read the topic and its subscriptions, or the queue, and try to open a link.
+
+    The properties come from the management endpoint; `administration` is its address.
 
     Raises:
         UsageError: `administration`, the address of that endpoint, is neither a URL nor a connection string.
@@ -165,7 +167,10 @@ async def _open_link(settings: Settings) -> int:
 
 
 def _administration_gap(error: Exception) -> Gap:
-    """A key without the Manage right gets 401 too, so 401 does not mean that the credentials are wrong."""
+    """Return the gap for an error.
+
+    A key without the Manage right gets 401 too, so 401 may not mean wrong credentials.
+    """
     if isinstance(error, ResourceNotFoundError):
         return Gap(Why.MISSING, first_line(error))
     status = error.status_code if isinstance(error, HttpResponseError) else None
@@ -175,7 +180,7 @@ def _administration_gap(error: Exception) -> Gap:
 
 
 def names_missing_entity(error: Exception) -> bool:
-    """Whether Service Bus reports that the entity does not exist.
+    """Return True if Service Bus reports that the entity does not exist.
 
     It answers the client's put-token request with 404, which azure-servicebus (7.15.0) raises as an authentication
     error; the inner error has the status (azure-sdk-for-python issues 304 and 451).
@@ -185,7 +190,7 @@ def names_missing_entity(error: Exception) -> bool:
 
 
 def cannot_list(settings: Settings, gap: Gap) -> OperationError:
-    """The error of a command that is given no subscription, and cannot list those of the topic."""
+    """Return the error of a command that is given no subscription, and cannot list those of the topic."""
     if gap.why is Why.OTHER_KIND:
         return UsageError(f"{gap.said}: {other_kind(settings.named_by)}")
     if gap.why is Why.MISSING:
@@ -198,7 +203,7 @@ def cannot_list(settings: Settings, gap: Gap) -> OperationError:
 
 
 def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
-    """The error of a command that may not, or cannot, receive from a subscription or a queue."""
+    """Return the error of a command that may not, or cannot, receive from a subscription or a queue."""
     name = str(outlet)
     if names_missing_entity(error):
         remedy = "Create it" if outlet.subscription is None else "Give an existing one"
@@ -223,7 +228,7 @@ def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
 
 
 def other_kind(named_by: DestinationSettings) -> str:
-    """The remedy where a queue has the name that a topic should have, or the reverse."""
+    """Return the remedy where a queue has the name that a topic should have, or the reverse."""
     if named_by.entity == TOPIC:
         return f"set {TOPIC} to the name of a topic; a queue is named in relay.toml, as `queue` of a destination"
     other = "topic" if named_by.kind == "queue" else "queue"
@@ -240,7 +245,7 @@ def _link_gap(error: Exception, settings: Settings) -> Gap:
 
 
 def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requirements) -> Iterator[Finding]:
-    """The findings about the link to the topic or queue, its properties, and the topic's subscriptions."""
+    """Yield the findings about the link to the topic or queue, its properties, and the topic's subscriptions."""
     subject = _subject(settings)
     yield _sending(subject, facts.sending, settings.servicebus_setting)
     if isinstance(facts.topic, Gap):
@@ -317,7 +322,10 @@ def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Fi
 
 
 def _option(settings: Settings) -> str:
-    """The option of `check`, which is about one namespace, ahead of the variable that it has precedence over."""
+    """Return the option of `check` that goes before the variable which it overrides.
+
+    The option is about one namespace.
+    """
     return "--servicebus-admin, or " if settings.servicebus_setting == SERVICEBUS else ""
 
 
@@ -377,7 +385,10 @@ def _duplicate_detection(
 
 
 def duplicate_window(facts: ServiceBusFacts, settings: Settings) -> timedelta | None:
-    """The topic's duplicate detection window; None without one. RELAY_DUPLICATE_WINDOW_S if it cannot be read."""
+    """Return the topic's duplicate detection window, or None without one.
+
+    RELAY_DUPLICATE_WINDOW_S if it cannot be read.
+    """
     if not isinstance(facts.topic, Gap):
         if facts.topic.requires_duplicate_detection is False:
             return None
@@ -427,7 +438,7 @@ def _subscription(subscription: SubscriptionProperties, required: Requirements) 
 
 
 def _receiving(subject: str, entity: SubscriptionProperties | QueueProperties) -> Iterator[Finding]:
-    """What consumers depend on at a subscription or a queue."""
+    """Yield the findings about the properties of a subscription or a queue on which consumers depend."""
     yield _switch(
         subject,
         entity.requires_session,

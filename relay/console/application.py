@@ -47,7 +47,7 @@ def application(
     check: Check | None = None,
     extensions: Sequence[Extension] = (),
 ) -> web.Application:
-    """The console of a view.
+    """Return the console of a view.
 
     Args:
         view: The values on the page.
@@ -77,7 +77,7 @@ def application_of_streams(
     settings: ConsoleSettings | None = None,
     check: Check | None = None,
 ) -> web.Application:
-    """The console of several streams: a line for each at `/`, and the page of each at `/streams/NAME/`.
+    """Return the console of several streams: a line for each at `/`, and the page of each at `/streams/NAME/`.
 
     Args:
         streams: Each with its view.
@@ -114,7 +114,7 @@ def _guarded(access: Access) -> web.Application:
 
 
 def _add_page(app: web.Application, view: View, settings: ConsoleSettings, checks: Checks | None) -> None:
-    """The routes of the page of one view, whose pages the application has."""
+    """Add the routes of the page of one view, whose pages the application has."""
     streams, pages = Streams(), app[PAGES]
     app.on_shutdown.append(streams.close)
     timelines = Timelines(
@@ -161,7 +161,7 @@ class _Console:
         return self._page(partition_key, self.pages.timeline(timeline))
 
     async def check(self, request: web.Request) -> web.Response:
-        """The findings: alone for htmx, in the whole page without it."""
+        """Return the findings: alone for htmx, in the whole page without it."""
         return await _checked(request, self.checks, self.pages) or self._page()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
@@ -172,7 +172,7 @@ class _Console:
             return await self.streams.serve(request, page_changes(self.view, self.pages, timeline))
 
     async def state(self, request: web.Request) -> web.Response:
-        """The latest snapshot. A view looks only while somebody waits, so this waits until it has."""
+        """Return the latest snapshot, after waiting for a look: a view looks only while somebody waits."""
         return _json(self.states.encoded(await self.view.current(CURRENT_WITHIN_S)))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
@@ -209,14 +209,17 @@ class _OverviewConsole:
         return self._page()
 
     async def check(self, request: web.Request) -> web.Response:
-        """As of the page of one stream: it is the same check."""
+        """Return the findings of the check, which is the same for all streams.
+
+        They come alone for htmx, in the whole page without it.
+        """
         return await _checked(request, self.checks, self.pages) or self._page()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         return await self.streams.serve(request, overview_changes(self.overview, self.pages))
 
     async def state(self, request: web.Request) -> web.Response:
-        """The latest snapshot of each stream. As of one stream, this waits until something was looked at."""
+        """Return the latest snapshot of each stream, after waiting until the view of each was read or failed."""
         return _json(self.overview.encoded(await self.overview.current(CURRENT_WITHIN_S)))
 
     def _page(self) -> web.Response:
@@ -225,7 +228,7 @@ class _OverviewConsole:
 
 
 async def _checked(request: web.Request, checks: Checks | None, pages: Pages) -> web.Response | None:
-    """The findings of a check that has run, alone for htmx; None for a whole page."""
+    """Return the findings of a check that has run, alone for htmx; None for a whole page."""
     if checks is None:
         raise web.HTTPNotFound(text="This console runs no checks.\n")
     checked = await checks.run()
@@ -266,7 +269,7 @@ class Checks:
         self.last: Checked | None = None
 
     async def run(self) -> Checked:
-        """A new result, or the last one if it is younger than the pause."""
+        """Return a new result, or the last one if it is younger than the pause."""
         async with self._lock:
             if self.last is None or time.monotonic() - self._ended >= self._pause_s:
                 self.last = await self._new()

@@ -85,7 +85,7 @@ class Backlog:
         return found
 
     def within(self, partition: str) -> Collection[Waiting]:
-        """The events that wait in a partition, in no order."""
+        """Return the events that wait in a partition, in no order."""
         return self._partitions.get(partition, {}).values()
 
     def oldest(self, partition: str) -> float | None:
@@ -137,7 +137,7 @@ class Quarantined:
         return any(name in self._names for name in _names_of(event))
 
     def record(self, event: Waiting) -> QuarantineRecord | None:
-        """The record of an event, if it is one of the latest."""
+        """Return the record of an event, if it is one of the latest."""
         return next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
 
     def _keep(self, page: Iterable[RecordSummary]) -> None:

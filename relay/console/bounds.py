@@ -13,7 +13,7 @@ OWNER = 300
 
 
 def both_ends(text: str, most: int) -> str:
-    """A text of at most this many characters, without its middle if it is longer."""
+    """Return a text of at most this many characters, without its middle if it is longer."""
     if len(text) <= most:
         return text
     half = (most - 1) // 2
@@ -21,10 +21,10 @@ def both_ends(text: str, most: int) -> str:
 
 
 def was_cut(text: str, most: int) -> bool:
-    """Whether `relay.outbox.cut_text` has left something out."""
+    """Return True if `relay.outbox.cut_text` has left something out."""
     return len(text) == most and text.endswith("…")
 
 
 def optional(text: str | None, most: int) -> str | None:
-    """As `relay.outbox.cut_text`; None for none."""
+    """Return the beginning of a text, as `relay.outbox.cut_text` does, or None for None."""
     return None if text is None else cut_text(text, most)

@@ -68,11 +68,11 @@ class Counts:
 
     @property
     def obstacles(self) -> Sequence[Finding]:
-        """What keeps the whole relay from working."""
+        """The findings that keep the whole relay from working."""
         return [*self._of_topic, *self._of_outbox]
 
     def state_of(self, partition_key: str) -> Hashable:
-        """What differs if other records of a key are in quarantine, or if it is parked or no longer."""
+        """Return a value that changes when a key is parked or unparked, or has other records in quarantine."""
         if self._of_keys is None:
             # Of very many, nobody looks for those of one key whenever there is another.
             return int(self._grouped.at // _AGAIN_S), partition_key in self._parked

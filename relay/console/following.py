@@ -38,7 +38,7 @@ class Followed:
                 del self._keys[partition_key]
 
     def changes(self, partition_key: str) -> int:
-        """Number of changes that were seen of a key while it was followed."""
+        """Return the number of changes that were seen of a key while it was followed."""
         return self._keys[partition_key].changes
 
     def touch(self, partition_key: str) -> None:
@@ -55,7 +55,7 @@ class Followed:
             key.deliveries = frozenset(delivery for each in timeline.events for delivery in each.deliveries)
 
     def names(self) -> Iterator[EventName]:
-        """The events in the timelines that are open."""
+        """Yield the events in the timelines that are open."""
         for partition_key, key in self._keys.items():
             for identifier in key.ids:
                 yield partition_key, identifier

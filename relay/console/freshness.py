@@ -9,7 +9,7 @@ from relay.console.model import Known
 
 
 class Part(StrEnum):
-    """What is read at once.
+    """A part of the figures that is read in one go.
 
     `RELAY` is the outbox to its end, then the positions, then the new records; `RECENT` the same, and then what
     the topic knows of the latest events.
@@ -67,7 +67,7 @@ class Freshness:
         self._failed: set[Part] = set()
 
     def note(self, part: Part, at: float, whole: bool) -> None:
-        """A reading that began at this time has ended: with all of the part, or not."""
+        """Note that a reading which began at this time has ended: with all of the part, or not."""
         self._ended[part] = self._clock()
         if whole:
             self._at[part] = at
@@ -82,7 +82,7 @@ class Freshness:
         return Known(at, part in self._failed or self._clock() - at > STALE_AFTER_S[part])
 
     def is_answered(self) -> bool:
-        """Whether each part of the figures was read lately, or could not be."""
+        """Return True if each part of the figures was read lately, or its reading has failed."""
         now = self._clock()
         parts = set(FIGURES.values())
         return all(part in self._ended and now - self._ended[part] <= STALE_AFTER_S[part] for part in parts)

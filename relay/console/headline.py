@@ -36,7 +36,7 @@ class Headline:
 
 
 def headline(snapshot: Snapshot) -> Headline:
-    """The most serious of what a snapshot says."""
+    """Return the most serious state of a snapshot."""
     return next(_states(snapshot))
 
 
@@ -52,7 +52,10 @@ def stale_since(snapshot: Snapshot) -> str:
 
 
 def _states(snapshot: Snapshot) -> Iterator[Headline]:
-    """What a snapshot says, the most serious first. What is stale is no reason to say that all is well."""
+    """Yield the states of a snapshot, the most serious first.
+
+    Stale figures are no reason to say that all is well.
+    """
     yield from _stopped(snapshot)
     yield from _unread(snapshot)
     yield from _late(snapshot)
@@ -119,7 +122,10 @@ def _late(snapshot: Snapshot) -> Iterator[Headline]:
 
 
 def is_unowned(partition: Partition) -> bool:
-    """Whether nobody takes a partition in which events wait. Between two owners nobody has it for a moment."""
+    """Return True if nobody takes a partition with waiting events.
+
+    Between two owners, nobody has it for a moment.
+    """
     return partition.owner is None and partition.behind > 0 and partition.oldest_s > _BETWEEN_OWNERS_S
 
 

@@ -50,7 +50,8 @@ class Partition:
         retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
             that cannot be seen from here.
         error: Why the last attempt failed.
-        withheld: The host's own error if it cannot hand a page of this partition to the relay; likewise.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay; None if it can, or
+            if that cannot be seen from here.
     """
 
     name: str
@@ -131,7 +132,7 @@ class QuarantineRecord:
 
     @classmethod
     def of(cls, row: RecordSummary) -> QuarantineRecord:
-        """A record as the console shows it."""
+        """Return a record as the console shows it."""
         return cls(
             key_name(row.id),
             key_name(row.partition_key),
@@ -300,7 +301,7 @@ GroupedT = TypeVar("GroupedT", RecordSummary, DeadLetter)
 
 
 def by_reason(found: Iterable[GroupedT]) -> list[tuple[str, list[GroupedT]]]:
-    """Records or messages by reason, the most frequent reason first."""
+    """Return records or messages by reason, the most frequent reason first."""
     groups: dict[str, list[GroupedT]] = {}
     for each in found:
         groups.setdefault(each.reason, []).append(each)

@@ -14,7 +14,7 @@ _BEFORE_COMMIT_S = 1.0
 
 
 def started_at(committed_at: float | None, created_at: str | None) -> float | None:
-    """The moment from which an event's latency counts, in seconds since 1970; None if it is not known well enough.
+    """Return the start of an event's latency in seconds since 1970, or None if it is not known well enough.
 
     Args:
         committed_at: When the database stored it; without a fraction, only the second is known.
@@ -29,7 +29,7 @@ def started_at(committed_at: float | None, created_at: str | None) -> float | No
 
 
 def took_s(committed_at: float | None, created_at: str | None, until: float | None) -> float | None:
-    """The seconds from the commit of an event to a later moment; None if either is not known."""
+    """Return the seconds from the commit of an event to a later moment, or None if either is not known."""
     start = started_at(committed_at, created_at)
     return None if start is None or until is None else max(0.0, until - start)
 

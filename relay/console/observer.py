@@ -56,7 +56,10 @@ class Observer:
     """
 
     def __init__(self, sources: Sources, *, always: bool = False, clock: Callable[[], float] = time.time) -> None:
-        """`always` has rates and latencies there from the start. The sources are closed with the observer."""
+        """Create an observer.
+
+        `always` has rates and latencies there from the start. It closes the sources when it is closed.
+        """
         self._sources = sources
         self._clock = clock
         self._parts = Parts()
@@ -155,7 +158,7 @@ class Observer:
         return self._end()
 
     def _end(self) -> bool:
-        """A reading has ended; returns whether anything is new."""
+        """Note that a reading has ended, and return True if anything is new."""
         news = self._publish()
         self._ended.set()
         self._ended = asyncio.Event()
@@ -237,13 +240,13 @@ class Observer:
         )
 
     def _partitions(self) -> Sequence[Partition]:
-        """The partitions with the hosts' attempts, as far as these are known."""
+        """Return the partitions with the hosts' attempts, as far as these are known."""
         attempts = {} if self._freshness.known(Part.HOSTS).stale else self._counts.attempts
         return tuple(_attempted(each, attempts.get(each.name)) for each in self._progress.figures.partitions)
 
 
 def _attempted(partition: Partition, attempt: Attempt | None) -> Partition:
-    """A partition with what a host says of it."""
+    """Return a partition with the information that a host gives about it."""
     if attempt is None or (attempt.number <= 1 and attempt.withheld is None):
         return partition
     retry = attempt.number if attempt.number > 1 else None
@@ -255,13 +258,13 @@ def _shown(error: str | None) -> str | None:
 
 
 def _without_times(snapshot: Snapshot) -> Snapshot:
-    """A snapshot without its number and the times that every look changes; what is stale keeps its time."""
+    """Return a snapshot without its number and the times that every look changes; what is stale keeps its time."""
     known = {name: each if each.stale else _CURRENT for name, each in snapshot.known.items()}
     return replace(snapshot, number=0, at=0.0, known=known)
 
 
 def observer_of(settings: Settings, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
-    """An observer of the settings' outbox and topic. Nothing is connected until somebody looks.
+    """Return an observer of the settings' outbox and topic. It connects when somebody looks.
 
     Args:
         settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.

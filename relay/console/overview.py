@@ -86,17 +86,20 @@ class Overview:
 
     @property
     def states(self) -> Sequence[StreamState]:
-        """As last known, in the order of the streams."""
+        """The last known state of each stream, in the order of the streams."""
         return [StreamState.of(each, each.view.latest) for each in self._streams]
 
     async def current(self, timeout_s: float) -> Sequence[StreamState]:
-        """As soon as each view was read or could not be, at the latest after this time."""
+        """Return the state of each stream. Waits until its view was read or failed, for this time at most."""
         found = await asyncio.gather(*(each.view.current(timeout_s) for each in self._streams))
         return [StreamState.of(*each) for each in zip(self._streams, found, strict=True)]
 
     @staticmethod
     def encoded(states: Sequence[StreamState]) -> bytes:
-        """The streams as a JSON object: of each its line, and its snapshot as of `/state.json` of its page."""
+        """Return the streams as a JSON object.
+
+        Each has its line, and its snapshot in the form of `/state.json` of its page.
+        """
         return jsontext.encode({"streams": [_members(each) for each in states]})
 
     async def wait(self, states: Sequence[StreamState], timeout_s: float) -> None:
@@ -114,7 +117,7 @@ class Overview:
 
 
 def overall(states: Sequence[StreamState]) -> Headline:
-    """The state of all streams in one sentence: as serious as the most serious one."""
+    """Return the state of all streams in one sentence: as serious as the most serious one."""
     wanting = [each for each in states if each.status.level in (Level.ERROR, Level.WARNING)]
     if wanting:
         worst = any(each.status.level is Level.ERROR for each in wanting)
@@ -131,7 +134,7 @@ def overall(states: Sequence[StreamState]) -> Headline:
 
 
 def path_of(stream: str) -> str:
-    """The address of a stream's page, without the slash at its end."""
+    """Return the address of a stream's page, without the slash at its end."""
     return f"/streams/{stream}"
 
 

@@ -74,7 +74,9 @@ class ConsoleSettings:
         return cls(trace_url, show_data.lower() == "true")
 
     def trace_address(self, traceparent: str | None) -> str | None:
-        """The address of an event's trace; None without CONSOLE_TRACE_URL, or without a trace in W3C's format.
+        """Return the address of an event's trace.
+
+        It is None without CONSOLE_TRACE_URL, or without a trace in W3C's format.
 
         https://www.w3.org/TR/trace-context/#traceparent-header
         """
@@ -152,15 +154,15 @@ class Pages:
         return self._environment.get_template(template).render(values)
 
     def timeline(self, timeline: Timeline) -> str:
-        """The HTML of a key's timeline."""
+        """Return the HTML of a key's timeline."""
         return self.fragment("timeline.html", timeline=timeline)
 
     def totals(self, snapshot: Snapshot) -> str:
-        """The totals in a sentence, for who hears the page."""
+        """Return the totals in a sentence, for users of a screen reader."""
         return self.fragment("totals.html", **_values(snapshot))
 
     def sections(self, snapshot: Snapshot) -> Mapping[str, str]:
-        """The HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
+        """Return the HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
         if self._numbers != [snapshot.number]:
             values = _values(snapshot)
             self._sections = {name: self.fragment(f"{name}.html", **values) for name in SECTIONS}
@@ -168,7 +170,7 @@ class Pages:
         return self._sections
 
     def overview_sections(self, states: Sequence[StreamState]) -> Mapping[str, str]:
-        """The HTML of each part of the page of all streams that is replaced. Every reader gets the same."""
+        """Return the HTML of each part of the page of all streams that is replaced. Every reader gets the same."""
         numbers = [each.snapshot.number for each in states]
         if numbers != self._numbers:
             status, stale = overall(states), _stale_of(states)
@@ -180,14 +182,14 @@ class Pages:
         return self._sections
 
     def overview(self, states: Sequence[StreamState], checks: bool, check: Checked | None) -> str:
-        """The whole page of all streams, with the last result of a check, if any."""
+        """Return the whole page of all streams, with the last result of a check, if any."""
         sections = {name: Markup(html) for name, html in self.overview_sections(states).items()}
         return self.fragment("overview.html", sections=sections, partition_key="", checks=checks, check=check)
 
     def page(
         self, snapshot: Snapshot, partition_key: str, timeline: str, checks: bool, check: Checked | None
     ) -> str:
-        """The whole page, with the HTML of the open timeline and the last result of a check, if any."""
+        """Return the whole page, with the HTML of the open timeline and the last result of a check, if any."""
         return self.fragment(
             "page.html",
             **_values(snapshot),
@@ -216,7 +218,7 @@ def _values(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _stale_of(states: Sequence[StreamState]) -> str:
-    """What is not current of all streams, in words; empty if everything is."""
+    """Describe which streams are not current; empty if all are."""
     stale = [each.name for each in states if each.stale_since]
     if len(stale) == 1:
         return f"{stale[0]}: {next(each.stale_since for each in states if each.stale_since)}"

@@ -44,16 +44,16 @@ class Topic(Protocol):
     """The topic and its subscriptions. Every method raises ServiceError if it cannot be read."""
 
     async def obstacles(self) -> Sequence[Finding]:
-        """What keeps the topic from accepting events, such as that it is disabled."""
+        """Return the findings that keep the topic from accepting events, such as that it is disabled."""
 
     async def subscriptions(self) -> Sequence[Subscription]:
         """All of them, by name."""
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
-        """The dead-lettered messages of a subscription by reason, as far as they were peeked."""
+        """Return the dead-lettered messages of a subscription by reason, as far as they were peeked."""
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
-        """The known messages of a key; unknown ones are missing."""
+        """Return the known messages of a key; unknown ones are missing."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -63,7 +63,7 @@ class Hosts(Protocol):
     """The relay's processes, if they can be queried."""
 
     async def attempts(self) -> Mapping[str, Attempt]:
-        """The current attempt of each partition that is being retried, or withheld, by the partition's name."""
+        """Return the current attempt of each partition that is being retried or withheld, by partition name."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -95,13 +95,13 @@ class View(Protocol):
         """Wait until there is a snapshot with a number above this one, and return the latest."""
 
     async def current(self, timeout_s: float, /) -> Snapshot:
-        """The latest snapshot, as soon as each part was read or could not be, at the latest after this time."""
+        """Return the latest snapshot, as soon as each part was read or failed, at the latest after this time."""
 
     def follow(self, partition_key: str, /) -> AbstractContextManager[Callable[[], Hashable]]:
         """While entered, what it yields returns another value whenever the key's timeline may have changed."""
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
-        """The last events of a key, with their data if `data`."""
+        """Return the last events of a key, with their data if `data`."""
 
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]

@@ -46,7 +46,7 @@ class _Extent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one look found at the relay, as of `model.Flow` and `model.Snapshot`.
+    """The findings of one look at the relay; the names are those of `model.Flow` and `model.Snapshot`.
 
     A look that is under way has read some of it again and some not yet, so nothing else is shown of it.
     """
@@ -161,7 +161,7 @@ class Progress:
         return True
 
     def limits(self) -> Iterator[Problem]:
-        """The events left out because of the bounds of the memory."""
+        """Yield a problem for each bound of the memory that leaves events out."""
         if self._held >= _HELD:
             yield Problem("outbox", f"more than {_HELD} events wait: the others are counted when these are passed")
         if not self._quarantine.complete:
@@ -294,7 +294,7 @@ class Progress:
                 self.latest.change(name, deliveries=tuple(deliveries), published_at=published_at)
 
     async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]] | None:
-        """The topic's information about these events' messages; None if it cannot be read."""
+        """Return the topic's information about these events' messages, or None if it cannot be read."""
         keys: dict[str, list[str]] = {}
         for partition_key, identifier in names:
             keys.setdefault(partition_key, []).append(identifier)
@@ -308,7 +308,10 @@ class Progress:
 
 
 def _age_s(since: float, now: float) -> float:
-    """An age in seconds: tenths up to ten seconds, then whole ones, so that a page changes once a second."""
+    """Return an age in seconds.
+
+    It has tenths up to ten seconds, then whole ones, so that a page changes once a second.
+    """
     age = max(0.0, now - since)
     return round(age, 1) if age < 10 else float(int(age))
 

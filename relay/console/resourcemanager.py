@@ -38,7 +38,7 @@ _WITHIN_S = 15.0
 
 
 def topic_address(value: str) -> str:
-    """The address that CONSOLE_TOPIC_URL has.
+    """Return the address that CONSOLE_TOPIC_URL has.
 
     Raises:
         SettingsError: It is not that of a topic in Azure Resource Manager.
@@ -54,12 +54,12 @@ def topic_address(value: str) -> str:
 
 
 def variable_of(setting: str) -> str:
-    """The variable about the namespace that a setting names: for `ORDERS_BUS`, `CONSOLE_ORDERS_BUS_URL`."""
+    """Return the variable about the namespace that a setting names: for `ORDERS_BUS`, `CONSOLE_ORDERS_BUS_URL`."""
     return VARIABLE if setting == SERVICEBUS else f"CONSOLE_{setting}_URL"
 
 
 def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None:
-    """The address of a stream's topic or queue in Resource Manager; None if no variable says it.
+    """Return the address of a stream's topic or queue in Resource Manager, or None if no variable says it.
 
     CONSOLE_TOPIC_URL is that of one topic, and says where its namespace has the others that relay.toml names. The
     variable of another namespace is the address of the namespace.
@@ -119,7 +119,7 @@ class ResourceManager:
             return [_read(each, each["name"]) for each in await self._listed()]
 
     async def status(self) -> str:
-        """The topic's status, such as `Active`. One request.
+        """Request the topic's status, such as `Active`. Makes one request.
 
         Raises:
             ServiceError: It could not be read; with the remedy.
@@ -172,7 +172,7 @@ class ResourceManager:
 
 
 def resource_manager(settings: Settings, environment: Mapping[str, str]) -> ResourceManager | None:
-    """A reader of the stream's topic or queue, as its identity; None if no variable has the address.
+    """Return a reader of the stream's topic or queue, as its identity, or None if no variable has the address.
 
     Raises:
         SettingsError: There is no identity, or the address is wrong.

@@ -75,7 +75,7 @@ def access_for(host: str) -> Access:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether an address is this machine's own, or a name can mean no other machine."""
+    """Return True if an address is this machine's own, or a name that can mean no other machine."""
     if name == "localhost":  # RFC 6761, section 6.3
         return True
     try:
@@ -85,7 +85,7 @@ def is_loopback(name: str) -> bool:
 
 
 def guarded(access: Access) -> Middleware:
-    """The middleware that applies it.
+    """Return the middleware that applies the access rule.
 
     What is not for reading alone is served only to this page itself, and not to a form on another site: browsers
     name the origin of a request that changes something.
@@ -157,7 +157,7 @@ def _host_name(request: web.Request) -> str:
 
 
 def _is_principal(text: str) -> bool:
-    """Whether this is what the platform sends: a JSON object in Base64."""
+    """Return True if the text has the form that the platform sends: a JSON object in Base64."""
     try:
         return isinstance(json.loads(base64.b64decode(text, validate=True)), dict)
     except (binascii.Error, ValueError, RecursionError):

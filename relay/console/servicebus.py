@@ -126,7 +126,7 @@ class ServiceBusTopic:
         ]
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
-        """The dead letters of a key among those that were peeked last; no request is made."""
+        """Return the dead letters of a key among those that were peeked last. Makes no request."""
         return [
             delivery
             for peeked in self._peeked.values()
@@ -175,7 +175,7 @@ class ServiceBusTopic:
 
 
 def _shown(found: letter.DeadLetter) -> tuple[DeadLetter, Delivery]:
-    """A dead letter as the page shows it, and its delivery. Nothing says when it was dead-lettered."""
+    """Return a dead letter as the page shows it, and its delivery. The time of its dead-lettering is not known."""
     enqueued_at = found.enqueued_at.timestamp()
     identifier, reason = id_name(str(found.id)), optional(found.reason, REASON)
     key = None if found.session_id is None else key_name(found.session_id)

@@ -64,7 +64,7 @@ async def changes(
     *,
     within_s: float = _HEARTBEAT_S,
 ) -> AsyncIterator[bytes]:
-    """The HTML of each section, when it has changed; first of all of them.
+    """Yield the HTML of each section, when it has changed; first of all of them.
 
     Args:
         sections: The HTML of each section as it is now, by its name.
@@ -93,7 +93,7 @@ async def changes(
 
 
 def page_changes(view: View, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
-    """The changes of the page of a view; `timeline` is that of the key whose timeline is open, if any."""
+    """Yield the changes of the page of a view; `timeline` is that of the key whose timeline is open, if any."""
     snapshot = view.latest
 
     async def sections() -> Mapping[str, str]:
@@ -109,7 +109,7 @@ def page_changes(view: View, pages: Pages, timeline: OpenTimeline | None) -> Asy
 
 
 def overview_changes(overview: Overview, pages: Pages) -> AsyncIterator[bytes]:
-    """The changes of the page of all streams."""
+    """Yield the changes of the page of all streams."""
     states = overview.states
 
     async def sections() -> Mapping[str, str]:
@@ -148,7 +148,7 @@ async def recent_events(view: View) -> AsyncIterator[bytes]:
 
 
 async def later(view: View, snapshot: Snapshot, timeout_s: float) -> Snapshot:
-    """The next snapshot after this one, or this one if there is none in time."""
+    """Return the next snapshot after this one, or this one if there is none in time."""
     try:
         async with asyncio.timeout(timeout_s):
             return await view.changed(snapshot.number)
@@ -163,12 +163,15 @@ def _known(snapshot: Snapshot) -> bytes:
 
 
 def encoded(value: Snapshot | Timeline | Tracked) -> bytes:
-    """A value as a JSON object with the names of its attributes: times in seconds since 1970, null for unknown."""
+    """Encode a value as a JSON object with the names of its attributes.
+
+    Times are in seconds since 1970, null is unknown.
+    """
     return jsontext.encode(asdict(value))
 
 
 def message(data: str, event: str | None = None) -> bytes:
-    """A message in the format of server-sent events.
+    """Return a message in the format of server-sent events.
 
     https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
     """

@@ -40,7 +40,7 @@ def rate(per_second: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A span of time in its largest unit, or in two: 35 ms, 4.2 s, 3 min 20 s, 2 h 5 min, 12 d."""
+    """Format a span of time in its largest unit, or in two: 35 ms, 4.2 s, 3 min 20 s, 2 h 5 min, 12 d."""
     if seconds is None:
         return UNKNOWN
     seconds = max(seconds, 0.0)
@@ -59,12 +59,12 @@ def span(seconds: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """A latency in milliseconds, as a span."""
+    """Format a latency in milliseconds as a span."""
     return UNKNOWN if value is None else span(value / 1000)
 
 
 def clock(at: float | None) -> str:
-    """The time of day in UTC, with milliseconds if there are any."""
+    """Format the time of day in UTC, with milliseconds if there are any."""
     if at is None:
         return UNKNOWN
     moment = datetime.fromtimestamp(at, UTC)
@@ -72,17 +72,17 @@ def clock(at: float | None) -> str:
 
 
 def date(at: float | None) -> str:
-    """The date in UTC."""
+    """Format the date in UTC."""
     return UNKNOWN if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 def iso(at: float) -> str:
-    """The moment in ISO 8601, for `<time>`."""
+    """Format the moment in ISO 8601, for `<time>`."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def written(moment: str | None) -> str:
-    """A moment written in ISO 8601, to the second; any other text unchanged."""
+    """Format a moment written in ISO 8601, to the second; any other text stays unchanged."""
     if moment is None:
         return UNKNOWN
     try:
@@ -95,12 +95,15 @@ def written(moment: str | None) -> str:
 
 
 def visible(text: str | None) -> str:
-    """A text of others on one line: what cannot be printed, or turns the direction of writing, as its code."""
+    """Return a text of others on one line.
+
+    A character that cannot be printed, or turns the direction of writing, is shown as its code.
+    """
     return UNKNOWN if text is None else printable(text)
 
 
 def short(text: str | None, most: int = 160) -> str:
-    """As `visible`, and no longer than this many characters."""
+    """Return a text of others on one line as `visible` does, and no longer than this many characters."""
     return cut_text(visible(text), most)
 
 
@@ -111,17 +114,17 @@ def prose(text: str | None, most: int = 600) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text that begins with a capital letter."""
+    """Return a text that begins with a capital letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def lines(text: str) -> str:
-    """A text of several lines, each as `visible`."""
+    """Return a text of several lines, each made printable by `visible`."""
     return "\n".join(visible(line.expandtabs(2)) for line in text.splitlines())
 
 
 def set_aside_commands(error: str | None) -> list[str]:
-    """The commands that an error names for events that block their keys, with whole ids and keys.
+    """Return the commands that an error names for events that block their keys, with whole ids and keys.
 
     They are made anew of their words: what an error says may be another's text.
     """
@@ -130,7 +133,7 @@ def set_aside_commands(error: str | None) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The key and the id of a command, as a shell reads them; nothing if it does not."""
+    """Parse the key and the id of a command as a shell does; return nothing if that fails."""
     try:
         return [parsed_word(word) for word in shlex.split(text)]
     except ValueError:
@@ -138,17 +141,17 @@ def _words(text: str) -> list[str]:
 
 
 def marked(text: str) -> Markup:
-    """A text of the project's own with its code in backticks."""
+    """Mark up a text of the project's own with its code in backticks."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def key_path(partition_key: str) -> str:
-    """The address of a key's page."""
+    """Return the address of a key's page."""
     return f"/key?key={quote(partition_key, safe='', errors='replace')}"
 
 
 def plural(number: int, one: str, many: str) -> str:
-    """A number with the word for one or for many."""
+    """Return a number with the word for one or for many."""
     return f"{count(number)} {one if number == 1 else many}"
 
 
@@ -157,9 +160,9 @@ class Commands:
     """Commands for one outbox and its destination.
 
     Attributes:
-        options: What those that work on the outbox take in addition, such as `--source sql`.
-        of_topic: Likewise those that work on the destination, such as `--stream orders`.
-        is_queue: Whether the destination is a queue, whose dead letters have no subscription.
+        options: The further options of commands that work on the outbox, such as `--source sql`.
+        of_topic: The further options of commands that work on the destination, such as `--stream orders`.
+        is_queue: True if the destination is a queue, whose dead letters have no subscription.
     """
 
     options: str = ""
@@ -178,7 +181,7 @@ class Commands:
         return release_key(partition_key, *self._words)
 
     def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, str]]:
-        """What can be done with the dead letters of a subscription with a reason, and the command that does it."""
+        """Yield the actions for a subscription's dead letters with a reason, each with its command."""
         options = self.of_topic.split()
         chosen = {} if self.is_queue else {"--subscription": subscription}
         if was_cut(reason, REASON):
@@ -200,7 +203,7 @@ class Commands:
         return line("check", options=["--scan"])
 
     def of_state(self, state: State) -> Sequence[str]:
-        """The commands that show what a state is about."""
+        """Return the commands that show the events or settings behind a state."""
         match state:
             case State.FAILING | State.UNREAD | State.UNOWNED:
                 return [self.check()]

@@ -33,8 +33,9 @@ class Known:
         committed: Its last events, in the order of the feed; `more` if the outbox has older ones.
         positions: The relay's positions by name, read after the events.
         records: Its quarantine records, read after the positions.
-        judged: Whether these are all of them: without them, nothing is said to be published.
-        published_at: When the relay was seen to pass an event, by id; `data` likewise.
+        judged: True if these are all of them: without them, nothing is said to be published.
+        published_at: When the relay was seen to pass an event, by id.
+        data: The beginning of the data of events, by id.
         partition: The name of its position, if it has no event.
     """
 
@@ -55,7 +56,7 @@ class Known:
 async def read_timeline(
     sources: Sources, partition_key: str, limit: int, published_at: Mapping[str, float], *, data: bool
 ) -> Timeline:
-    """The last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
+    """Read the last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
 
     `published_at` says when the relay was seen to pass an event, by id.
     """
@@ -90,7 +91,7 @@ async def read_timeline(
 
 
 async def _data(outbox: Outbox, partition_key: str, ids: Sequence[str]) -> Mapping[str, str]:
-    """The beginning of the data of these events: a few documents at a time, as each may have megabytes."""
+    """Return the beginning of the data of these events: a few documents at a time, as each may have megabytes."""
     found: dict[str, str] = {}
     most = min(_DATA, _DATA_OF_ALL // max(1, len(ids)))
     for start in range(0, len(ids), _DOCUMENTS):
@@ -108,7 +109,7 @@ async def _records(items: Items, known: Known) -> list[RecordSummary]:
 
 
 def timeline(known: Known, limit: int) -> Timeline:
-    """The last events of a key, at most `limit`, the oldest first.
+    """Return the last events of a key, at most `limit`, the oldest first.
 
     An event that is gone from the outbox is placed by its quarantine record; where the
     record does not say so, and for a message, before the first event that was committed later.
@@ -146,7 +147,7 @@ def timeline(known: Known, limit: int) -> Timeline:
 
 
 def _by_event(known: Known) -> dict[str, RecordSummary]:
-    """The records by the id of their event. One in parts has no id, but a place."""
+    """Return the records by the id of their event. One in parts has no id, but a place."""
     places = {event.place: event.id for event in known.committed}
     found = {}
     for record in known.records:
@@ -206,7 +207,7 @@ def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | Non
 
 
 def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
-    """The events with `missing_before`; an event of an unknown number fills a gap."""
+    """Return the events with `missing_before`; an event of an unknown number fills a gap."""
     found = []
     last, unknown = None, 0
     for each in events:

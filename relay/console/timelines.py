@@ -36,7 +36,10 @@ class OpenTimeline:
         self._html = ""
 
     async def html(self) -> str:
-        """As it is now; as it was read last, if its key has not changed since, or within less than a second."""
+        """Return the HTML of the timeline.
+
+        It is as read last if its key has not changed since, or within less than a second.
+        """
         async with self._turn:
             now, state = time.monotonic(), self._state()
             if (state != self._shown or now >= self._due_at) and now - self._read_at >= _PAUSE_S:

@@ -74,7 +74,7 @@ _TIME_TO_LIVE = {
 
 
 async def check(settings: Settings) -> list[Finding]:
-    """The findings about the database, its containers and the relay's leases."""
+    """Return the findings about the database, its containers and the relay's leases."""
     subject = f"COSMOS_DATABASE '{settings.cosmos_database}'"
     opened = Containers(settings)
     try:
@@ -129,7 +129,7 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
 
 
 async def _read(request: Awaitable[T], subject: str, create: str) -> T | Finding:
-    """The account's answer, or the finding that says why there is none."""
+    """Return the account's answer, or the finding that says why there is none."""
     try:
         return await request
     except _FAILURES as error:
@@ -190,7 +190,7 @@ async def _overlaps(subject: str, leases: ContainerProxy, monitored: ContainerPr
 async def _of_another_container(
     subject: str, leases: ContainerProxy, monitored: ContainerProxy, prefix: str
 ) -> list[Finding]:
-    """An error if the relay has leases of other containers, and none of this one.
+    """Return an error if the relay has leases of other containers, and none of this one.
 
     The id of a lease is that of its account, its database and its container (relay/cosmos/leases.py). A container
     that is deleted and created again has another id, and running hosts still read the one that is gone.

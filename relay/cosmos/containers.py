@@ -60,11 +60,11 @@ class Containers:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, name: str) -> ContainerProxy:
-        """The container of this name; its requests have no limit. Raises AzureError or OSError."""
+        """Return the container of this name; its requests have no limit. Raises AzureError or OSError."""
         return (await self.database()).get_container_client(name)
 
     async def database(self) -> DatabaseProxy:
-        """The database; likewise."""
+        """Return the database; its requests have no limit. Raises AzureError or OSError."""
         async with self._limited():
             shared = await self._open()
         return shared.client.get_database_client(self._settings.cosmos_database)
@@ -92,7 +92,7 @@ class Containers:
                 self._close_if_unused(shared)
 
     async def positions(self) -> Positions:
-        """The positions of the relay's own leases. Raises LeaseError."""
+        """Return the positions of the relay's own leases. Raises LeaseError."""
         settings = self._settings
         try:
             async with self.call() as call:
@@ -162,7 +162,7 @@ class Containers:
 
 
 def parameters(**values: Any) -> list[dict[str, Any]]:
-    """The parameters of a query, whose names have a `@` there."""
+    """Return the parameters of a query, whose names have a `@` there."""
     return [{"name": f"@{name}", "value": value} for name, value in values.items()]
 
 

@@ -32,7 +32,10 @@ class EffectiveKeys:
         self._known: dict[tuple[type, Any], str] = {}
 
     async def of(self, value: Any) -> str | None:
-        """The effective key of a partition key value, as the SDK takes it; None without one. Raises AzureError."""
+        """Return the effective key of a partition key value, as the SDK takes it, or None without one.
+
+        Raises AzureError.
+        """
         name = (type(value), value)
         known = self._known.get(name)
         if known is None:
@@ -54,7 +57,7 @@ class EffectiveKeys:
 
 
 def effective_key(partition_key: str) -> str:
-    """The effective partition key of a string, hashed by version 2. Raises UnicodeEncodeError."""
+    """Return the effective partition key of a string, hashed by version 2. Raises UnicodeEncodeError."""
     data = b"\x08" + partition_key.encode() + b"\xff"
     return f"{_murmur3(data) & ((1 << 126) - 1):032X}"
 

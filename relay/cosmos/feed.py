@@ -86,7 +86,7 @@ class Feed:
         self._read: list[Committed] = []
 
     async def next(self, limit: int, positions: Positions) -> list[Committed]:
-        """The next events, at most about `limit`; none only if all of the feed was read.
+        """Return the next events, at most about `limit`; none only if all of the feed was read.
 
         Raises AzureError or OSError; events read before are returned by the next call.
         """
@@ -147,7 +147,7 @@ def numbered(
 
 
 def brief(document: SourceDocument) -> SourceDocument:
-    """What `numbered` and `committed_of` need of a document, which may have 2 MB."""
+    """Return the parts of a document, which may have 2 MB, that `numbered` and `committed_of` need."""
     stored = {name: document.stored[name] for name in _OF_SERVICE if name in document.stored}
     fields = {name: _cut(document.fields[name]) for name in _OF_DOCUMENT if name in document.fields}
     return SourceDocument(stored, fields, mapped=Mapped(_cut(document.action), _cut(document.created_at)))
@@ -165,7 +165,7 @@ def committed_of(document: SourceDocument, partition: str, place: tuple[int, int
 
 
 async def _partition(positions: Positions, feed_range: Mapping[str, Any], partition_key: object) -> str:
-    """The lease token of a document that was read in a range; the range itself if no lease covers it."""
+    """Return the lease token of a document that was read in a range, or the range itself if no lease covers it."""
     leases = positions.within(feed_range)
     if len(leases) > 1 and isinstance(partition_key, str):
         lease = await positions.lease_of(partition_key)
@@ -177,7 +177,7 @@ async def _partition(positions: Positions, feed_range: Mapping[str, Any], partit
 
 
 def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) -> str | None:
-    """The SDK's token for what the relay has not read in a range yet; None if it has read nothing there."""
+    """Return the SDK's token for what the relay has not read in a range, or None if it has read nothing there."""
     leases = positions.within(feed_range)
     if not leases or any(lease.continuation is None for lease in leases):
         return None
@@ -186,7 +186,7 @@ def _continuation(rid: str, feed_range: dict[str, Any], positions: Positions) ->
 
 
 def sdk_token(rid: str, bounds: Mapping[str, Any], etag: str) -> str:
-    """The SDK's token for what comes after an ETag of the feed, within the bounds of a range.
+    """Return the SDK's token for what comes after an ETag of the feed, within the bounds of a range.
 
     It is the token that azure-cosmos 4.17.1 gives with a page. There is no call that makes one.
     """
@@ -206,7 +206,7 @@ def sdk_token(rid: str, bounds: Mapping[str, Any], etag: str) -> str:
 
 
 def behind(container: ContainerProxy, lease: LeasePosition, page_items: int) -> AsyncItemPaged[dict[str, Any]]:
-    """The documents behind a lease's position. The first may be passed, if the lease is within a commit."""
+    """Return the documents behind a lease's position. The first may be passed, if the lease is within a commit."""
     options: dict[str, Any]
     if lease.continuation is not None and lease.token.isdecimal():
         # A bare ETag goes with the range that it belongs to (azure-cosmos 4.17.1).
@@ -229,12 +229,12 @@ def integers_of_any_length() -> Iterator[None]:
 
 
 def feed_start(since: int) -> datetime:
-    """The start of the change feed for events committed at `since`, in seconds since 1970, or later."""
+    """Return the start of the change feed for events committed at `since`, in seconds since 1970, or later."""
     return datetime.fromtimestamp(max(0, since - _START_MARGIN_S), UTC)
 
 
 def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
-    """The condition of a query for documents that may be events, and its parameters."""
+    """Return the condition of a query for documents that may be events, and its parameters."""
     where, found = expression(selection.fields.of_document("type")[0]), "true"
     values: dict[str, Any] = {}
     if len(selection.types) == 1:
@@ -254,12 +254,12 @@ def _places(name: str, fields: Fields) -> tuple[Pointer, ...]:
 
 
 def is_queried(pointer: Pointer) -> bool:
-    """Whether a query can have the value: it would have to know arrays from objects."""
+    """Return True if a query can have the value: it would have to know arrays from objects."""
     return not any(name.isdecimal() for name in pointer.names)
 
 
 def expression(pointer: Pointer) -> str:
-    """A place in a document, in a query of `c`."""
+    """Return the expression for a place in a document, in a query of `c`."""
     return "c" + "".join(f".{each}" if each in _OWN else f"[{json.dumps(each)}]" for each in pointer.names)
 
 
@@ -311,7 +311,7 @@ class CosmosReading:
     async def pages_of(
         self, feed_range: dict[str, Any], count: int | None
     ) -> AsyncGenerator[list[SourceDocument], None]:
-        """The documents of one feed range in commit order, page by page.
+        """Yield the documents of one feed range in commit order, page by page.
 
         Reading ends when all `count` documents were read, or at the end of the feed. It does not end at the first
         document that is too young: after a merge of physical partitions, older documents may follow. A range that
@@ -341,7 +341,7 @@ class CosmosReading:
             yield list(in_commit_order(whole + commit))
 
     def _held(self, stored: StoredDocument) -> SourceDocument | None:
-        """The document of a stored one; None if it is not in the range."""
+        """Return the document of a stored one, or None if it is not in the range."""
         document = self._selection.document_of(stored)
         if document is None or not self._range.since <= stored["_ts"] < self._range.until:
             return None
@@ -370,7 +370,7 @@ class CosmosReading:
 def _split_last_commit(
     documents: list[SourceDocument],
 ) -> tuple[list[SourceDocument], list[SourceDocument]]:
-    """The documents of all commits but the last, and those of the last, which may be incomplete."""
+    """Return the documents of all commits but the last, and those of the last, which may be incomplete."""
     last = documents[-1].lsn if documents else None
     start = len(documents)
     while last is not None and start and documents[start - 1].lsn == last:

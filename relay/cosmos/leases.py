@@ -97,7 +97,10 @@ class LeasePosition:
         return self.minimum <= effective_key < self.maximum
 
     def has_passed(self, document: StoredDocument) -> bool:
-        """Whether everything up to a document of its range is known to be done; False if it has no `_lsn`."""
+        """Return True if all of its range up to a document is known to be done.
+
+        It is False for a document without `_lsn`.
+        """
         lsn = document.get("_lsn")
         return isinstance(lsn, int) and lsn <= self.done
 
@@ -153,7 +156,7 @@ class Positions:
         return None if effective_key is None else self.last_of(effective_key)
 
     def within(self, feed_range: Mapping[str, Any]) -> list[LeasePosition]:
-        """The leases that cover a part of a feed range, as the SDK gives it."""
+        """Return the leases that cover a part of a feed range, as the SDK gives it."""
         minimum, maximum = feed_range["Range"]["min"], feed_range["Range"]["max"]
         return [lease for lease in self.leases if lease.minimum < maximum and minimum < lease.maximum]
 
@@ -162,7 +165,7 @@ class Positions:
         return min(self._covering(effective_key), key=lambda lease: lease.done, default=None)
 
     def _reached_from(self, bound: str) -> tuple[int, float]:
-        """The last LSN that every lease there has passed, and the last one that any of them may have."""
+        """Return the last LSN that every lease there has passed, and the last one that any of them may have."""
         covering = self._covering(bound)
         if not covering:
             return _NOTHING, math.inf

@@ -45,7 +45,10 @@ def _groups(leases: Sequence[LeasePosition]) -> Iterator[list[LeasePosition]]:
 
 
 def _meeting(positions: Positions, feed_range: Mapping[str, Any]) -> list[LeasePosition]:
-    """The leases at different positions that meet in a physical partition, if one of them may make its lease."""
+    """Return the leases at different positions that meet in a physical partition.
+
+    One of them may make its lease.
+    """
     minimum, maximum = feed_range["Range"]["min"], feed_range["Range"]["max"]
     leases = positions.within(feed_range)
     # The lease of a partition that is wholly within another one becomes that of its own range, as after a merge.

@@ -146,7 +146,7 @@ class CosmosItems:
 
 
 def clause(chosen: items.Filter) -> tuple[str, dict[str, str]]:
-    """The WHERE clause for records, and the values of its parameters."""
+    """Return the WHERE clause for records, and the values of its parameters."""
     equal = {"type": RECORD_TYPE, "reason": chosen.reason, "partitionKey": chosen.partition_key}
     values = {name: value for name, value in equal.items() if value is not None}
     conditions = [f"c.{name} = @{name}" for name in values]

@@ -85,7 +85,7 @@ class CosmosOutbox:
             return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
-        """As a host's: one page of the service, which has 4 MB at most."""
+        """Return one page of the service for each lease, as a host reads it: it has 4 MB at most."""
         positions = await self._read_own()
         container = await self._container()
         found = []
@@ -100,14 +100,14 @@ class CosmosOutbox:
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
-        """The token of the lease that covers the key."""
+        """Return the token of the lease that covers the key."""
         positions = self._own or await self._read_own()
         with explaining(self._settings.cosmos_container):
             lease = await positions.lease_of(partition_key)
         return None if lease is None else lease.token
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """It costs the same however many older events the key has.
+        """Return the last events of a key. The cost is the same however many older events the key has.
 
         It takes a query of one partition for the times of `limit` events, in the order of `_ts`, which is always
         indexed; and the change feed of the key from the oldest of these times on, as queries have no `_lsn`: about
@@ -126,7 +126,10 @@ class CosmosOutbox:
         return events[-limit:], len(times) > limit or len(events) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """A query of one partition for each hundred of them; numbers as Python reads them."""
+        """Return the data of events, with numbers as Python reads them.
+
+        Queries one partition for each hundred of them.
+        """
         wanted = list(ids)
         found: dict[str, str] = {}
         for start in range(0, len(wanted), _IDS):
@@ -137,7 +140,7 @@ class CosmosOutbox:
         return found
 
     async def identity(self) -> str:
-        """The container's `_rid`."""
+        """Return the container's `_rid`."""
         container = await self._container()
         with explaining(container.id):
             return str((await container.read())["_rid"])
@@ -153,15 +156,18 @@ class CosmosOutbox:
         return None
 
     def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
-        """A document has its place itself."""
+        """Return the mapped document of a stored one, which has its place itself."""
         return self._settings.selection.fields.document(stored)
 
     async def current(self, partition_key: str, identifier: str, /) -> SourceDocument | None:
-        """As `find`, by a query."""
+        """Return the document of an event as it is now, by a query, or None if there is none."""
         return next(iter(await self._of_ids(partition_key, [identifier])), None)
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """The id may have `/`, `?` or `#`. One that is joined from several is looked for among all of the key."""
+        """Find an event, whose id may have `/`, `?` or `#`.
+
+        One joined from several is looked for among all of the key.
+        """
         fields = self._settings.selection.fields
         found = await self._of_ids(partition_key, [identifier])
         if not found:
@@ -194,7 +200,7 @@ class CosmosOutbox:
         await self._feed_containers.close()
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
-        """The events of a key that the relay has passed, or may have passed if no lease tells."""
+        """Return the events of a key that the relay has passed, or may have passed if no lease tells."""
         found = []
         async for stored in self._feed_of_key(partition_key, since):
             document = self._settings.selection.document_of(stored)
@@ -206,7 +212,7 @@ class CosmosOutbox:
         return found
 
     async def _passed(self, partition_key: object, lsn: object) -> bool | None:
-        """Whether the leases have passed an LSN of a key; None if unknown."""
+        """Return True if the leases have passed an LSN of a key, or None if unknown."""
         if not isinstance(partition_key, str) or not isinstance(lsn, int):
             return None
         if self._checkpoints is None:
@@ -216,7 +222,7 @@ class CosmosOutbox:
     async def _of_ids(
         self, partition_key: str, ids: Collection[str], names: Sequence[str] | None = None
     ) -> list[SourceDocument]:
-        """The documents of a key with these ids; only `_ts` and the named fields if some are named."""
+        """Return the documents of a key with these ids; only `_ts` and the named fields if some are named."""
         fields = self._settings.selection.fields
         id_places = fields.of_document("id")
         columns = "*"
@@ -232,14 +238,14 @@ class CosmosOutbox:
         return [document for row in rows if (document := fields.document(row)).fields.get("id") in wanted]
 
     async def _query(self, partition_key: str, query: str, **values: Any) -> list[dict[str, Any]]:
-        """The rows of a query of one partition."""
+        """Return the rows of a query of one partition."""
         container = await self._container()
         with explaining(container.id):
             rows = container.query_items(query, parameters=parameters(**values), partition_key=partition_key)
             return [row async for row in rows]
 
     async def _feed_of_key(self, partition_key: str, since: int) -> AsyncGenerator[StoredDocument, None]:
-        """The documents of a key that were changed since a time, in seconds since 1970."""
+        """Yield the documents of a key that were changed since a time, in seconds since 1970."""
         container = await self._container()
         with explaining(container.id):
             feed_range = await container.feed_range_from_partition_key(partition_key)

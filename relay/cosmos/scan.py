@@ -38,7 +38,7 @@ _PAGE_ITEMS = 100
 
 @dataclass(slots=True)
 class _Found:
-    """What was read so far: the number of documents, those that the host cannot deliver, and invalid events."""
+    """The state of a scan: documents read, documents that the host cannot deliver, and invalid events."""
 
     documents: int = 0
     obstacles: list[dict[str, Any]] = field(default_factory=list)
@@ -122,8 +122,10 @@ def _not_scanned(said: str, settings: Settings) -> Finding:
 
 
 def _obstacles(document: StoredDocument, lease: LeasePosition, fields: Fields) -> Iterator[dict[str, Any]]:
-    """The document as `--json` has it, under the id that it is stored with, if the host cannot deliver it: `lease`
-    stops there."""
+    """Yield the document if the host cannot deliver it, so that `lease` stops there.
+
+    It has the form of `--json` and its stored id.
+    """
     depth, characters = measure(document)
     if depth > MAX_DEPTH or characters > MAX_INTEGER_CHARACTERS:
         read = fields.document(document).fields
@@ -141,7 +143,7 @@ def _obstacles(document: StoredDocument, lease: LeasePosition, fields: Fields) -
 def undeliverable(
     documents: Iterable[StoredDocument], lease: LeasePosition, container: str, fields: Fields
 ) -> list[Finding]:
-    """The findings about documents behind a lease that the host cannot deliver."""
+    """Return the findings about documents behind a lease that the host cannot deliver."""
     return [_finding(obstacle, container) for each in documents for obstacle in _obstacles(each, lease, fields)]
 
 
@@ -163,7 +165,7 @@ def _finding(obstacle: Mapping[str, Any], container: str) -> Finding:
 
 
 def measure(document: Mapping[str, Any]) -> tuple[int, int]:
-    """The levels of a document, counting itself, and the characters of its longest integer."""
+    """Return the levels of a document, counting itself, and the characters of its longest integer."""
     depth = characters = 0
     layer: list[Any] = [document]
     while layer:

@@ -51,7 +51,7 @@ class ChangeBatch(func.DocumentList):
         return [None if each is None else func.Document.from_dict(dict(each)) for each in self.documents()]
 
     def documents(self) -> list[StoredDocument | None]:
-        """The documents, value for value. Raises ChangesError if the text is no JSON array of objects."""
+        """Return the documents, value for value. Raises ChangesError if the text is no JSON array of objects."""
         text = self.text
         try:
             documents = _DECODER.decode(text)
@@ -75,7 +75,7 @@ class CosmosSource:
     """Reads change batches; `ports.Source` says what each method does."""
 
     def __init__(self, selection: Selection, containers: Containers) -> None:
-        """`selection` says which documents are events of the stream."""
+        """Create a source; `selection` says which documents are events of the stream."""
         self._selection = selection
         self._containers = containers
 
@@ -114,7 +114,10 @@ class CosmosSourceInTime(CosmosSource):
 
 
 def _partition_key(item: Event | Rejected) -> Any:
-    """The partition key value under which Cosmos DB has stored the document: null and numbers are legal too."""
+    """Return the partition key value under which Cosmos DB has stored the document.
+
+    Null and numbers are legal too.
+    """
     if item.partition_key is not None:
         return item.partition_key
     if "partitionKey" not in item.document.fields:
@@ -223,7 +226,7 @@ def _committed_at(stored: StoredDocument) -> int:
 
 
 def event_of(document: SourceDocument, position: int = 0) -> Event | Rejected:
-    """The event of a document that is to be one; `position` is its place among those it came with."""
+    """Return the event of a document that is to be one; `position` is its place among those it came with."""
     committed_at = document.stored.get("_ts")
     if type(committed_at) is not int:
         return read_event(document, position)
@@ -235,7 +238,7 @@ def event_of(document: SourceDocument, position: int = 0) -> Event | Rejected:
 
 
 def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
-    """The documents of each transaction in the order in which their events happened.
+    """Return the documents of each transaction in the order in which their events happened.
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
@@ -259,6 +262,6 @@ def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocum
 
 
 def _numbered(documents: Sequence[SourceDocument], name: str) -> list[int]:
-    """The places of those whose field of this name is a whole number, by that number."""
+    """Return the places of those whose field of this name is a whole number, by that number."""
     numbers = ((document.fields.get(name), place) for place, document in enumerate(documents))
     return [place for _, place in sorted((number, place) for number, place in numbers if type(number) is int)]

@@ -72,7 +72,7 @@ class DeadLetter:
         return f"{self.subscription}/{self.sequence_number}"
 
     def data(self) -> dict[str, Any]:
-        """As `--json` shows it."""
+        """Return the dead letter in the form that `--json` shows."""
         return {
             "name": self.name,
             "subscription": self.subscription,
@@ -94,7 +94,7 @@ def iso(moment: datetime) -> str:
 
 
 def read(subscription: str, encoded: bytes) -> DeadLetter:
-    """The dead letter that was received or peeked in this encoding.
+    """Read the dead letter that was received or peeked in this encoding.
 
     Raises:
         ValueError: It is no message of a broker.
@@ -126,7 +126,7 @@ def read(subscription: str, encoded: bytes) -> DeadLetter:
 
 
 def copy_of(encoded: bytes) -> bytes:
-    """The message that was dead-lettered, to be sent again: its properties and its body byte for byte.
+    """Return the message that was dead-lettered, to be sent again: its properties and its body byte for byte.
 
     Left out are the header, whose time to live and delivery count are those of this delivery, the time at which
     the message expires, which may have passed, what the broker has annotated, and the reason and description that
@@ -148,7 +148,7 @@ def copy_of(encoded: bytes) -> bytes:
 
 
 def described(encoded: bytes) -> dict[str, Any]:
-    """The properties of a message, as JSON has them."""
+    """Return the properties of a message in JSON's types."""
     found = {section.code: section for section in amqp.sections(encoded)}
     fields = _fields(encoded, found.get(amqp.PROPERTIES))
     stated = _map(encoded, found.get(amqp.APPLICATION_PROPERTIES))
@@ -161,7 +161,10 @@ def described(encoded: bytes) -> dict[str, Any]:
 
 
 def body(encoded: bytes) -> str:
-    """The body as text, if it is data in UTF-8; otherwise in Base64. A body that is no data is shown encoded."""
+    """Return the body as text, if it is data in UTF-8; otherwise in Base64.
+
+    A body that is no data is shown encoded.
+    """
     parts = [section for section in amqp.sections(encoded) if section.code >= amqp.DATA]
     if all(part.code == amqp.DATA for part in parts):
         whole = b"".join(_bytes(amqp.scalar(encoded, part.value)) for part in parts)
@@ -174,7 +177,10 @@ def body(encoded: bytes) -> str:
 
 
 def lock_of(encoded: bytes) -> bytes:
-    """A message with the annotations of a delivery alone, which the SDK's decoder knows, and an empty body."""
+    """Return a message with the annotations of a delivery alone and an empty body.
+
+    The SDK's decoder knows these annotations.
+    """
     found = {section.code: section for section in amqp.sections(encoded)}
     annotations = amqp.pairs(encoded, found[amqp.ANNOTATIONS].value) if amqp.ANNOTATIONS in found else []
     known = ("x-opt-sequence-number", "x-opt-locked-until")
@@ -187,7 +193,7 @@ def _is_the_brokers(name: str) -> bool:
 
 
 def _without(encoded: bytes, section: amqp.Section, left_out: Any) -> bytes:
-    """A section that is a map, without the names that are left out; nothing if no name is left."""
+    """Return a section that is a map, without the names that are left out; nothing if no name is left."""
     content = amqp.pairs(encoded, section.value)
     kept = [(name, value) for name, value in content if not left_out(amqp.text(name) or "")]
     if len(kept) == len(content):

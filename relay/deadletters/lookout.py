@@ -68,11 +68,11 @@ class Lookout:
         await self._look()
 
     def waits(self, identifier: str) -> bool:
-        """Whether a message of this id was seen."""
+        """Return True if a message of this id was seen."""
         return identifier in self._ids
 
     async def sees(self, identifier: str) -> bool:
-        """Whether a message of this id comes in time."""
+        """Return True if a message of this id comes in time."""
         deadline = time.monotonic() + SEEN_WITHIN_S
         while True:
             await self._look()

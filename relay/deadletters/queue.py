@@ -179,7 +179,7 @@ class DeadLetterQueue:
 
 
 def batched(messages: Sequence[ServiceBusReceivedMessage]) -> Iterator[Sequence[ServiceBusReceivedMessage]]:
-    """As many as one request names."""
+    """Yield the messages in groups as large as one request can name."""
     for start in range(0, len(messages), _LOCKS):
         yield messages[start : start + _LOCKS]
 

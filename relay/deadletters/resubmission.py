@@ -37,7 +37,7 @@ _OPEN_TIMEOUT_S = 15.0
 
 
 class Fate(StrEnum):
-    """What became of a dead letter that was to be published again."""
+    """The fate of a dead letter that was to be published again."""
 
     RESUBMITTED = "resubmitted"
     """Its copy was seen, and the dead letter is removed."""
@@ -81,7 +81,7 @@ class Resubmission:
     """
 
     def __init__(self, settings: Settings, subscriptions: Iterable[str], wait_s: float) -> None:
-        """`wait_s`: maximum seconds until a consumer releases a session."""
+        """Create a resubmission; `wait_s`: time limit until a consumer releases a session, in seconds."""
         self._outlets = {name: Outlet.of(settings, name) for name in subscriptions}
         self._named_by = settings.named_by
         self._timeout_s = settings.send_timeout_s
@@ -227,7 +227,7 @@ def _by_key(letters: Sequence[DeadLetter]) -> dict[str | None, list[DeadLetter]]
 
 
 def _events(letters: Sequence[DeadLetter], locked: Mapping[str, Locked]) -> list[Event]:
-    """The events of these dead letters, up to the first one that is not locked."""
+    """Return the events of these dead letters, up to the first one that is not locked."""
     events: dict[str | None, Event] = {}
     for letter in letters:
         if letter.name not in locked:

@@ -1,4 +1,4 @@
-"""What of azure-servicebus (7.15.0) is used beyond its public API: peeking and receiving messages undecoded.
+"""Use of azure-servicebus (7.15.0) beyond its public API: peeking and receiving messages undecoded.
 
 Its decoder lacks types of AMQP 1.0 (char, decimal32, decimal64), and one such message ends the connection, or
 fails the whole page that is peeked. It does not tell text from binary data, so a message that it has decoded
@@ -63,7 +63,7 @@ async def renew(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusRecei
 
 
 async def release(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-    """Abandon messages with one request; in a dead-letter queue, this counts as no delivery. Likewise."""
+    """Abandon messages with one request; in a dead-letter queue, this counts as no delivery."""
     inner: Any = receiver
     await inner._settle_message_via_mgmt_link(
         SETTLEMENT_ABANDON, [message.lock_token for message in messages if message.lock_token is not None]

@@ -43,7 +43,7 @@ class Section(NamedTuple):
 
 
 def sections(encoded: bytes) -> Iterator[Section]:
-    """The sections of a message, in order. Raises ValueError if it is no message."""
+    """Yield the sections of a message, in order. Raises ValueError if it is no message."""
     at = 0
     while at < len(encoded):
         if encoded[at] != _DESCRIBED:
@@ -68,7 +68,7 @@ def end_of(encoded: bytes, at: int, depth: int = 0) -> int:
 
 
 def elements(encoded: bytes, at: int) -> list[bytes]:
-    """The elements of the list or map at `at`, encoded: of a map, names and values by turns."""
+    """Return the elements of the list or map at `at`, encoded: of a map, names and values by turns."""
     constructor = encoded[at]
     if constructor == 0x45:
         return []
@@ -88,18 +88,18 @@ def elements(encoded: bytes, at: int) -> list[bytes]:
 
 
 def pairs(encoded: bytes, at: int) -> list[tuple[bytes, bytes]]:
-    """The names and values of the map at `at`, encoded."""
+    """Return the names and values of the map at `at`, encoded."""
     found = elements(encoded, at)
     return list(zip(found[::2], found[1::2], strict=True))
 
 
 def map_section(code: int, content: list[tuple[bytes, bytes]]) -> bytes:
-    """A section that is a map of encoded names and values."""
+    """Return a section that is a map of encoded names and values."""
     return _compound(code, 0xD1, [part for pair in content for part in pair])
 
 
 def list_section(code: int, content: list[bytes]) -> bytes:
-    """A section that is a list of encoded values."""
+    """Return a section that is a list of encoded values."""
     return _compound(code, 0xD0, content)
 
 
@@ -110,19 +110,19 @@ def _compound(code: int, constructor: int, content: list[bytes]) -> bytes:
 
 
 def text(encoded: bytes) -> str | None:
-    """The text of an encoded value, as `as_text` has it."""
+    """Return the text of an encoded value, converted by `as_text`."""
     return as_text(scalar(encoded, 0))
 
 
 def as_text(value: Scalar) -> str | None:
-    """A value as text: bytes as UTF-8, as which some clients send their texts; None for null."""
+    """Return a value as text: bytes as UTF-8, as which some clients send their texts; None for null."""
     if value is None or isinstance(value, str):
         return value
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def scalar(encoded: bytes, at: int) -> Scalar:
-    """The value at `at`. Lists, maps, arrays, described and decimal values come as their encoded bytes."""
+    """Return the value at `at`. Lists, maps, arrays, described and decimal values come as their encoded bytes."""
     constructor = encoded[at]
     if constructor in _CONSTANTS:
         return _CONSTANTS[constructor]

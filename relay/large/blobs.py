@@ -54,7 +54,7 @@ class Blobs:
 
 
 def explained(error: Exception, container: str) -> tuple[str, str]:
-    """What a failed request to Blob Storage said, and what to do."""
+    """Return the message of a failed request to Blob Storage, and its remedy."""
     said = first_line(error)
     code = getattr(error, "error_code", None)
     if code:

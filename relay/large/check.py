@@ -25,7 +25,7 @@ _UNLIMITED = timedelta(days=3650)
 
 
 async def check(settings: ClaimCheck, longest: timedelta | None) -> list[Finding]:
-    """Whether contents can be stored, and how long they are needed.
+    """Check that contents can be stored, and report how long they are needed.
 
     Args:
         settings: The container.

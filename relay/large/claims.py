@@ -40,7 +40,7 @@ class Claims:
         self._free = asyncio.Semaphore(_AT_A_TIME)
 
     async def claim(self, event: Event, timeout_s: float) -> Message:
-        """The message that takes the place of a large event's, whose content is stored when this returns.
+        """Return the message that takes the place of a large event's, whose content is stored when this returns.
 
         Raises:
             ContentError: It was not stored within `timeout_s` seconds. Nothing was sent: the event comes again.

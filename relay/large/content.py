@@ -37,13 +37,13 @@ class Content:
 
     @classmethod
     def of(cls, message: Message) -> Content:
-        """The content of a message."""
+        """Return the content of a message."""
         sha256 = hashlib.sha256(message.body).hexdigest()
         event = json.dumps([message.partition_key, message.id]).encode()
         return cls(f"{sha256}/{hashlib.sha256(event).hexdigest()}", message.body, sha256)
 
     def claim(self, message: Message, address: str) -> Message:
-        """The message with an empty body that takes the place of `message`, and says where its body is."""
+        """Return the message with an empty body that takes the place of `message`, and says where its body is."""
         properties: dict[str, Value] = {
             **message.application_properties,
             ADDRESS: address,

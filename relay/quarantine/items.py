@@ -123,7 +123,7 @@ class RecordSummary:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RecordSummary:
-        """A summary from a row with the names of the record, and with `place`.
+        """Return a summary from a row with the names of the record, and with `place`.
 
         A record of an earlier version has no `documentId`: `storedId` is then that of the document.
         """
@@ -169,7 +169,7 @@ class Filter:
 
 
 def in_order(summaries: Iterable[RecordSummary]) -> list[RecordSummary]:
-    """Records in order of arrival, those of one partition key in the order of their documents' commits.
+    """Return records in order of arrival, those of one partition key in the order of their documents' commits.
 
     Several hosts may quarantine the documents of a key in any order; their places in the feed do not depend on
     that.
@@ -217,23 +217,23 @@ class Items(Writable, Protocol):
         """Every parked key and every order to set an event aside."""
 
     async def count(self, chosen: Filter, /) -> int:
-        """Number of records."""
+        """Return the number of records."""
 
     async def summaries(self, chosen: Filter, /, limit: int | None = None) -> list[RecordSummary]:
-        """Records in the order of `quarantinedAt`, the oldest first, at most `limit`."""
+        """Return records in the order of `quarantinedAt`, the oldest first, at most `limit`."""
 
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
-        """The records whose ids begin so, in any order."""
+        """Return the records whose ids begin so, in any order."""
 
     async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        """The items of a type, in any order; only those of `partition_key` if it is given."""
+        """Return the items of a type, in any order; only those of `partition_key` if it is given."""
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
 
 
 async def latest(items: Writable, identifier: str, partition_key: str) -> Stored:
-    """An item as the latest write left it. Raises ItemNotFound.
+    """Return an item as the latest write left it. Raises ItemNotFound.
 
     The replica that answers a read may not have seen the latest writes of other processes. A write decides by the
     latest state, and a later read by the same client is at least as recent.

@@ -99,7 +99,7 @@ class ParkedKey:
         item: Rejected | None,
         unguarded: Container[str] = (),
     ) -> type[StoreError] | None:
-        """Returns None if it was stored; the refusal if a record exists already, or does not fit."""
+        """Store a batch and return None, or return the refusal. A record may exist already, or not fit."""
         first: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
         operations = [first, *map(Create, records)]
         guarded = [each for each in records if each["id"] in self.behind and each["id"] not in unguarded]
@@ -141,12 +141,15 @@ class ParkedKey:
 
 
 def _divisible(records: Sequence[Record]) -> bool:
-    """Whether storing each record separately, or in parts, can help."""
+    """Return True if storing each record separately, or in parts, can help."""
     return len(records) > 1 or any("document" in record for record in records)
 
 
 def _chunks(records: Sequence[Record], alone: Container[str], guarded: Container[str]) -> Iterator[list[Record]]:
-    """Records as they fit into batches, in order; one that is too large, or one of `alone`, has its own batch."""
+    """Yield records as they fit into batches, in order.
+
+    One that is too large, or one of `alone`, has its own batch.
+    """
     chunk: list[Record] = []
     size, operations = 0, _MARKER_OPERATIONS
     for record in records:

@@ -125,7 +125,7 @@ class StoredQuarantine:
             self._parked[key] = _Parking((place if parks else None) if known is None else known.place)
 
     async def _still_parked(self, key: str) -> bool:
-        """A write never sees an old state."""
+        """Return True if the key is still parked, by a write: it never sees an old state."""
         try:
             await self._items.touch(PARKED_ID, key)
         except ItemNotFound:

@@ -51,7 +51,7 @@ _ORDER_CHANGED = (ItemExists, ItemNotFound, ItemChanged)
 
 
 def record_of(item: Rejected, invocation_id: str) -> dict[str, Any]:
-    """The record of one document.
+    """Return the record of one document.
 
     `document` is what the outbox stored and nothing else: it is mapped again when it is released. The record's id
     is a digest of that, `_etag` and `_ts` included, and of a row's place: writing it again is harmless, while a
@@ -167,7 +167,7 @@ def _kept_before(record: Mapping[str, Any], document: StoredDocument) -> Kept:
 
 
 def _row_before(document: StoredDocument, text: object) -> StoredDocument:
-    """The row that a document of version 1 was made of, in the columns that it was made of."""
+    """Return the row that a document of version 1 was made of, in the columns that it was made of."""
     columns = {"id": "id", "partitionKey": "partition_key", "type": "type", "data": "data"}
     columns |= {"sequence": "sequence", "traceparent": "traceparent"}
     row = {column: document[name] for name, column in columns.items() if name in document}
@@ -175,7 +175,7 @@ def _row_before(document: StoredDocument, text: object) -> StoredDocument:
 
 
 def _with_text(row: StoredDocument, data: object, text: object) -> StoredDocument:
-    """A row of version 1, in which JSON text was what it says, with the text of its data again."""
+    """Return a row of version 1, whose JSON text was replaced by its value, with the text of its data again."""
     if text is None:
         return row
     return {name: text if isinstance(value, dict) and value == data else value for name, value in row.items()}
@@ -222,7 +222,7 @@ def part_id(record_id: str, number: int) -> str:
 
 
 async def create_held(items: Writable, record: Mapping[str, Any], partition_key: str, item: Rejected) -> bool:
-    """As `create`, for a document with a partition key, whose event is held as well.
+    """Create the record of a document with a partition key, and hold its event.
 
     Returns False as well if it was stored before and its record has been released or discarded since.
     """
@@ -267,7 +267,7 @@ async def hold(items: Writable, partition_key: str, item: Rejected, *first: Oper
 
 
 async def is_held(items: Writable, partition_key: str, item: Rejected) -> bool:
-    """Whether an order holds this version of a document's event. Raises StoreError."""
+    """Return True if an order holds this version of a document's event. Raises StoreError."""
     order = holds.carried_out(partition_key, item)
     found = await _order(items, order["id"], partition_key)
     return found is not None and _is_same(found.item, order)
@@ -281,5 +281,5 @@ async def _order(items: Writable, identifier: str, partition_key: str) -> Stored
 
 
 def _is_same(found: Item, order: Item) -> bool:
-    """Whether an order was carried out for the same version of its event."""
+    """Return True if an order was carried out for the same version of its event."""
     return not holds.is_pending(found) and found.get("place") == order["place"]

@@ -43,11 +43,11 @@ class Condition:
         object.__setattr__(self, "find", _finder(self.name))
 
     def holds(self, document: SourceDocument) -> bool:
-        """Whether the document's value is one of `values`, or begins with `prefix`."""
+        """Return True if the document's value is one of `values`, or begins with `prefix`."""
         return self._fits(self.find(document))
 
     def implies(self, other: Condition) -> bool:
-        """Whether the other one holds wherever this one does, as far as the two say it."""
+        """Return True if the other condition is known to hold wherever this one does."""
         if self.name != other.name:
             return False
         if self.prefix is not None:

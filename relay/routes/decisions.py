@@ -18,7 +18,7 @@ Decision = Callable[[SourceDocument], bool] | bool
 
 
 def decision(rules: Sequence[Rule], *, otherwise: bool) -> Decision:
-    """What the rules answer; `otherwise` where none counts."""
+    """Return the answer of the rules as a function; `otherwise` where none counts."""
     needed = []
     for when, answer in rules:
         if not when:
@@ -34,7 +34,10 @@ def decision(rules: Sequence[Rule], *, otherwise: bool) -> Decision:
 
 
 def _looked_up(rules: Sequence[Rule], otherwise: bool) -> Callable[[SourceDocument], bool] | None:
-    """The answer by the value of one field; None if the rules are about more than the texts that it may be."""
+    """Return the answer by the value of one field.
+
+    It is None if the rules are about more than the texts that it may be.
+    """
     conditions = [condition for when, _ in rules for condition in when]
     has_one_each, has_one_field = len(conditions) == len(rules), len({each.name for each in conditions}) == 1
     if not (has_one_each and has_one_field and all(map(_names_texts, conditions))):

@@ -40,7 +40,9 @@ class Unplaceable(Exception):
 
 
 def example(document: StoredDocument, selection: Selection, *, is_row: bool = False) -> Example | None:
-    """The document as one of the stream, changed as little as a rule asks for; None if that would do harm.
+    """Return the document as one of the stream, or None if that would do harm.
+
+    It changes as little as a rule asks for.
 
     Its action stays, and its key keeps its own end: an event with the action or the key of real ones would be
     handled by their consumers.
@@ -82,14 +84,14 @@ class _Layout:
         self._kept = [pointer.names for name in names for pointer in self._place(name)]
 
     def document(self, stored: StoredDocument) -> SourceDocument:
-        """What the relay makes of it."""
+        """Return the document that the relay makes of a stored one."""
         fields = self._selection.fields
         return (
             fields.of_row(stored, {}, Place(), self._selection.type) if self._is_row else fields.document(stored)
         )
 
     def stored(self, document: StoredDocument) -> dict[str, Any]:
-        """A document with the usual names, as the outbox stores it."""
+        """Return a document with the usual names, as the outbox stores it."""
         if not self._selection.fields.is_mapped:
             return deepcopy(dict(document))
         made: dict[str, Any] = {} if self._is_row else {name: document[name] for name in ("id", "ttl")}

@@ -65,12 +65,12 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An outbox: a container of Cosmos DB, or an SQL feed, or what the environment says where these are None.
+    """An outbox: a container of Cosmos DB, or an SQL feed; where these are None, the environment names them.
 
     Attributes:
         name: Its name in the file.
         container, database, lease_container, quarantine_container: Of Cosmos DB; None for the environment's.
-        feed, shards: Of SQL; likewise.
+        feed, shards: Of SQL; None for the environment's.
         types: The types of the documents that are events, none if all are; None for RELAY_EVENT_TYPE.
         events: Further conditions for a document to be an event.
         fields: Where the fields of an event are.
@@ -111,7 +111,7 @@ class RelayFile:
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def routes_of(self, source: str) -> tuple[Route, ...]:
-        """The rules for the events of one outbox, in order, up to the first that takes every event."""
+        """Return the rules for the events of one outbox, in order, up to the first that takes every event."""
         found = []
         for outbox, route in self.routes:
             if outbox in (None, source):
@@ -122,7 +122,7 @@ class RelayFile:
 
 
 def read(path: Path, *, named_by: str | None = None) -> RelayFile:
-    """The content of the file; that of none if it does not exist and no setting names it (`named_by`).
+    """Read the file; as empty if it does not exist and no setting names it (`named_by`).
 
     Raises:
         SettingsError: Naming everything that is wrong with it, each by its path, such as `routes[2].when.type`.
@@ -211,7 +211,7 @@ class Table:
         self.problems = problems
 
     def at(self, name: str) -> str:
-        """The path of a member."""
+        """Return the path of a member."""
         return f"{self._path}.{name}" if self._path else name
 
     def wrong(self, name: str, what: str) -> None:
@@ -219,12 +219,12 @@ class Table:
         self.problems.append(f"{self.at(name)} {what}")
 
     def take(self, name: str) -> Any:
-        """A value of any type; None if it is not there."""
+        """Take a value of any type, or None if it is not there."""
         self._known.append(name)
         return self._content.pop(name, None)
 
     def names(self) -> list[str]:
-        """The members not taken yet."""
+        """Return the members not taken yet."""
         return list(self._content)
 
     def text(
@@ -267,7 +267,7 @@ class Table:
         return value
 
     def table(self, name: str) -> Table:
-        """A table within this one; an empty one if it is not there."""
+        """Take a table within this one; an empty one if it is not there."""
         value = self.take(name)
         if value is not None and not isinstance(value, dict):
             self.wrong(name, f"is {quoted(value)}: write a table")
@@ -275,7 +275,7 @@ class Table:
         return Table(value or {}, self.at(name), self.problems)
 
     def tables(self, name: str) -> list[Table]:
-        """A list of tables."""
+        """Take a list of tables."""
         value = self.take(name)
         if value is None:
             return []
@@ -285,7 +285,7 @@ class Table:
         return [Table(each, f"{self.at(name)}[{number}]", self.problems) for number, each in enumerate(value)]
 
     def no_more(self) -> None:
-        """What was not taken is unknown."""
+        """Report every member that was not taken as unknown."""
         for name in self._content:
             self.wrong(name, f"is unknown: there are {', '.join(self._known)}")
 
@@ -333,7 +333,7 @@ def _source(name: str, table: Table, top: _Mapping) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
-    """What a file says about the documents of all outboxes, or of one; all but `types` by name."""
+    """The rules of a file about the documents of all outboxes, or of one; all but `types` by name."""
 
     layout: str | None = None
     types: tuple[str, ...] | None = None
@@ -343,7 +343,7 @@ class _Mapping:
     message: Mapping[str, Pointer] = field(default_factory=dict)
 
     def over(self, other: _Mapping) -> _Mapping:
-        """This one, with what the other one says in addition; with a layout of its own, it is complete."""
+        """Return this mapping with the additions of the other one; with a layout of its own, it is complete."""
         if self.layout is not None:
             return self
         return _Mapping(
@@ -356,7 +356,7 @@ class _Mapping:
         )
 
     def source(self, name: str, **places: Any) -> Source:
-        """The outbox of this name whose documents these are."""
+        """Return the outbox of this name whose documents these are."""
         fields = Fields(tuple(self.fields.items()), tuple(self.properties.values()), tuple(self.message.items()))
         # Of a document that need not have a type, it is not certain that it has one.
         is_plain = fields == Fields() and self.types != ()
@@ -440,7 +440,7 @@ def _message(table: Table) -> dict[str, Pointer]:
 
 
 def _pointer(table: Table, name: str, value: Any) -> Pointer | None:
-    """The pointer that a member has; None if it has none, which is a problem."""
+    """Return the pointer that a member has, or None if it has none, which is a problem."""
     try:
         if not isinstance(value, str) or not value:
             raise ValueError(f"is {quoted(value)}: write a JSON Pointer, such as /data/createdAt")
@@ -488,5 +488,5 @@ def _scalars(value: Any) -> tuple[Scalar, ...]:
 
 
 def _is_json(value: Scalar) -> bool:
-    """Whether a document can have the value."""
+    """Return True if a document can have the value."""
     return not isinstance(value, float) or math.isfinite(value)

@@ -92,7 +92,7 @@ Value = str | bool | float | Long | Moment
 
 
 class Unmappable(Exception):
-    """What a value is that cannot be mapped, in a part of a sentence without the value."""
+    """A value cannot be mapped. The message is a part of a sentence, which never contains the value."""
 
 
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -117,7 +117,7 @@ def _string(value: Any) -> Value:
 
 
 def _number(value: Any) -> Any:
-    """The number that a decimal column has; any other value as it is."""
+    """Return the number that a decimal column has; any other value as it is."""
     return value.number if isinstance(value, Numeric) else value
 
 
@@ -206,7 +206,7 @@ MESSAGE: Mapping[str, Callable[[Any], Value]] = {
     "time_to_live": _ttl,
     "scheduled_enqueue_time": _date,
 }
-"""The names of `[message]`, likewise."""
+"""The properties of a message that `[message]` can set, by name, each with the conversion of its value."""
 
 OWN_PROPERTIES = (
     *("type", "cosmosTimestamp", "createdAt", "traceparent", "sequence", "originalId"),
@@ -271,22 +271,22 @@ class Fields:
 
     @property
     def names_fields(self) -> bool:
-        """Whether relay.toml names fields: a row of an SQL outbox is then mapped by its columns."""
+        """True if relay.toml names fields: a row of an SQL outbox is then mapped by its columns."""
         return bool(self.given)
 
     def type_of(self, stored: StoredDocument) -> Any:
-        """The type of a stored document; None if it has none."""
+        """Return the type of a stored document, or None if it has none."""
         found = _found("type", self._documents["type"], (stored,))
         return None if found is MISSING else found
 
     def document(self, stored: StoredDocument) -> SourceDocument:
-        """A document of Cosmos DB with its fields."""
+        """Return a document of Cosmos DB with its fields."""
         if not self.is_mapped:
             return SourceDocument.plain(stored)
         return self._mapped(stored, (stored, *self._opened(stored)), self._documents)
 
     def _opened(self, stored: StoredDocument) -> tuple[StoredDocument, ...]:
-        """A document with the object that its data is, if that is stored as JSON text."""
+        """Return a document, followed by the object that its data is if that is stored as JSON text."""
         pointer = self._documents["data"][0]
         text = pointer.find(stored)
         found = jsontext.read_object(text) if isinstance(text, str) and text.lstrip()[:1] == "{" else None
@@ -298,7 +298,7 @@ class Fields:
         return (view,)
 
     def of_fields(self, row: SourceDocument) -> SourceDocument:
-        """A row of an SQL outbox whose columns have the usual names: it is mapped by its fields."""
+        """Return a row of an SQL outbox whose columns have the usual names: it is mapped by its fields."""
         if not self.is_mapped:
             return row
         return self._mapped(row.stored, (row.fields,), self._documents, row.placed, row.body)
@@ -306,7 +306,7 @@ class Fields:
     def of_row(
         self, row: StoredDocument, opened: StoredDocument, place: Place | RowPlace, event_type: str
     ) -> SourceDocument:
-        """A row of an SQL outbox, mapped by its columns.
+        """Return a row of an SQL outbox, mapped by its columns.
 
         Args:
             row: By column, values that JSON has.
@@ -322,7 +322,10 @@ class Fields:
         return self._documents[name]
 
     def of_columns(self, name: str) -> tuple[Pointer, ...]:
-        """Likewise, in a row of an SQL outbox."""
+        """Return the places of a field in a row of an SQL outbox.
+
+        The first that is there counts; an id is all of them.
+        """
         return self._rows[name]
 
     def _mapped(
@@ -334,7 +337,7 @@ class Fields:
         body: str | None = None,
         event_type: str | None = None,
     ) -> SourceDocument:
-        """The document with its fields, which are at these places of the views."""
+        """Return the document with its fields, which are at these places of the views."""
         fields: dict[str, Any] = {} if event_type is None else {"type": event_type}
         beside: dict[str, Any] = {}
         problems: list[str] = []
@@ -369,7 +372,7 @@ class Fields:
     def _further(
         self, views: Sequence[Mapping[str, Any]], problems: list[str]
     ) -> tuple[dict[str, Value], dict[str, Value]]:
-        """The properties, and what else the message has; adds to the problems."""
+        """Return the properties, and what else the message has; adds to the problems."""
         made: tuple[dict[str, Value], dict[str, Value]] = ({}, {})
         for values, rules in zip(made, self._rules, strict=True):
             for rule in rules:
@@ -413,7 +416,7 @@ def _found(name: str, pointers: tuple[Pointer, ...], views: Sequence[Mapping[str
 
 
 def _joined(pointers: tuple[Pointer, ...], views: Sequence[Mapping[str, Any]]) -> Any:
-    """An id of several texts, which no other texts have: a digest of them if they are too long."""
+    """Return an id of several texts, which no other texts have: a digest of them if they are too long."""
     parts = [pointer.find_in(views) for pointer in pointers]
     if not all(isinstance(each, str) and each for each in parts):
         return MISSING

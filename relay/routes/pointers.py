@@ -34,7 +34,7 @@ class Pointer:
 
     @classmethod
     def parse(cls, text: str) -> Pointer:
-        """Raises ValueError, with the remedy, if the text is no pointer."""
+        """Parse a JSON pointer. Raises ValueError, with the remedy, if the text is no pointer."""
         if text and not text.startswith("/"):
             raise ValueError(f"is {text!r}: write a JSON Pointer, such as /data/createdAt")
         names = text.split("/")[1:]
@@ -43,7 +43,7 @@ class Pointer:
         return cls(text, tuple(name.replace("~1", "/").replace("~0", "~") for name in names))
 
     def find(self, document: Mapping[str, Any]) -> Any:
-        """The value there, or MISSING. A name of digits is an element of an array."""
+        """Return the value there, or MISSING. A name of digits is an element of an array."""
         value: Any = document
         for name in self.names:
             if isinstance(value, dict) or (not isinstance(value, list) and hasattr(value, "get")):
@@ -57,7 +57,7 @@ class Pointer:
         return value
 
     def find_in(self, views: Iterable[Mapping[str, Any]]) -> Any:
-        """The value there in the first of several views of a document that has one, or MISSING."""
+        """Return the value there in the first of several views of a document that has one, or MISSING."""
         for view in views:
             value = self.find(view)
             if value is not MISSING:
@@ -73,7 +73,7 @@ _MAX_DIGITS = 9
 
 
 def _is_index(name: str) -> bool:
-    """Whether a name is an index by RFC 6901: digits without leading zeros."""
+    """Return True if a name is an index by RFC 6901: digits without leading zeros."""
     return (
         name.isascii()
         and name.isdecimal()

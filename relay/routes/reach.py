@@ -48,7 +48,7 @@ class Earlier:
         return max(len(self._filed.get(each, ())) for each in marks)
 
     def _implied(self, condition: Condition) -> Iterator[_Mark]:
-        """The marks of conditions that this one may imply: those of its first value, or of its prefix."""
+        """Yield the marks of conditions that this one may imply: those of its first value, or of its prefix."""
         first = condition.values[0] if condition.prefix is None else condition.prefix
         if condition.prefix is None:
             yield _mark(condition.name, first)

@@ -35,7 +35,7 @@ class Route:
         return all(condition.holds(document) for condition in self.when)
 
     def covers(self, other: Route) -> bool:
-        """Whether it takes every event that the other one takes, as far as their conditions say it."""
+        """Return True if this route is known to take every event that the other one takes."""
         return all(any(each.implies(condition) for each in other.when) for condition in self.when)
 
     @property
@@ -100,12 +100,15 @@ class Selection:
         return takes
 
     def document_of(self, stored: StoredDocument) -> SourceDocument | None:
-        """The document that a stored one is here; None if it is none of the stream's."""
+        """Return the document that a stored one is here, or None if it is none of the stream's."""
         document = self.mapped(stored) if self.fields.is_mapped else SourceDocument.plain(stored)
         return document if document is not None and self.takes(document) else None
 
     def mapped(self, stored: StoredDocument) -> SourceDocument | None:
-        """The document that a stored one is in an outbox with other fields; None if its type is none of these."""
+        """Return the document of a stored one in an outbox with other fields.
+
+        It is None if its type is none of these.
+        """
         return self.fields.document(stored) if self.has_type(self.fields.type_of(stored)) else None
 
     @property
@@ -120,25 +123,25 @@ class Selection:
 
     @property
     def is_by_type(self) -> bool:
-        """Whether the type alone decides."""
+        """True if the type alone decides."""
         return not self.events and not self.routes
 
     def has_type(self, found: object) -> bool:
-        """Whether a document of this type may be an event."""
+        """Return True if a document of this type may be an event."""
         return found in self.types or not self.types
 
     def unmet(self, document: SourceDocument) -> str | None:
-        """The condition for a document to be an event that this one does not fulfil; None if it is an event."""
+        """Return the condition for an event that this document does not fulfil, or None if it is an event."""
         if not self.has_type(document.fields.get("type")):
             return f"the type is {self.types_text}"
         return next((str(each) for each in self.events if not each.holds(document)), None)
 
     def route_of(self, document: SourceDocument) -> Route | None:
-        """The route that counts for an event; None if there is none."""
+        """Return the route that counts for an event, or None if there is none."""
         return next((route for route in self.routes if route.holds(document)), None)
 
     def judged(self, event: Event | Rejected) -> Event | Rejected:
-        """The event; or its rejection, if it is one to set aside because no route takes it."""
+        """Return the event, or its rejection if it is to be set aside because no route takes it."""
         if not self.may_be_unrouted or isinstance(event, Rejected):
             return event
         routed = self._has_route

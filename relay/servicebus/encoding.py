@@ -104,7 +104,7 @@ def _subject(text: str) -> bytes:
 
 
 def encode(message: Message) -> bytes:
-    """A message as it is transferred."""
+    """Encode a message in the form that is transferred."""
     identifier, key, subject, body, properties, further = message
     pairs: list[bytes] = []
     for name, value in properties.items():
@@ -127,7 +127,7 @@ def encode(message: Message) -> bytes:
 
 
 def _before_properties(partition_key: str, further: Further) -> bytes:
-    """The header, if there is one, and the annotations."""
+    """Return the header, if there is one, and the annotations."""
     header = b""
     if further.time_to_live_ms is not None:
         header = _HEADER + _list(_NULL * 2 + _uint(further.time_to_live_ms) + _NULL * 2, 5)
@@ -138,7 +138,7 @@ def _before_properties(partition_key: str, further: Further) -> bytes:
 
 
 def _with_addresses(subject: str, further: Further) -> bytes:
-    """As `_subject`, with whom to answer, and what the message is about."""
+    """Encode the properties from the subject on, with the address to reply to and the correlation id."""
     texts = [_NULL if text is None else _string(text) for text in (further.reply_to, further.correlation_id)]
     found = b"@@" + _string(subject) + b"".join(texts) + _AFTER_SUBJECT[2:]
     if further.time_to_live_ms is None:
@@ -149,7 +149,7 @@ def _with_addresses(subject: str, further: Further) -> bytes:
 
 
 def _now_ms() -> int:
-    """The time in milliseconds since 1970, of which the SDK knows the whole seconds."""
+    """Return the time in milliseconds since 1970, in whole seconds as the SDK does."""
     return int(time.time()) * 1000
 
 
@@ -158,19 +158,19 @@ def _data_header(length: int) -> bytes:
 
 
 def envelope(identifier: str, partition_key: str) -> bytes:
-    """The beginning of a batch: the first message's id and session id, as the SDK sets them."""
+    """Return the beginning of a batch: the first message's id and session id, as the SDK sets them."""
     properties = _string(identifier) + _NULL * 9 + _known_string(partition_key) + _NULL * 2
     return _PROPERTIES + _list(properties, 13)
 
 
 def size_in_batch(encoded: bytes) -> int:
-    """The bytes that an encoded message takes in a batch."""
+    """Return the bytes that an encoded message takes in a batch."""
     size = len(encoded)
     return size + (5 if size < 256 else 8)
 
 
 def encode_batch(envelope: bytes, encoded: Sequence[bytes]) -> bytes:
-    """A batch of encoded messages, of which `envelope` is the first one's."""
+    """Return a batch of encoded messages, of which `envelope` is the first one's."""
     parts = [envelope]
     for each in encoded:
         parts.append(_data_header(len(each)))

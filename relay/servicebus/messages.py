@@ -31,7 +31,7 @@ CONTENT_TYPE = "application/json"
 
 
 class Further(NamedTuple):
-    """What a message has beside the contract.
+    """The members of a message beside the contract.
 
     Attributes:
         correlation_id, reply_to: None for none.
@@ -60,12 +60,12 @@ Contract = Callable[[Event], Message]
 
 
 def plain(event: Event) -> Message:
-    """The message of `event` by the contract above."""
+    """Return the message of `event` by the contract above."""
     return _message(event, _properties(event))
 
 
 def cloudevents(source: str) -> Contract:
-    """A contract that adds the CloudEvents 1.0 attributes to the one above.
+    """Return a contract that adds the CloudEvents 1.0 attributes to the one above.
 
     Args:
         source: The `source` attribute: a URI-reference that names the outbox, the same for all its events.
@@ -103,7 +103,7 @@ def contract(cloudevents_source: str | None, fields: Fields = PLAIN, *, any_fiel
 
 
 def _with_mapped(message_of: Contract) -> Contract:
-    """A contract for events with properties and the like beside their data."""
+    """Return a contract for events with properties and the like beside their data."""
 
     def message(event: Event) -> Message:
         made, mapped = message_of(event), event.document.mapped
@@ -122,7 +122,10 @@ def _with_mapped(message_of: Contract) -> Contract:
 
 
 def with_original_id(message_of: Contract) -> Contract:
-    """A contract for events sent under a new id: the application property `originalId` is the document's."""
+    """Return a contract for events sent under a new id.
+
+    The application property `originalId` is the document's.
+    """
 
     def message(event: Event) -> Message:
         made = message_of(event)

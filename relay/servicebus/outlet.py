@@ -27,7 +27,7 @@ class Outlet:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> Outlet:
-        """The outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
+        """Return the outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
         subscription = None if settings.servicebus_is_queue else name
         return cls(settings.servicebus_topic, subscription, settings.named_by)
 
@@ -37,7 +37,7 @@ class Outlet:
         return self.subscription if self.subscription is not None else self.entity
 
     def receiver(self, client: ServiceBusClient, **options: Any) -> ServiceBusReceiver:
-        """A receiver, which is not connected; `options` are those of the SDK."""
+        """Return a receiver, which is not connected; `options` are those of the SDK."""
         if self.subscription is None:
             return client.get_queue_receiver(self.entity, **options)
         return client.get_subscription_receiver(self.entity, self.subscription, **options)

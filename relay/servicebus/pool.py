@@ -255,7 +255,7 @@ async def _close(link: ServiceBusSender) -> None:
 
 
 def _socket(link: ServiceBusSender) -> asyncio.WriteTransport | None:
-    """The SDK's (7.15.0) transport of bytes; None if there is none, or another SDK has it elsewhere."""
+    """Return the SDK's (7.15.0) transport of bytes, or None if there is none, or another SDK has it elsewhere."""
     found: Any = link
     for name in ("_handler", "_connection", "_transport", "writer", "transport"):
         found = getattr(found, name, None)
@@ -263,7 +263,7 @@ def _socket(link: ServiceBusSender) -> asyncio.WriteTransport | None:
 
 
 def _has_left(link: ServiceBusSender) -> bool:
-    """Whether all of a transfer is known to have left this process."""
+    """Return True if all of a transfer is known to have left this process."""
     socket = _socket(link)
     try:
         handler: Any = link._handler
@@ -274,7 +274,7 @@ def _has_left(link: ServiceBusSender) -> bool:
 
 
 def _ended_link(error: Exception) -> bool:
-    """Whether the link or the connection ended while a transfer was in flight."""
+    """Return True if the link or the connection ended while a transfer was in flight."""
     if isinstance(error, ServiceBusConnectionError | ServiceBusCommunicationError):
         return True
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
@@ -283,7 +283,7 @@ def _ended_link(error: Exception) -> bool:
 
 
 async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedMessage | ServiceBusMessageBatch:
-    """The messages for the SDK, which takes no encoded ones.
+    """Return the messages for the SDK, which takes no encoded ones.
 
     The link makes the batch: the SDK (7.15.0) encodes one from anywhere else again, message by message, when it is
     sent.
@@ -301,7 +301,7 @@ async def _for_sdk(transfer: Transfer, link: ServiceBusSender) -> AmqpAnnotatedM
 
 
 def annotated(message: Message) -> AmqpAnnotatedMessage:
-    """The SDK's message."""
+    """Return the SDK's message."""
     further = message.further or _NOTHING_FURTHER
     properties = {"correlation_id": further.correlation_id, "reply_to": further.reply_to}
     annotations: dict[str, Any] = {_PARTITION_KEY: message.partition_key}

@@ -50,7 +50,7 @@ class ServiceBusPublisher:
         claims: Claims | None = None,
         named_by: DestinationSettings | None = None,
     ) -> None:
-        """Makes no connection.
+        """Create a publisher. Makes no connection.
 
         Args:
             send_timeout_s: One transfer, from the first try to the last, in seconds.
@@ -71,7 +71,7 @@ class ServiceBusPublisher:
 
     @classmethod
     def from_settings(cls, settings: Settings, message_of: Contract) -> ServiceBusPublisher:
-        """A publisher to the topic, with its own ledger. Nothing is connected until the first send."""
+        """Create a publisher to the topic, with its own ledger. It connects at the first send."""
         # The SDK is a third of what the app would import, and the host gives a worker ten seconds to start.
         from relay.servicebus.senders import senders
 
@@ -202,7 +202,10 @@ def _done(outcome: KeyOutcome) -> int:
 
 
 def _rotated(keys: list[str], by: int) -> list[str]:
-    """The keys, beginning with another one at each attempt, so that those tried in vain do not hide the others."""
+    """Return the keys, beginning with another one at each attempt.
+
+    So those tried in vain do not hide the others.
+    """
     start = by % len(keys) if keys else 0
     return keys[start:] + keys[:start]
 
@@ -222,7 +225,7 @@ class _Outage:
         self._unforeseen: set[type[Exception]] = set()
 
     def check(self) -> None:
-        """Raises NotTriedError if too many partition keys have failed in a row."""
+        """Raise NotTriedError if too many partition keys have failed in a row."""
         if self._last is not None and self._failures_in_a_row >= self.threshold:
             raise NotTriedError(
                 f"not tried, as {self.threshold} partition keys in a row failed: {self._last}"
@@ -234,7 +237,10 @@ class _Outage:
             self._last = error
 
     def is_new(self, unforeseen: Exception) -> bool:
-        """Whether this exception is the first of its type: a thousand keys that fail with it log one traceback."""
+        """Return True if this exception is the first of its type.
+
+        A thousand keys that fail with it log one traceback.
+        """
         known = type(unforeseen) in self._unforeseen
         self._unforeseen.add(type(unforeseen))
         return not known

@@ -84,7 +84,7 @@ def _outcome_of_transfer(error: Exception, inner: MessageException, said: str) -
 
 
 def is_made_up(inner: MessageException) -> bool:
-    """Whether this outcome is the SDK's own: it makes one up if the link or the connection has ended."""
+    """Return True if this outcome is the SDK's own: it makes one up if the link or the connection has ended."""
     return _condition(inner) in ("amqp:unknown-error", "amqp:client-error")
 
 
@@ -107,7 +107,10 @@ def _blocking(error: Exception, inner: BaseException | None, said: str) -> SendE
 
 
 def amqp_condition(error: Exception) -> str | None:
-    """The AMQP condition behind an error of azure-servicebus, such as `amqp:not-allowed`; None without one."""
+    """Return the AMQP condition behind an error of azure-servicebus.
+
+    It is None without one; `amqp:not-allowed` is one.
+    """
     inner = error.inner_exception if isinstance(error, ServiceBusError) else None
     return _condition(inner) if isinstance(inner, AMQPException) else None
 

@@ -32,7 +32,7 @@ class Senders(Protocol):
         """Maximum number of partition keys that send at a time."""
 
     def acquire(self) -> AbstractAsyncContextManager[Sender]:
-        """A sender for one partition key's turn; waits if none is free."""
+        """Return a sender for one partition key's turn; waits if none is free."""
 
     async def close(self) -> None:
         """Close every link that is not in use."""
@@ -49,7 +49,7 @@ def differences() -> list[str]:
 
 
 def senders(settings: Settings) -> Senders:
-    """The senders that the settings ask for. Nothing is connected until the first send.
+    """Return the senders that the settings ask for. They connect at the first send.
 
     If the pipelined sender was not tested with the installed SDK, they are the pool's.
     """

@@ -40,7 +40,10 @@ class Transfer:
         return self.message_format != 0
 
     def messages(self) -> Iterator[Message]:
-        """The messages, rebuilt: hundreds of transfers are held at a time, and bodies would be half of them."""
+        """Return the messages, rebuilt.
+
+        Hundreds of transfers are held at a time, and bodies would be half of them.
+        """
         return map(self.message_of, self.events)
 
 
@@ -52,7 +55,7 @@ class Sender(Protocol):
         """The limits of the link, if it is open and takes more transfers."""
 
     async def limits(self, timeout_s: float) -> LinkLimits:
-        """The limits of the link, which is opened if it is not open, once it takes more transfers.
+        """Return the limits of the link, which is opened if it is not open, once it takes more transfers.
 
         Raises:
             RetryableError, ConfigurationError: It was not so far within `timeout_s` seconds.

@@ -79,7 +79,7 @@ class Probe:
         self._claim: tuple[Event, Contract] | None = None
 
     def keep_claim(self, transfer: Transfer) -> Event:
-        """The large event of an accepted claim, to be repeated as that: nothing else of it is kept."""
+        """Return the large event of an accepted claim, to be repeated as that: nothing else of it is kept."""
         event = transfer.events[-1]._replace(data={}, document=SourceDocument({}, {}), body=None)
         self._claim = event, transfer.message_of
         return event
@@ -188,7 +188,10 @@ class Turn:
             self._accept(batch, duration_s)
 
     async def _split(self, events: Sequence[Event]) -> None:
-        """A batch is refused whole: halve it until the culprit is alone, and send the rest in order."""
+        """Split a batch that was refused whole.
+
+        Halves it until the culprit is alone, and sends the rest in order.
+        """
         middle = len(events) // 2
         for half in (events[:middle], events[middle:]):
             if self._stopped:
@@ -234,7 +237,7 @@ class Turn:
         raise error_of(verdict, event, refusal) from refusal
 
     async def _send(self, transfer: Transfer) -> float:
-        """Returns the seconds until it was accepted, pauses included."""
+        """Send a transfer, and return the seconds until it was accepted, pauses included."""
         began = now = time.monotonic()
         rules = self._rules
         may_send = partial(rules.clearance.check, transfer.events[0])

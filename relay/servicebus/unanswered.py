@@ -73,7 +73,7 @@ class Suspects:
         return bool(self._by_key)
 
     def among(self, transfer: Transfer) -> int:
-        """Number of transfers one of which is the cause, if this is one of them; 0 if it is not.
+        """Return the number of transfers one of which is the cause, if this is one of them; 0 if it is not.
 
         A part of a suspect is alone: the batch that it was in has been refused.
         """
@@ -107,7 +107,7 @@ class Suspects:
         return found.ends_alone >= ENDS_ALONE and self.accepted > found.accepted
 
     def clear(self, transfer: Transfer) -> None:
-        """The service has answered this transfer, so it does not end links."""
+        """Clear a transfer that the service has answered, so that it does not end links."""
         key = _key(transfer)
         if (found := self._by_key.get(key)) is not None:
             found.ids.difference_update(_ids(transfer))
@@ -128,7 +128,7 @@ def _ids(transfer: Transfer) -> tuple[str, ...]:
 
 
 def is_the_cause(error: RetryableError) -> RetryableError:
-    """The error of a transfer that `Suspects.ended` has found to be the cause."""
+    """Return the error of a transfer that `Suspects.ended` has found to be the cause."""
     return RetryableError(
         "Service Bus ended the link again while nothing but this transfer was in flight, and has accepted others "
         f"in between: {error}",

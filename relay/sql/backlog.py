@@ -108,7 +108,7 @@ class Backlog:
             )
 
     async def _watch(self) -> tuple[dict[int, Claim], set[int]]:
-        """The claims, and the shards whose owner is alive.
+        """Return the claims, and the shards whose owner is alive.
 
         An owner is alive once it has renewed its claim. A shard without one may be between two owners: until a
         claim would have ended, there is another look.
@@ -193,7 +193,7 @@ class Backlog:
         )
 
     async def _first(self, shards: Collection[int], cursors: Mapping[int, bytes]) -> list[str]:
-        """The first event with a position behind the cursor of each shard, for as many as are named."""
+        """Describe the first event with a position behind the cursor of each shard, for as many as are named."""
         found = []
         for shard_id in list(shards)[:_NAMED_SHARDS]:
             cursor = cursors.get(shard_id, START)
@@ -205,7 +205,7 @@ class Backlog:
         return found
 
     async def _oldest_s(self, shard_id: int, cursor: bytes) -> float | None:
-        """The age of the first position behind a cursor; None if there is none."""
+        """Return the age of the first position behind a cursor, or None if there is none."""
         first = await run_async(self._session, self._tables.first_position(shard_id, cursor))
         return None if first is None else max(0.0, (self._now_ms - milliseconds(first)) / 1000)
 

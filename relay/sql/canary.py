@@ -71,7 +71,7 @@ class SqlCanary:
             return await self._stored(document)
 
     async def _stored(self, document: dict[str, Any]) -> SourceDocument:
-        """The event as the relay reads it."""
+        """Return the event as the relay reads it."""
         if self._fields.names_fields:
             names = list(self._columns)
             columns = ", ".join(map(self._session.dialect.quoted, names))
@@ -89,13 +89,16 @@ class SqlCanary:
         return self._fields.of_fields(SourceDocument({}, kept, Place()))
 
     def _usual_row(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a row, by column, where relay.toml names no fields."""
+        """Return the values of a row, by column, where relay.toml names no fields."""
         data = json.dumps(_storable(document["data"], self._columns["data"]))
         values = {"id": document["id"], "partition_key": document["partitionKey"], "data": data}
         return values | {name: value for name, value in _optional(document).items() if name in self._columns}
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Likewise, where it names some: of the usual ones, a table may lack those that it need not have."""
+        """Return the values of a row, by column, where relay.toml names fields.
+
+        A table may lack the usual columns that it need not have.
+        """
         return {
             name: json.dumps(_storable(value, self._columns[name])) if isinstance(value, dict) else value
             for name, value in row.items()
@@ -123,7 +126,7 @@ class SqlCanary:
         return None
 
     async def _passed(self, identifier: str) -> bool:
-        """Whether the event has a position that the relay has passed."""
+        """Return True if the event has a position that the relay has passed."""
         cursor = self._cursors[identifier]
         found = await run_async(self._session, self._tables.position(self._shard_id, cursor, identifier))
         return found is not None and found <= await self._cursor()

@@ -61,13 +61,16 @@ class Catalog:
         return Statement(self._text("primary_key"), self.name_parameters(*_split(table)))
 
     def hidden(self, *tables: str) -> Statement:
-        """The tables, of two, of which policies may hide rows from this login."""
+        """Return the query for the tables, of two, of which policies may hide rows from this login."""
         return Statement(
             self._text("hidden"), [each for one in tables for each in self.name_parameters(*_split(one))]
         )
 
     def detached(self, table: str) -> Statement | None:
-        """The tables that may have rows of partitions that were detached; None if that cannot be asked."""
+        """Return the query for tables that may have rows of detached partitions.
+
+        It is None if that cannot be asked.
+        """
         return Statement(self._text("detached"), _split(table)) if self.shows_all else None
 
     def maintenance(self, table: str) -> Statement:
@@ -78,7 +81,7 @@ class Catalog:
 
 
 def purposes_of(table: str, quarantine: str = QUARANTINE_TABLE) -> dict[str, tuple[str, str]]:
-    """The schema and the name of each object of a feed, by its purpose; `quarantine` is that table."""
+    """Return the schema and the name of each object of a feed, by its purpose; `quarantine` is that table."""
     return {
         "events": _split(table),
         "migration": ("changefeed", "migration"),
@@ -129,5 +132,5 @@ SQLSERVER = Catalog(
 
 
 def catalog_of(connection_string: str) -> Catalog:
-    """The catalog of the database that the setting SQL names."""
+    """Return the catalog of the database that the setting SQL names."""
     return POSTGRESQL if is_postgresql(connection_string) else SQLSERVER

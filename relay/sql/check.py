@@ -43,7 +43,7 @@ _NOT_INSTALLED = Finding.error(
 
 
 async def check(feed: SqlFeed) -> list[Finding]:
-    """The findings about the database, the feed and its shards."""
+    """Return the findings about the database, the feed and its shards."""
     catalog = catalog_of(feed.connection_string)
     session = None
     try:
@@ -59,7 +59,7 @@ async def check(feed: SqlFeed) -> list[Finding]:
 
 
 def required_columns(feed: SqlFeed) -> dict[str, set[str]]:
-    """The columns that an event table needs, with the types that each may have."""
+    """Return the columns that an event table needs, with the types that each may have."""
     return {feed.selection.fields.of_columns(name)[0].names[0]: kinds for name, kinds in _TYPES.items()}
 
 

@@ -72,7 +72,7 @@ class Database:
         self._session: BoundedSession | None = None
 
     async def connect(self) -> BoundedSession:
-        """A separate session. Raises FAILURES."""
+        """Open a separate session. Raises FAILURES."""
         return await connect(self._settings)
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ class Database:
             raise DatabaseError(f"other users have waited for the server for {limit_s:g} s") from error
 
     async def cursor(self, shard_id: int) -> bytes:
-        """The stored position up to which a shard was published. Raises FeedError."""
+        """Return the stored position up to which a shard was published. Raises FeedError."""
         try:
             async with self.session() as session:
                 (claim,) = await AsyncConsumer(session, self._settings.feed, self._settings.consumer).claims(
@@ -139,7 +139,7 @@ def explaining(feed: SqlFeed, grants: str | None = None) -> Iterator[None]:
 
 
 async def connect(settings: SqlFeed) -> BoundedSession:
-    """A session in which each statement is a transaction, and every call ends in time. Raises FAILURES.
+    """Open a session in which each statement is a transaction, and every call ends in time. Raises FAILURES.
 
     SQL Server's driver asks for tokens itself, as `Authentication=ActiveDirectory…` in its connection string says.
     """
@@ -158,14 +158,14 @@ async def connect(settings: SqlFeed) -> BoundedSession:
 
 
 def needs_token(connection_string: str) -> bool:
-    """Whether this is the URL of a PostgreSQL server of Azure, without a password. Raises SetupError."""
+    """Return True for a URL of a PostgreSQL server of Azure, without a password. Raises SetupError."""
     given = parameters(connection_string)
     hosts = str(given.get("host", "")).lower().split(",")
     return "password" not in given and all(host.endswith(_AZURE_HOST) for host in hosts)
 
 
 def parameters(connection_string: str) -> dict[str, Any]:
-    """The settings in a URL of PostgreSQL, by libpq's names; none for SQL Server.
+    """Return the settings in a URL of PostgreSQL, by libpq's names; none for SQL Server.
 
     Raises SetupError if it is malformed; the driver's own message would show a part of it, such as the
     password.
@@ -197,7 +197,7 @@ _MALFORMED = (
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """The driver's options in addition to the URL."""
+    """Return the driver's options in addition to the URL."""
     options = {name: given[name] for name in _KEPT if name in given}
     timeout = str(options.get("connect_timeout", _CONNECT_S))
     if not timeout.isdecimal() or not 1 <= int(timeout) <= _MAX_CONNECT_S:
@@ -240,7 +240,7 @@ class BoundedSession:
 
     @property
     def lost(self) -> bool:
-        """Whether every further call is refused."""
+        """True if every further call is refused."""
         return self._connection.lost
 
     async def execute(self, statement: Statement, /) -> Result:

@@ -117,7 +117,7 @@ class PageSize:
 
 
 def size_of(entries: Iterable[Entry]) -> int:
-    """The bytes that the values of a page take in memory."""
+    """Return the bytes that the values of a page take in memory."""
     return sum(_size(value) for entry in entries for value in (entry.row or entry.key).values())
 
 

@@ -173,7 +173,7 @@ class SqlItems:
             return (await session.execute(self._statement(sql, parameters))).rows
 
     async def _carry_out(self, session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
-        """Raises ItemNotFound, ItemChanged, or the ChangefeedError that the database makes of a refused Create."""
+        """Carry out an operation. Raises ItemNotFound, ItemChanged, or the ChangefeedError of a refused Create."""
         if isinstance(operation, items.Create):
             await session.execute(self._statement(INSERT, values_of(operation.item)))
             return
@@ -211,7 +211,10 @@ class SqlItems:
 
 
 def in_table(sql: str, table: str) -> str:
-    """The statement, of a table with another name; its constraint and its index are named after it as well."""
+    """Return the statement for a table with another name.
+
+    Its constraint and its index are named after it as well.
+    """
     if table == QUARANTINE_TABLE:
         return sql
     name = table.partition(".")[2]
@@ -252,7 +255,7 @@ def _not_found(identifier: str) -> items.ItemNotFound:
 
 
 def values_of(item: items.Item) -> list[Any]:
-    """The parameters of INSERT. Raises ItemTooLarge."""
+    """Return the parameters of INSERT. Raises ItemTooLarge."""
     # In ASCII: the database's encoding does not matter.
     body = json.dumps(dict(item))
     if len(body) > MAX_BODY:
@@ -280,7 +283,7 @@ def _summary_of(row: Row) -> items.RecordSummary:
 
 
 def _records(chosen: items.Filter) -> tuple[str, list[object]]:
-    """The conditions that follow COUNT or SUMMARIES, and the parameters of both."""
+    """Return the conditions that follow COUNT or SUMMARIES, and the parameters of both."""
     conditions = {
         WITH_REASON: None if chosen.reason is None else encode(chosen.reason),
         WITH_KEY: None if chosen.partition_key is None else digest(chosen.partition_key),
@@ -299,27 +302,27 @@ def _encoded(value: Any) -> Any:
 
 
 def encode(text: str) -> str:
-    """A text as a column holds it."""
+    """Encode a text as a column holds it."""
     return _ESCAPED.sub(_escape, text)
 
 
 def decode(text: str) -> str:
-    """The text of a column, or the id."""
+    """Decode the text of a column, or the id."""
     return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
 
 
 def encode_id(identifier: str) -> str:
-    """An id, or the beginning of one, as the column holds it."""
+    """Encode an id, or the beginning of one, as the column holds it."""
     return encode(identifier).replace(" ", "\\u0020")
 
 
 def ids_beginning(beginning: str) -> str:
-    """A pattern for `like … escape '!'` that matches the ids with this beginning."""
+    """Return a pattern for `like … escape '!'` that matches the ids with this beginning."""
     return _WILDCARD.sub(r"!\1", encode_id(beginning)) + "%"
 
 
 def digest(partition_key: str) -> str:
-    """The digest by which items of a partition key are found: 64 hexadecimal digits."""
+    """Return the digest by which items of a partition key are found: 64 hexadecimal digits."""
     return hashlib.sha256(partition_key.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -113,7 +113,7 @@ class SqlOutbox:
         return found
 
     async def positions(self) -> Sequence[Position]:
-        """The relay's claims; a shard that it has never claimed is among them."""
+        """Return the relay's claims; a shard that it has never claimed is among them."""
         claims = await self._claims()
         found = []
         for shard_id in sorted(claims.keys() | set(range(self._settings.shards))):
@@ -156,7 +156,7 @@ class SqlOutbox:
         return ordered[-limit:], len(ordered) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:
-        """The text of the column, with what other columns add as the relay does."""
+        """Return the text of the column, with what other columns add as the relay does."""
         wanted = list(ids)
         found = {}
         for start in range(0, len(wanted), _IDS):
@@ -168,7 +168,7 @@ class SqlOutbox:
         return found
 
     async def identity(self) -> str:
-        """The names of database and feed, and the number of the feed's table of claims."""
+        """Return the names of database and feed, and the number of the feed's table of claims."""
         return await self._ask(self._tables.identity())
 
     async def in_range(self, chosen: Range, /) -> Reading:
@@ -195,7 +195,7 @@ class SqlOutbox:
         return document_of(found[0], 0, self._selection) if found and found[0].row is not None else None
 
     async def find(self, partition_key: str, identifier: str, /) -> Found | None:
-        """An event that has no position yet was not passed."""
+        """Find an event by its key and id. An event that has no position yet was not passed."""
         found = await self._ask(self._tables.rows(partition_key, [identifier]))
         if not found or found[0].row is None:
             return None
@@ -246,12 +246,12 @@ class SqlOutbox:
         shard.seen = {number for number in shard.seen if number > shard.number - _LOOK_BACK}
 
     def _numbered(self, shard_id: int, entry: Entry) -> list[Committed]:
-        """An event with its position; none for a row of another type."""
+        """Return an event with its position; none for a row of another type."""
         place = (to_text(entry.ulid), 0)
         return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000)
 
     def _unnumbered(self, row: Unnumbered) -> list[Committed]:
-        """An event without a position. `~` is behind every digit of a ULID."""
+        """Return an event without a position. `~` is behind every digit of a ULID."""
         hint = row.time_hint
         utc = hint.replace(tzinfo=UTC) if hint is not None and hint.tzinfo is None else hint
         at = time.time() if utc is None else utc.timestamp()
@@ -285,7 +285,7 @@ class SqlOutbox:
 
 
 def _grants(tables: Tables, quarantine: str) -> str:
-    """The rights of a role that reads the tables and the quarantine, as statements."""
+    """Return the rights of a role that reads the tables and the quarantine, as statements."""
     read = (tables.outbox, tables.feed, tables.claim, tables.events, quarantine)
     if tables.dialect.name == "postgresql":
         schema = tables.events.partition(".")[0]
@@ -354,7 +354,7 @@ class SqlReading:
         return await self._outbox.use(read)
 
     def _documents(self, entry: Entry, shard_id: int) -> list[SourceDocument]:
-        """The document of an entry, if it is in the range."""
+        """Return the document of an entry, if it is in the range."""
         document = document_if_taken(entry, shard_id, self._feed.selection)
         if document is None:
             return []
@@ -370,6 +370,6 @@ class SqlReading:
 
 
 def _before(since: int) -> bytes:
-    """The last position before a time in seconds since 1970."""
+    """Return the last position before a time in seconds since 1970."""
     first = int.from_bytes(at(datetime.fromtimestamp(since, UTC)), "big")
     return max(0, first - 1).to_bytes(LENGTH, "big")

@@ -65,7 +65,7 @@ def select_each(entries: Iterable[Entry], shard_id: int, selection_of: Callable[
 
 
 def document_if_taken(entry: Entry, shard_id: int, selection: Selection) -> SourceDocument | None:
-    """The document of an entry that is one of the stream's; None for any other.
+    """Return the document of an entry that is one of the stream's, or None for any other.
 
     A deleted row is the first stream's, because nothing is known of it but its key. A smoke test deletes its event
     when the event's own stream has passed it, which says nothing of the first one. A row that cannot be read is
@@ -93,7 +93,7 @@ def _if_taken(entry: Entry, row: Mapping[str, Any], shard_id: int, selection: Se
 def _unreadable(
     entry: Entry, row: Mapping[str, Any], shard_id: int, selection: Selection, error: Exception
 ) -> SourceDocument:
-    """The document of a row from which no event can be made, by a defect of the relay."""
+    """Return the document of a row from which no event can be made, by a defect of the relay."""
     stored = {name: _cell(value) for name, value in row.items()}
     names = {"id": "id", "partitionKey": "partition_key"}
     if selection.fields.names_fields:
@@ -105,17 +105,17 @@ def _unreadable(
 
 
 def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
-    """The type of a row: that of a table without such a column is the first of the stream's."""
+    """Return the type of a row: that of a table without such a column is the first of the stream's."""
     return row.get("type", selection.type)
 
 
 def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 0) -> Event | Rejected:
-    """The event of one entry; `position` is its place among those it came with."""
+    """Return the event of one entry; `position` is its place among those it came with."""
     return event_in(document_of(entry, shard_id, selection), entry, selection, position)
 
 
 def event_in(document: SourceDocument, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
-    """The event of one entry whose document was made before."""
+    """Return the event of one entry whose document was made before."""
     event = read_event(document, position, committed_at=committed_at(entry.ulid))
     return event if entry.row is None else selection.judged(event)
 
@@ -132,7 +132,7 @@ def position_time(ulid: bytes) -> int:
 
 
 def document_of(entry: Entry, shard_id: int, selection: Selection) -> SourceDocument:
-    """The document of one entry. Of a row that does not exist, it has the primary key and no more."""
+    """Return the document of one entry. Of a row that does not exist, it has the primary key and no more."""
     place = RowPlace(shard_id, entry.ulid)
     if entry.row is None:
         key = {name: identifier_of(value) for name, value in entry.key.items()}
@@ -141,7 +141,7 @@ def document_of(entry: Entry, shard_id: int, selection: Selection) -> SourceDocu
 
 
 def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:
-    """The document of a row, in values of the database or, as quarantine has them, of JSON."""
+    """Return the document of a row, in values of the database or, as quarantine has them, of JSON."""
     if selection.fields.names_fields:
         return _by_columns(row, place, selection)
     data, text = _data(row)
@@ -161,7 +161,7 @@ def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection
 
 
 def _by_columns(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:
-    """The document of a row with other columns."""
+    """Return the document of a row with other columns."""
     stored = {name: _cell(value) for name, value in row.items()}
     document = selection.fields.of_row(stored, Opened(stored), place, selection.type)
     fields = dict(document.fields)
@@ -214,7 +214,7 @@ class Opened(Mapping[str, Any]):
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The object or array that a column's text is; the default for any other column."""
+        """Return the object or array that a column's text is; the default for any other column."""
         if name not in self._read:
             self._read[name] = _opened(self._row.get(name))
         found = self._read[name]
@@ -228,7 +228,7 @@ class Opened(Mapping[str, Any]):
 
 
 def _opened(value: Any) -> Any:
-    """The object or array that a text is; None if it is neither."""
+    """Return the object or array that a text is, or None if it is neither."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value if isinstance(value, dict) else None
     text = jsontext.escaped(value)
@@ -239,7 +239,7 @@ def _opened(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A column's value as JSON has it; its kind, if a driver gives one that cannot be written."""
+    """Return a column's value in JSON's types; its kind, if a driver gives one that cannot be written."""
     try:
         return _as_json(value)
     except Exception:  # noqa: BLE001 - a value of any class may raise anything
@@ -257,7 +257,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
-    """The payload, and its text if it is an object that came as text."""
+    """Return the payload, and its text if it is an object that came as text."""
     data = row.get("data")
     if not isinstance(data, str):
         return (data | _added(row, data), None) if isinstance(data, dict) else (_plain(data), None)
@@ -278,7 +278,7 @@ def _data(row: Mapping[str, Any]) -> tuple[Any, str | None]:
 
 
 def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that columns have and `data` has not."""
+    """Return the members that columns have and `data` has not."""
     action, created_at = row.get("action"), row.get("created_at")
     added: dict[str, Any] = {}
     if action is not None and "action" not in data:
@@ -289,7 +289,7 @@ def _added(row: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A column's value as JSON has it: any value but text, integers, booleans and finite numbers becomes text."""
+    """Return a column's value in JSON's types: all but text, integers, booleans and finite numbers become text."""
     # JSON has what a record of an earlier version made of JSON text.
     if value is None or isinstance(value, str | bool | int | dict):
         return value
@@ -301,13 +301,13 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """The number that a column of decimals has; any other value as `_plain` has it."""
+    """Return the number that a column of decimals has; any other value as `_plain` returns it."""
     numeric = Numeric.of(value) if isinstance(value, Decimal) else value
     return numeric.number if isinstance(numeric, Numeric) else _plain(value)
 
 
 def identifier_of(value: Any) -> str | None:
-    """An id or key as text: numbers and UUIDs as they are written, other bytes as hexadecimal digits."""
+    """Return an id or key as text: numbers and UUIDs as they are written, other bytes as hexadecimal digits."""
     if value is None or isinstance(value, str):
         return value
     # A UUID of PostgreSQL comes as its 16 bytes.
@@ -317,7 +317,7 @@ def identifier_of(value: Any) -> str | None:
 
 
 def _time(value: Any) -> Any:
-    """A time in UTC with microseconds, without a zone taken for UTC; text as its writer stored it."""
+    """Return a time in UTC with microseconds, without a zone taken for UTC; text as its writer stored it."""
     if not isinstance(value, datetime):
         return value if isinstance(value, str) else str(value)
     try:

@@ -93,7 +93,7 @@ class Shard:
         self._oldest_at = time.time()
 
     def age_s(self) -> float:
-        """The age of the oldest event to publish; without any, how long ago the feed was looked at."""
+        """Return the age of the oldest event to publish; without any, how long ago the feed was looked at."""
         return max(0.0, time.time() - self._oldest_at)
 
     def stop(self, successor: str | None = None) -> None:
@@ -268,7 +268,7 @@ class Shard:
 
 
 def _way_past(entry: Entry, shard_id: int, selection: Selection) -> str:
-    """The remedy for an event that stops its shard."""
+    """Return the remedy for an event that stops its shard."""
     try:
         document = document_of(entry, shard_id, selection)
     except Exception:  # noqa: BLE001 - where this is the defect, no order is looked for

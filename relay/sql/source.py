@@ -25,13 +25,16 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, 
 
 
 def now() -> tuple[float, float]:
-    """The time on two clocks: one that never steps, and the wall's, which continues while a machine is paused."""
+    """Return the time on two clocks.
+
+    One never steps; the other is the wall's, which continues while a machine is paused.
+    """
     steady = time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
     return steady, time.time()
 
 
 class Ownership:
-    """Whether the claim on one shard still holds, as its owner can tell without a query."""
+    """The claim on one shard, whose owner can tell without a query if it still holds."""
 
     def __init__(self, claim_s: float, since: tuple[float, float]) -> None:
         """`since` is `now()` before the claim was asked for."""
@@ -40,7 +43,7 @@ class Ownership:
         self._ended = False
 
     def renewed(self, since: tuple[float, float]) -> None:
-        """The claim was renewed by a request that began at `since`."""
+        """Note that the claim was renewed by a request that began at `since`."""
         self._renewed = max(self._renewed, since)
 
     def end(self) -> None:
@@ -48,7 +51,7 @@ class Ownership:
         self._ended = True
 
     def holds(self) -> bool:
-        """Whether no other process can have taken over yet."""
+        """Return True if no other process can have taken over yet."""
         if self._ended:
             return False
         steady, wall = now()
@@ -69,7 +72,10 @@ class SqlSource:
     """Reads pages; `ports.Source` says what each method does."""
 
     def __init__(self, selection: Selection, cursor: Callable[[int], Awaitable[bytes]]) -> None:
-        """`selection` says which rows are events of the stream; `cursor` reads the stored cursor of a shard."""
+        """Create a source.
+
+        `selection` says which rows are events of the stream, `cursor` reads a shard's stored cursor.
+        """
         self._selection = selection
         self._cursor = cursor
 

@@ -67,7 +67,9 @@ class Decision:
 
 
 def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
-    """The next actions of this process; `dead` are the shards whose owner has not renewed its claim for too long.
+    """Decide the next actions of this process.
+
+    `dead` are the shards whose owner has not renewed its claim for too long.
 
     Shards without a living owner are taken up to a fair share, the number of shards by the number of processes,
     rounded up. A process with less than the share rounded down asks one with more than that for a shard; one with
@@ -104,7 +106,7 @@ class Watch:
         self._seen: dict[int, tuple[tuple[int, int], float]] = {}
 
     def dead(self, claims: Sequence[Claim], now_s: float) -> frozenset[int]:
-        """The shards whose owner is taken for dead at a time on a clock that does not step."""
+        """Return the shards whose owner is taken for dead at a time on a clock that does not step."""
         dead = set()
         for claim in claims:
             version, since_s = self._seen.get(claim.shard_id, (None, now_s))
@@ -176,7 +178,7 @@ class Worker:
             await self._end()
 
     async def _try_round(self) -> bool:
-        """Whether the claims could be read and acted on."""
+        """Return True if the claims could be read and acted on."""
         try:
             await self._round()
         except FAILURES as error:

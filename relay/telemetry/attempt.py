@@ -41,7 +41,7 @@ class Pace:
         self._last: float | None = None
 
     def due(self) -> bool:
-        """Whether it is time again; if so, the next time is `every_s` from now."""
+        """Return True if it is time again; if so, the next time is `every_s` from now."""
         now = self._clock()
         if self._last is not None and now - self._last < self._every_s:
             return False
@@ -127,7 +127,7 @@ class Attempt:
         self.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
 
     def _failures(self) -> dict[str, list[KeyFailure]]:
-        """The keys that did not go through, by the kind of error."""
+        """Return the keys that did not go through, by the kind of error."""
         failures: dict[str, list[KeyFailure]] = {}
         for key in self.outcome.failed if self.outcome is not None else ():
             failures.setdefault(type(key.error).__name__, []).append(key)
@@ -281,7 +281,7 @@ def _counted_for(label: str) -> Iterator[None]:
 
 
 def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanContext]:
-    """The first `limit` distinct valid ones; others are skipped."""
+    """Yield the first `limit` distinct valid span contexts; others are skipped."""
     seen: set[str] = set()
     for text in traceparents:
         if len(seen) >= limit:
@@ -295,7 +295,7 @@ def span_contexts(traceparents: Iterable[Any], limit: int) -> Iterator[SpanConte
 
 
 def parse(traceparent: str) -> SpanContext | None:
-    """The span context of a W3C traceparent; None if it is not valid."""
+    """Return the span context of a W3C traceparent, or None if it is not valid."""
     if traceparent != traceparent.strip():
         # Only a header may have blanks around it.
         return None

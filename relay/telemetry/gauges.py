@@ -82,7 +82,10 @@ class Headroom:
             self._failed.pop(batch.identity, None)
 
     def end(self, batch: Batch, *, delivered: bool) -> None:
-        """The attempt is over. What was not delivered is watched until its next attempt, or for five minutes."""
+        """End the attempt.
+
+        A batch that was not delivered is watched until its next attempt, or for five minutes.
+        """
         with self._lock:
             if batch not in self._in_flight:
                 return
@@ -123,7 +126,7 @@ class ShardAges:
                 del self._watched[age_s]
 
     def ages_s(self) -> dict[int | str, float]:
-        """The ages by shard: its number, behind the name of the stream unless that is `default`."""
+        """Return the ages by shard: its number, behind the name of the stream unless that is `default`."""
         with self._lock:
             watched = list(self._watched.items())
         ages: dict[int | str, float] = {}
@@ -156,12 +159,15 @@ class LeaseAges:
             self._seen = _Seen(self._looked_at, ages_s)
 
     def missed(self) -> None:
-        """A look has failed: nothing newer is known, so the ages reported before grow."""
+        """Note that a look has failed: nothing newer is known, so the ages reported before grow."""
         with self._lock:
             self._looked_at = self._monotonic()
 
     def ages_s(self) -> dict[str, float]:
-        """The ages of the `MAX_LEASES` oldest; empty where this process does not look, or has never seen any."""
+        """Return the ages of the `MAX_LEASES` oldest.
+
+        It is empty where this process does not look, or has never seen any.
+        """
         with self._lock:
             seen, looked_at = self._seen, self._looked_at
         if seen is None or self._monotonic() - looked_at > STALE_AFTER_S:

@@ -99,7 +99,7 @@ def observe(headroom: Headroom, shard_ages: ShardAges) -> None:
 
 
 def observe_leases(lease_ages: LeaseAges) -> None:
-    """Likewise, what the timer sees."""
+    """Report the ages of leases that the timer sees, for as long as they are referenced."""
     with _observing:
         _lease_ages.add(lease_ages)
 
@@ -161,7 +161,7 @@ class BoundedActions:
         self._other: Mapping[str, str] = {"action": OTHER_ACTIONS}
 
     def attributes(self, action: str) -> Mapping[str, str]:
-        """The attributes to count an event of this action under."""
+        """Return the attributes to count an event of this action under."""
         known = self._known.get(action)
         if known is not None:
             return known

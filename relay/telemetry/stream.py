@@ -28,18 +28,18 @@ def working_for(label: str | None) -> Iterator[None]:
 
 
 def attributes() -> Mapping[str, str] | None:
-    """The attributes that name the stream of this task; None for `default`."""
+    """Return the attributes that name the stream of this task, or None for `default`."""
     label = _label.get()
     return None if label is None else attributes_of(label)
 
 
 def attributes_of(label: str | None) -> Mapping[str, str] | None:
-    """Likewise, of a stream."""
+    """Return the attributes that name the stream with this label, or None for `default`."""
     return None if label is None or label == DEFAULT else {"stream": label}
 
 
 def logger_of(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """The logger of a module, whose records name the stream of the task that logs."""
+    """Return the logger of a module, whose records name the stream of the task that logs."""
     return _StreamLog(logging.getLogger(name))
 
 
@@ -59,11 +59,11 @@ class _StreamLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def with_stream(text: str) -> str:
-    """A text whose commands choose the stream of this task."""
+    """Return a text whose commands choose the stream of this task."""
     label = _label.get()
     return text if label is None else with_option(text, "--stream", label)
 
 
 def _choosing(label: str, value: object) -> object:
-    """A text or an error with `--stream` in its commands; any other value as it is."""
+    """Return a text or an error with `--stream` in its commands; any other value as it is."""
     return with_option(str(value), "--stream", label) if isinstance(value, str | Exception) else value

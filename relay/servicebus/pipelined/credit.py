@@ -32,7 +32,10 @@ class Credit:
         self.next_incoming_id = 0
 
     def begun(self, begin: Begin) -> None:
-        """The peer has begun the session, with room for some frames. Raises TypeError if it names no number."""
+        """Note that the peer has begun the session, with room for some frames.
+
+        Raises TypeError if it names no number.
+        """
         if not isinstance(begin.incoming_window, int):
             raise TypeError(f"the session's window is {begin.incoming_window!r}")
         self.next_incoming_id = begin.next_outgoing_id
@@ -49,7 +52,7 @@ class Credit:
         self.delivery_limit = unwrapped(flow.delivery_count or 0, self.deliveries) + (flow.link_credit or 0)
 
     def drained(self) -> None:
-        """The peer takes back the credit that is not used."""
+        """Note that the peer takes back the credit that is not used."""
         self.deliveries = max(self.deliveries, self.delivery_limit)
 
     @property

@@ -64,7 +64,7 @@ class Delivery:
         return False
 
     def fail(self, error: Exception) -> None:
-        """It has no outcome, unless it has one already."""
+        """Fail the delivery with this error, unless it has an outcome already."""
         if not self.result.done():
             self.result.set_exception(error)
 
@@ -104,7 +104,7 @@ class Deliveries:
             self.has_room.clear()
 
     def begin_next(self) -> Delivery | None:
-        """The next delivery that may be sent, with an id; None if there is none."""
+        """Begin the next delivery that may be sent, and return it with an id, or None if there is none."""
         while self.waiting:
             delivery = self.waiting.popleft()
             if delivery.result.done():
@@ -122,7 +122,7 @@ class Deliveries:
         return None
 
     def between(self, first: int, last: int) -> list[Delivery]:
-        """The unsettled deliveries with ids from `first` to `last`, which are serial numbers."""
+        """Return the unsettled deliveries with ids from `first` to `last`, which are serial numbers."""
         unsettled = self.unsettled
         further = (last - first) % SERIAL
         if further < len(unsettled):
@@ -131,7 +131,7 @@ class Deliveries:
         return [each for number, each in unsettled.items() if (number - first) % SERIAL <= further]
 
     def forget(self, delivery: Delivery) -> None:
-        """It is settled, was aborted, or never leaves."""
+        """Forget a delivery that is settled, was aborted, or never leaves."""
         if delivery.id is not None:
             self.unsettled.pop(delivery.id, None)
         elif delivery in self.waiting:
@@ -139,7 +139,7 @@ class Deliveries:
         self._note_idle()
 
     def lose(self, in_flight: Exception, waiting: Exception) -> None:
-        """The link is over: the fate of those in flight is unknown."""
+        """Fail all deliveries because the link is over: the fate of those in flight is unknown."""
         for delivery in self.unsettled.values():
             delivery.fail(in_flight)
         for delivery in self.waiting:
@@ -150,7 +150,7 @@ class Deliveries:
         self.idle.set()
 
     def release(self, delivery: Delivery) -> None:
-        """It is no longer awaited: its payload is not held in memory for long."""
+        """Release a delivery that is no longer awaited, so that its payload is not held in memory for long."""
         self._held_bytes -= len(delivery.payload)
         if self._held_bytes < _HELD_BYTES:
             self.has_room.set()
@@ -176,7 +176,7 @@ class Deliveries:
 
 
 def _refusal(outcome: Any) -> SendError:
-    """The error of a delivery that was not accepted."""
+    """Return the error of a delivery that was not accepted."""
     if outcome and sdk.REJECTED in outcome:
         fields = outcome[sdk.REJECTED]
         if error := sdk.refused(fields[0] if fields else None):

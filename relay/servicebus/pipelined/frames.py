@@ -85,7 +85,9 @@ _PerformativeT = TypeVar("_PerformativeT", bound=NamedTuple)
 
 
 def read(performative: type[_PerformativeT], fields: list[Any]) -> _PerformativeT:
-    """The fields of a frame, as `sdk.decode` returns them, by their names. TypeError if some are missing.
+    """Return the fields of a frame, as `sdk.decode` returns them, by their names.
+
+    Raises TypeError if some are missing.
 
     A disposition has no names: there may be one for each delivery.
     """
@@ -102,7 +104,7 @@ _ABORTED = b"\x40\x40\x42\x41"
 
 
 def transfer(delivery_id: int, message_format: int, payload: bytes, max_frame_bytes: int) -> Iterator[bytes]:
-    """The frames of a delivery, the first of which says everything that the others repeat."""
+    """Yield the frames of a delivery, the first of which says everything that the others repeat."""
     room = max_frame_bytes - _HEADER_BYTES
     for at in range(0, len(payload), room):
         part = payload[at : at + room]
@@ -111,12 +113,15 @@ def transfer(delivery_id: int, message_format: int, payload: bytes, max_frame_by
 
 
 def abort(delivery_id: int, message_format: int) -> bytes:
-    """The frame that ends a delivery without its remaining payload: the peer discards it, and answers nothing."""
+    """Return the frame that ends a delivery without its remaining payload.
+
+    The peer discards it, and answers nothing.
+    """
     return _performative(delivery_id, message_format, _LAST, 10, len(_ABORTED)) + _ABORTED
 
 
 def _performative(delivery_id: int, message_format: int, more: int, fields: int, following: int) -> bytes:
-    """A transfer's performative, up to the field `more`; `following` bytes come after it."""
+    """Return a transfer's performative, up to the field `more`; `following` bytes come after it."""
     return _TRANSFER.pack(
         _HEADER_BYTES + following, 2, 0, CHANNEL, b"\x00S\x14",
         0xC0, _HEADER_BYTES - 13 + (following if fields > 6 else 0), fields,
@@ -141,7 +146,7 @@ SIZED = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 
 
 def decode(data: memoryview) -> tuple[int, list[Any]]:
-    """A performative's code, and its fields; those left out, and those skipped, are None.
+    """Decode a performative's code, and its fields; those left out, and those skipped, are None.
 
     An error's `info` may hold any AMQP type, also those that the SDK's decoder does not know. What the relay needs
     of a frame is numbers, names and outcomes; maps, arrays and other types are skipped by their size.
@@ -162,7 +167,7 @@ def decode(data: memoryview) -> tuple[int, list[Any]]:
 
 
 def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    """The value at `at`, and where the next one begins."""
+    """Return the value at `at`, and where the next one begins."""
     constructor = data[at]
     at += 1
     if constructor == 0:

@@ -48,7 +48,7 @@ class Lane:
         return self._link if self._link is not None and self._link.is_usable else None
 
     async def link(self, timeout_s: float) -> Link:
-        """The link, open. Raises SendError if it cannot be opened within `timeout_s` seconds."""
+        """Return the link, open. Raises SendError if it cannot be opened within `timeout_s` seconds."""
         if (link := self.open_link) is not None:
             return link
         if self._opening is None:
@@ -63,7 +63,7 @@ class Lane:
             raise RetryableError(f"No link to Service Bus was opened within {timeout_s:.3g} s.") from error
 
     async def _open(self) -> Link:
-        """A link; one that the peer does not open in time is discarded, and does not hold up the next."""
+        """Open a link; one that the peer does not open in time is discarded, and does not hold up the next."""
         opening = asyncio.create_task(self._connect())
         # Where the lane is closed meanwhile, nobody waits for it any more.
         opening.add_done_callback(take_note)

@@ -104,7 +104,7 @@ class Link:
 
     @property
     def has_room(self) -> asyncio.Event:
-        """Whether more transfers should be encoded for it: those that are not settled take memory."""
+        """Set while more transfers may be encoded for the link: those that are not settled take memory."""
         return self._deliveries.has_room
 
     async def send(
@@ -114,7 +114,7 @@ class Link:
         may_send: Callable[[], None],
         accepted_late: Callable[[], None],
     ) -> None:
-        """As `transfers.Sender.send`, but once; returns when the peer has accepted the transfer.
+        """Send a transfer once, and return when the peer has accepted it.
 
         A link on which a transfer has timed out, or was cancelled, is retired: its state is unknown. A delivery
         that was begun and that `may_send` prevents from going on is aborted.
@@ -210,7 +210,7 @@ class Link:
                         await self._take(channel, kind, fields)
 
     async def _take(self, channel: int, kind: int, fields: list[Any]) -> None:
-        """A frame that is not of the link's session."""
+        """Handle a frame that is not of the link's session."""
         route = self._route(channel, kind)
         if route is Route.BEGIN:
             self._begun(channel, fields)
@@ -370,7 +370,7 @@ class Link:
             self._lose_by_peer(LinkLostError(f"{doing}: {error!r}"))
 
     def _lose_by_peer(self, error: SendError) -> None:
-        """The peer has ended the link: those in flight are suspects, regardless of its reason."""
+        """Lose the link because the peer has ended it: those in flight are suspects, regardless of its reason."""
         if not self._attached.done():
             self._lose(error)
             return
@@ -381,7 +381,7 @@ class Link:
         )
 
     def _lose(self, error: SendError, in_flight: SendError | None = None) -> None:
-        """The link is over; `in_flight` is what those in flight get instead of `error`."""
+        """Lose the link; `in_flight` is the error that those in flight get instead of `error`."""
         if self._lost is not None:
             return
         self._lost = error

@@ -52,7 +52,7 @@ class Outgoing:
 
     @property
     def has_more(self) -> bool:
-        """Whether deliveries wait, or the frames of one."""
+        """True if deliveries wait, or the frames of one."""
         return bool(self._deliveries.waiting) or self._begun is not None
 
     def add(self, delivery: Delivery) -> None:
@@ -94,7 +94,7 @@ class Outgoing:
             self._drain()
 
     def drained(self) -> None:
-        """The written frames have left this process."""
+        """Continue to write: the written frames have left this process."""
         self._is_draining = False
         self.write()
 

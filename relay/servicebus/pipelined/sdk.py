@@ -47,7 +47,7 @@ TESTED_VERSIONS = ("7.15.0",)
 
 ACCEPTED = "accepted"
 REJECTED = "rejected"
-"""As `decode` names outcomes, each with its fields."""
+"""The names that `decode` gives to outcomes, each of which has its fields."""
 _RECEIVED = "received"
 
 # Transfers that the peer may send us in the session: it sends none.
@@ -95,17 +95,17 @@ class DifferentSdkError(Exception):
 
 
 def refused(error: Any) -> SendError | None:
-    """The outcome of one transfer, from the fields of its error; None for none."""
+    """Return the outcome of one transfer, from the fields of its error, or None for none."""
     return _said(MessageException, error)
 
 
 def link_lost(error: Any) -> SendError | None:
-    """The end of a link or a session, which says nothing about a transfer; likewise."""
+    """Return the error of the end of a link or a session, which says nothing about a transfer; None for none."""
     return _said(AMQPLinkError, error)
 
 
 def connection_lost(error: Any) -> SendError | None:
-    """The end of a connection; likewise."""
+    """Return the error of the end of a connection, from its fields, or None for none."""
     return _said(AMQPConnectionError, error)
 
 
@@ -118,7 +118,7 @@ def _said(kind: type[AMQPException], error: Any) -> SendError | None:
 
 
 def _classified(error: Exception) -> SendError:
-    """As it is classified when the SDK raises it."""
+    """Classify an error as if the SDK had raised it."""
     return classify(PyamqpTransport.create_servicebus_exception(_DISCARDING, error))
 
 
@@ -201,7 +201,7 @@ class Connection:
 
     @property
     def is_drained(self) -> bool:
-        """Whether everything that was written has left this process."""
+        """True if everything that was written has left this process."""
         if self._writer.transport.get_write_buffer_size():
             return False
         below = None if self._below is None else self._below._transport
@@ -217,7 +217,7 @@ class Connection:
             await self._writer.drain()
 
     async def read(self) -> list[bytes]:
-        """The next frames, with headers of eight bytes or more; no empty ones. Raises OSError at the end."""
+        """Read the next frames, with headers of eight bytes or more; no empty ones. Raises OSError at the end."""
         data = await self._reader.read(_CHUNK_BYTES)
         if not data:
             raise ConnectionResetError("the peer has closed the connection")
@@ -237,7 +237,7 @@ class Connection:
         return whole
 
     def is_of_sdk(self, channel: int) -> bool:
-        """Whether the peer uses this channel for the SDK's session."""
+        """Return True if the peer uses this channel for the SDK's session."""
         return channel in self._sdk._incoming_endpoints
 
     async def give_back(self, channel: int, kind: int, fields: list[Any]) -> None:
@@ -300,7 +300,7 @@ def end() -> bytes:
 
 
 def attach(name: str, target: str) -> bytes:
-    """The frame that attaches the sending link, whose transfers the peer settles."""
+    """Return the frame that attaches the sending link, whose transfers the peer settles."""
     return _frame(
         AttachFrame(
             name=name,
@@ -326,12 +326,12 @@ def detach() -> bytes:
 
 
 def settle(delivery_id: int) -> bytes:
-    """The frame that settles a delivery of ours, of which the peer has said the outcome."""
+    """Return the frame that settles a delivery of ours, of which the peer has said the outcome."""
     return _frame(DispositionFrame(Role.Sender, delivery_id, None, True, None, None))
 
 
 def flow(credit: Credit, *, attached: bool) -> bytes:
-    """The frame that says how far the session is, and the link if it is attached."""
+    """Return the frame that says how far the session is, and the link if it is attached."""
     return _frame(
         FlowFrame(  # type: ignore[call-arg]
             next_incoming_id=credit.next_incoming_id,
@@ -346,7 +346,7 @@ def flow(credit: Credit, *, attached: bool) -> bytes:
 
 
 def decode(performative: memoryview) -> tuple[int, list[Any]]:
-    """A frame's kind, and all its fields; those left out have their defaults. Raises ValueError."""
+    """Return a frame's kind, and all its fields; those left out have their defaults. Raises ValueError."""
     if performative[1] == _SMALL_ULONG:
         # The SDK's decoder raises errors of many kinds for the types that it does not know.
         with contextlib.suppress(Exception):
@@ -355,7 +355,7 @@ def decode(performative: memoryview) -> tuple[int, list[Any]]:
 
 
 def is_outcome(state: Any) -> bool:
-    """Whether a delivery's state is final; `received` is not."""
+    """Return True if a delivery's state is final; `received` is not."""
     return _RECEIVED not in state
 
 
