@@ -57,12 +57,12 @@ class Access:
         return None
 
     def refused(self, request: web.BaseRequest) -> web.Response | None:
-        """The answer of 403 to a request that is refused, or None."""
+        """Return the answer of 403 to a request that is refused, or None."""
         why = self.refusal(request.headers)
         return None if why is None else web.Response(status=403, text=f"{why}\n")
 
     def middleware(self) -> Middleware:
-        """The check as a middleware of an application. It must be the first one."""
+        """Return the check as a middleware of an application. It must be the first one."""
 
         @web.middleware
         async def check(

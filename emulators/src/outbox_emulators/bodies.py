@@ -10,7 +10,7 @@ from aiohttp import web
 
 
 async def json_body(request: web.Request) -> Any:
-    """The value that the body is as JSON, whatever charset is declared. Raises ValueError if it is none."""
+    """Return the value of the body as JSON, whatever charset is declared. Raises ValueError if it is no JSON."""
     try:
         return json.loads(await request.read())
     except RecursionError as error:

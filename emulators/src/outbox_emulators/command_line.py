@@ -32,7 +32,7 @@ class Parser(shell.Parser):
 
 
 def whole_number(text: str) -> int:
-    """The type of a whole number. Raises argparse.ArgumentTypeError."""
+    """Parse a whole number. Raises argparse.ArgumentTypeError."""
     try:
         return int(text)
     except ValueError:
@@ -40,14 +40,14 @@ def whole_number(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """The type of a whole number above 0. Raises argparse.ArgumentTypeError."""
+    """Parse a whole number above 0. Raises argparse.ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal()) or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0: write it as 100")
     return int(text)
 
 
 def number(text: str) -> float:
-    """The type of a number. Raises argparse.ArgumentTypeError."""
+    """Parse a number. Raises argparse.ArgumentTypeError."""
     try:
         return float(text)
     except ValueError:

@@ -91,7 +91,7 @@ class Faults(Generic[P]):
 
     @property
     def any_pending(self) -> bool:
-        """Whether faults may be pending. It costs next to nothing, as every frame and every request asks."""
+        """True if faults may be pending. It costs next to nothing, as every frame and every request asks."""
         return bool(self._pending)
 
     def pending(self) -> list[Fault[P]]:

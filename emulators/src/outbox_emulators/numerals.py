@@ -6,7 +6,7 @@ _MOST_DIGITS = 18
 
 
 def whole_number(text: str) -> int | None:
-    """The value of a text of up to 18 digits; None for any other text.
+    """Return the value of a text of up to 18 digits, or None for any other text.
 
     int() also reads the digits of other scripts, and raises for more than 4,300.
     """

@@ -46,14 +46,14 @@ class Pattern:
             raise InvalidPatternError(str(error)) from error
 
     def is_in(self, text: str) -> bool:
-        """Whether a part of the text matches. Raises PatternTooLargeError."""
+        """Return True if a part of the text matches. Raises PatternTooLargeError."""
         try:
             return self._compiled.search(text, timeout=_TIMEOUT_S) is not None
         except (TimeoutError, MemoryError) as error:
             raise _too_slow() from error
 
     def is_all_of(self, text: str) -> bool:
-        """Whether the whole text matches. Raises PatternTooLargeError."""
+        """Return True if the whole text matches. Raises PatternTooLargeError."""
         try:
             return self._compiled.fullmatch(text, timeout=_TIMEOUT_S) is not None
         except (TimeoutError, MemoryError) as error:
@@ -61,7 +61,7 @@ class Pattern:
 
 
 def like_pattern(pieces: Iterable[str | None]) -> Pattern:
-    """The pattern of a LIKE. Raises as `Pattern` does.
+    """Return the pattern of a LIKE. Raises the errors of `Pattern`.
 
     Args:
         pieces: Regular expressions of one character each; None for any number of any characters.
@@ -86,7 +86,10 @@ def _too_slow() -> PatternTooLargeError:
 
 
 def _size(expression: str, counts: Iterable[tuple[str, int]]) -> int:
-    """A bound on the characters of the expression, each as often as it is counted: counts of groups multiply."""
+    """Return a bound on the characters of the expression, each as often as it is counted.
+
+    Counts of groups multiply.
+    """
     groups, characters = [1], [1]
     for ends_group, count in counts:
         (groups if ends_group else characters).append(count)

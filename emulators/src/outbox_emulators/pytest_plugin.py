@@ -104,7 +104,10 @@ def servicebus_namespace(
 
 
 def _arguments(request: pytest.FixtureRequest, marker: str, *known: str) -> dict[str, Any]:
-    """The keyword arguments of the closest marker of that name, limited to `known` ones where any are given."""
+    """Return the keyword arguments of the closest marker of that name.
+
+    They are limited to `known` ones where any are given.
+    """
     found = request.node.get_closest_marker(marker)
     if found is None:
         return {}

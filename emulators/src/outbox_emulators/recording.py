@@ -28,5 +28,5 @@ class Recording:
 
 
 def raw(text: str) -> orjson.Fragment:
-    """A value that is JSON text already, in one line."""
+    """Return a value that is JSON text already, in one line."""
     return orjson.Fragment(text.replace("\r", " ").replace("\n", " "))

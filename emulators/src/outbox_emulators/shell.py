@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that suggests the command or option that was meant, and whose help can be pasted."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As argparse does, but what is left over is an error of the command that has it."""
+        """Parse the known arguments, and report a leftover option as an error of the command that has it."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [each.partition("=")[0] for each in unknown if each.startswith("--")]
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        """As argparse does, with the choice that was meant."""
+        """Report a usage error as argparse does, and suggest the choice that was probably meant."""
         found = _INVALID_CHOICE.search(message)
         if found is not None:
             choices = (str(choice) for action in self._actions for choice in action.choices or ())
@@ -46,11 +46,11 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def format_help(self) -> str:
-        """As argparse does, its commands as they are typed here."""
+        """Return argparse's help, with commands as they are typed in this environment."""
         return as_typed(super().format_help())
 
     def format_usage(self) -> str:
-        """Likewise."""
+        """Return argparse's usage line, with commands as they are typed in this environment."""
         return as_typed(super().format_usage())
 
 
@@ -64,7 +64,7 @@ def _suggestion(words: Iterable[str], known: Iterable[str]) -> str:
 
 
 def python() -> str:
-    """This Python, as it is called from a shell in the current directory."""
+    """Return the command that starts this Python from a shell in the current directory."""
     program = sys.executable
     if shutil.which("python") == program:
         return "python"
@@ -76,24 +76,24 @@ def python() -> str:
 
 
 def as_typed(text: str) -> str:
-    """The text, with this Python in each of its commands `python -m …`."""
+    """Return the text with this Python in each of its commands `python -m …`."""
     return re.sub(r"(?<![\w./-])python -m (?=\w)", lambda _: f"{python()} -m ", text)
 
 
 def printable(text: str) -> str:
-    """The text on one line, each character that a terminal obeys or does not show as Python writes it: `\\x1b`."""
+    """Return the text on one line, with escapes (`\\x1b`) for the characters that a terminal obeys or hides."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def printable_lines(text: str) -> str:
-    """The text, each of its lines as `printable`."""
+    """Return the text with each of its lines made printable by `printable`."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def as_json(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """The value in JSON, with escapes for what `printable` replaces and standard output cannot encode."""
+    """Return the value in JSON, with escapes for what `printable` replaces and standard output cannot encode."""
     is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent, default=default)
     # Within JSON only a text has such characters; between its lines there are line feeds.
@@ -124,7 +124,7 @@ def run(main: Callable[[], int]) -> int:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    """Whether nobody reads the stream; otherwise an empty line is written to it."""
+    """Return True if nobody reads the stream; otherwise write an empty line to it."""
     try:
         os.write(stream.fileno(), b"\n")
     except BrokenPipeError:

@@ -44,7 +44,10 @@ class Account:
         self.offers = Offers(self.storage, clock)
 
     def container_of(self, request: Request) -> Container:
-        """The container that a request names. Raises BadRequest if the client means one that was deleted since."""
+        """Return the container that a request names.
+
+        Raises BadRequest if the client means one that was deleted since.
+        """
         container = self.catalog.container(request.segments[1], request.segments[3])
         intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
         if intended and intended != container.rid:
@@ -57,7 +60,7 @@ class Account:
     def create_container(
         self, database: Database, definition: Mapping[str, Any], throughput: Throughput | None
     ) -> Container:
-        """Raises BadRequest or Conflict. Without throughput the container shares that of its database."""
+        """Create a container. Without throughput it shares that of its database. Raises BadRequest or Conflict."""
         partitions = 0 if throughput is None else throughput.initial_partitions(self._ru_per_partition)
         container = self.catalog.create_container(database, definition, partitions)
         if throughput is not None:
@@ -85,7 +88,7 @@ class Account:
             raise
 
     def item_id_of(self, request: Request, container: Container) -> str:
-        """The id of the item that a path names: by id, or also by rid if the container is named by rid."""
+        """Return the id of the item that a path names: by id, or also by rid if the container is named by rid."""
         name = request.segments[5]
         if request.segments[3] == container.rid and (found := self.items.id_of(container, name)):
             return found
@@ -143,7 +146,10 @@ class Account:
 
 
 def partition_by_id(container: Container, range_id: str) -> Partition:
-    """A physical partition by its partition key range id, with or without the container's rid. Raises Gone."""
+    """Return a physical partition by its partition key range id, with or without the container's rid.
+
+    Raises Gone.
+    """
     wanted = range_id.rpartition(",")[2].strip()
     for partition in container.partitions:
         if partition.id == wanted:

@@ -161,7 +161,7 @@ def _key_within(container: Container, partition: Partition, operation: BatchOper
 
 
 def parse_batch(body: bytes) -> list[BatchOperation]:
-    """The operations of a batch in JSON or HybridRow. Raises BadRequest or TooLarge."""
+    """Parse the operations of a batch in JSON or HybridRow. Raises BadRequest or TooLarge."""
     if len(body) > MAX_BATCH_BYTES:
         raise TooLarge()
     if hybridrow.is_rows(body):

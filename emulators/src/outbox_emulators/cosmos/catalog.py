@@ -48,12 +48,12 @@ class Catalog:
         return found
 
     def container_by_link(self, self_link: str) -> Container | None:
-        """The container with this self link, or None."""
+        """Return the container with this self link, or None."""
         found = (each for database in self.databases.values() for each in database.containers.values())
         return next((each for each in found if each.self_link == self_link), None)
 
     def create_database(self, name: object) -> Database:
-        """Raises BadRequest or Conflict."""
+        """Create a database. Raises BadRequest or Conflict."""
         checked = check_name(name)
         if checked in self.databases:
             raise Conflict(f"Database '{checked}' already exists.")

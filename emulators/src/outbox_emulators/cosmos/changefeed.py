@@ -68,7 +68,7 @@ class ChangeFeed:
     def read(
         self, partition: Partition, key_range: KeyRange | None, position: FeedPosition, max_items: int
     ) -> FeedPage:
-        """The next page of a physical partition, or of its part within `key_range`."""
+        """Read the next page of a physical partition, or of its part within `key_range`."""
         if position.number >= partition.lsn:
             return FeedPage([], position.number)
         transactions, is_last = self._page(partition, key_range, position, max_items)

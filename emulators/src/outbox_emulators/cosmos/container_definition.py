@@ -29,7 +29,7 @@ _REPLACEABLE = ("defaultTtl", "indexingPolicy")
 
 
 def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a new container, with the service's defaults. Raises BadRequest."""
+    """Return the properties of a new container, with the service's defaults. Raises BadRequest."""
     _refuse_unserved(requested)
     PartitionKeyDefinition.from_json(requested.get("partitionKey"))
     definition = {
@@ -49,7 +49,7 @@ def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, 
 
 
 def replaced_definition(current: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a container after a replacement. Raises BadRequest if the change is not allowed."""
+    """Return the properties of a container after a replacement. Raises BadRequest if the change is not allowed."""
     if requested.get("id") != current["id"]:
         raise BadRequest("The id of a container cannot be changed.")
     changed = normalised_definition(current["id"], {"partitionKey": current["partitionKey"]} | dict(requested))
@@ -68,7 +68,7 @@ def default_ttl_of(definition: Mapping[str, Any]) -> int | None:
 
 
 def composite_indexes(definition: Mapping[str, Any]) -> list[list[tuple[str, bool]]]:
-    """The composite indexes, each a list of (path, descending)."""
+    """Return the composite indexes, each a list of (path, descending)."""
     return [
         [(entry["path"], entry.get("order", "ascending") == "descending") for entry in index]
         for index in definition["indexingPolicy"].get("compositeIndexes", [])
@@ -118,7 +118,7 @@ def _is_composite_index(index: object) -> bool:
 
 
 def _paths(policy: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """The service keeps only the paths (kinds of index are obsolete), and never indexes `_etag`."""
+    """Return the paths that the service keeps (kinds of index are obsolete). It never indexes `_etag`."""
     if mode == "none":
         return {"includedPaths": [], "excludedPaths": []}
     try:

@@ -84,7 +84,7 @@ class Item:
         return f'"{self.lsn:08x}-{self.position:04x}-0000-0000-{self.ts:08x}0000"'
 
     def rendered(self, container_rid: bytes, container_self: str, *, with_lsn: bool = False) -> str:
-        """The item as the service returns it: as sent, then the system properties."""
+        """Return the item as the service returns it: as sent, then the system properties."""
         rid = resource_id(container_rid + self.number.to_bytes(8, "little"))
         lsn = f',"_lsn":{self.lsn}' if with_lsn else ""
         return (
@@ -94,12 +94,12 @@ class Item:
 
 
 def resource_id(raw: bytes) -> str:
-    """A resource's `_rid`: base64 with `-` for `/`."""
+    """Return a resource's `_rid`: base64 with `-` for `/`."""
     return base64.b64encode(raw, b"+-").decode()
 
 
 def raw_resource_id(rid: str) -> bytes:
-    """The bytes of a `_rid`; empty if it is not one."""
+    """Return the bytes of a `_rid`; empty if it is not one."""
     try:
         return base64.b64decode(rid, b"+-", validate=True)
     except ValueError:
@@ -127,7 +127,7 @@ def check_id(value: object) -> str:
 
 
 def expiry(ts: int, ttl: int | None, container_ttl: int | None) -> int | None:
-    """The second (Unix time) at which an item expires, or None; `container_ttl` None means TTL is off."""
+    """Return the second (Unix time) at which an item expires, or None; `container_ttl` None means TTL is off."""
     if container_ttl is None:
         return None
     seconds = container_ttl if ttl is None else ttl

@@ -48,11 +48,11 @@ class Edges:
         self._streams = {edge: random.Random(f"{self.seed}:{edge}") for edge in Edge}
 
     def drawn(self, edge: Edge, chance: float) -> bool:
-        """Whether the edge is met this time."""
+        """Return True if the edge is met this time."""
         return self.seed is not None and self._streams[edge].random() < chance
 
     def stream(self, edge: Edge) -> random.Random:
-        """The edge's random numbers, for a draw of how it is met."""
+        """Return the edge's random numbers, for a draw of how it is met."""
         return self._streams[edge]
 
     def met(self, edge: Edge) -> None:
@@ -60,12 +60,15 @@ class Edges:
         self._met[edge] += 1
 
     def as_json(self) -> dict[str, Any]:
-        """The answer of the admin port: `{"seed": …, "edges": {name: count}}`, with the edges that were met."""
+        """Return the answer of the admin port.
+
+        It is `{"seed": …, "edges": {name: count}}`, with the edges that were met.
+        """
         return {"seed": self.seed, "edges": {edge: self._met[edge] for edge in Edge if self._met[edge]}}
 
 
 def seed_of(text: str) -> int | None:
-    """The value of `--edges`: a whole number, or `off` for None."""
+    """Parse the value of `--edges`: a whole number, or `off` for None."""
     if text == OFF:
         return None
     try:

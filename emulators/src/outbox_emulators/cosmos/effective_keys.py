@@ -42,7 +42,7 @@ def effective_key(components: Sequence[Any], scheme: Scheme) -> str:
 
 
 def bounds(count: int, scheme: Scheme) -> list[str]:
-    """The bounds of `count` parts that documents fill evenly: "", the cuts, "FF"."""
+    """Return the bounds of `count` parts that documents fill evenly: "", the cuts, "FF"."""
     if scheme is Scheme.HASH_V1:
         cuts = [_of_hash_v1(number * (1 << 32) // count) for number in range(1, count)]
     else:
@@ -54,7 +54,7 @@ def bounds(count: int, scheme: Scheme) -> list[str]:
 
 
 def middle(minimum: str, maximum: str, scheme: Scheme) -> str:
-    """The middle of a range between bounds, so that documents fill both parts evenly."""
+    """Return the middle of a range between bounds, so that documents fill both parts evenly."""
     if scheme is Scheme.HASH_V1:
         # Their order is that of the hashes, but far from evenly spread.
         hashes = range((1 << 32) + 1)

@@ -126,7 +126,10 @@ class Gateway:
         )
 
     def _location(self, http: web.BaseRequest) -> str:
-        """The URI of a request, at the endpoint that answers it: its host shows clients which region that was."""
+        """Return the URI of a request, at the endpoint that answers it.
+
+        Its host shows clients which region that was.
+        """
         return self._endpoint(http.headers.get("host")).rstrip("/") + http.raw_path
 
     async def _send_half(self, http: web.BaseRequest, reply: Reply) -> web.StreamResponse:
@@ -198,7 +201,7 @@ class Gateway:
 
 
 def _path_of(raw_path: str) -> str:
-    """The path without a query, except behind an item's id.
+    """Return the path without a query, except behind an item's id.
 
     .NET's client does not escape a question mark in an id, and the service finds the item
     (CosmosItemIdEncodingTestsBase.cs in azure-cosmos-dotnet-v3).
@@ -210,7 +213,7 @@ def _path_of(raw_path: str) -> str:
 
 
 def resource_of(segments: tuple[str, ...]) -> tuple[str, str]:
-    """The resource type and the resource link that a request's signature covers."""
+    """Return the resource type and the resource link that a request's signature covers."""
     if not segments:
         return "", ""
     if segments[-2:] == ("operations", "partitionkeydelete"):

@@ -14,7 +14,7 @@ _C2 = 0x4CF5AD432745937F
 
 
 def murmur3_128(data: bytes, seed: int = 0) -> int:
-    """The hash as an integer of 128 bits, with the first of its two words in the lower half, as in `seed`."""
+    """Return the hash as an integer of 128 bits. The first of its two words is in the lower half, as in `seed`."""
     h1, h2 = seed & _MASK, seed >> 64
     length = len(data)
     blocks = length & ~15
@@ -54,7 +54,7 @@ def _finish(k: int) -> int:
 
 
 def murmur3_32(data: bytes) -> int:
-    """The 32-bit variant, x86, seed 0: for version 1 keys."""
+    """Return the 32-bit hash, variant x86 with seed 0: for version 1 keys."""
     h = 0
     blocks = len(data) & ~3
     for (k,) in struct.iter_unpack("<I", data[:blocks]):

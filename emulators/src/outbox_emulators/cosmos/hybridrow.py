@@ -52,12 +52,12 @@ class ResultRow:
 
 
 def is_rows(body: bytes) -> bool:
-    """Whether a batch is HybridRow rather than JSON."""
+    """Return True if a batch is HybridRow rather than JSON."""
     return body[:1] == bytes([VERSION])
 
 
 def operations(body: bytes) -> list[dict[str, Any]]:
-    """The operations of a batch, by the names of their columns. Raises InvalidRow."""
+    """Return the operations of a batch, by the names of their columns. Raises InvalidRow."""
     try:
         return [_operation(record) for record in _records(body)]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ def operations(body: bytes) -> list[dict[str, Any]]:
 
 
 def results(rows: Iterable[ResultRow]) -> bytes:
-    """The answer to a batch."""
+    """Return the answer to a batch."""
     out = bytearray(struct.pack("<BiBi", VERSION, _SEGMENT, 1, 10))
     for row in rows:
         data = _result(row)

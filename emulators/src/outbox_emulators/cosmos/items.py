@@ -25,7 +25,7 @@ _NUMBER_BITS = _LSN_BITS + INDEX_BITS
 
 
 def item_numbers(partition: Partition) -> range:
-    """The numbers that items of this partition can have; those from before a split are the lowest."""
+    """Return the numbers that items of this partition can have; those from before a split are the lowest."""
     return range(partition.oldest << _NUMBER_BITS, partition.number + 1 << _NUMBER_BITS)
 
 
@@ -40,7 +40,7 @@ class Items:
         self.replicas = Replicas(edges)
 
     def find(self, partition: Partition, key: PartitionKey, item_id: str) -> Item | None:
-        """The item, or None if there is none or it has expired."""
+        """Find the item, or return None if there is none or it has expired."""
         row = self._storage.execute(
             f"SELECT {ITEM_COLUMNS} FROM items WHERE partition=:partition AND pk=:pk AND id=:id AND {NOT_EXPIRED}",
             {"partition": partition.number, "pk": key.text, "id": item_id, "now": self._clock.seconds()},
@@ -48,12 +48,12 @@ class Items:
         return None if row is None else Item(*row)
 
     def find_at(self, partition: Partition, lsn: int, key: PartitionKey, item_id: str) -> Item | None:
-        """The item as stored on a replica that may lag behind."""
+        """Find the item as stored on a replica that may lag behind."""
         latest = self.find(partition, key, item_id)
         return self.replicas.item_at(partition, lsn, (key.text, item_id), latest)
 
     def id_of(self, container: Container, rid: str) -> str | None:
-        """The id of the item with this `_rid`, or None."""
+        """Return the id of the item with this `_rid`, or None."""
         raw = raw_resource_id(rid)
         if len(raw) != 16 or raw[:8] != container.raw_rid:
             return None
@@ -64,7 +64,7 @@ class Items:
         return None if row is None else str(row[0])
 
     def ids_in(self, partition: Partition, key: PartitionKey) -> list[str]:
-        """The ids of all items of a logical partition."""
+        """Return the ids of all items of a logical partition."""
         rows = self._storage.execute(
             "SELECT id FROM items WHERE partition=? AND pk=? ORDER BY number", (partition.number, key.text)
         )

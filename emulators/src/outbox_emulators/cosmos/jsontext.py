@@ -72,7 +72,7 @@ class _Numbers:
 
 
 def decode(body: bytes) -> str:
-    """The text of a request body. Raises BadRequest unless it is UTF-8."""
+    """Return the text of a request body. Raises BadRequest unless it is UTF-8."""
     if body[:1] == _BINARY:
         raise BadRequest(
             "The request body is in binary JSON, which is not supported. Have the client write text: set "
@@ -85,7 +85,7 @@ def decode(body: bytes) -> str:
 
 
 def parse(text: str) -> Part:
-    """A whole JSON text, without surrounding blanks, and encoded again if a number or a string was changed.
+    """Parse a whole JSON text, without surrounding blanks. Encodes it again if a number or a string was changed.
 
     As the service does, it takes control characters within strings that are not escaped, which JSON forbids.
     Raises BadRequest if it is not JSON, is nested too deeply, or has a number out of range.
@@ -107,12 +107,12 @@ def parse(text: str) -> Part:
 
 
 def members(text: str) -> dict[str, Part]:
-    """The members of a text already known to be a JSON object."""
+    """Return the members of a text already known to be a JSON object."""
     return dict(_members(text))
 
 
 def elements(text: str) -> list[Part]:
-    """The elements of a text already known to be a JSON array."""
+    """Return the elements of a text already known to be a JSON array."""
     parts = []
     position = _skip_space(text, 1)
     while text[position] != "]":
@@ -143,7 +143,7 @@ def _members(text: str) -> Iterator[tuple[str, Part]]:
 
 
 def _has_raw_control_characters(text: str) -> bool:
-    """Whether a valid text has any within a string; between values it can only have blanks."""
+    """Return True if a valid text has any within a string; between values it can only have blanks."""
     if not _CONTROL.search(text):
         return False
     return any(_CONTROL.search(string) for string in _STRING.findall(text))

@@ -30,7 +30,7 @@ class Listing:
         return cls(rid, name, sorted(resources, key=_rid_of))
 
     def reply(self, request: Request) -> Reply:
-        """The page that the request asks for. Raises BadRequest if its continuation is malformed."""
+        """Return the page that the request asks for. Raises BadRequest if its continuation is malformed."""
         after = _last_of(request.headers.get("x-ms-continuation"))
         following = [resource for resource in self.resources if _rid_of(resource) > after]
         page = following[: request.page_size]

@@ -79,7 +79,7 @@ class Reply:
 
 
 async def body_of(http: web.BaseRequest) -> bytes:
-    """The body. Raises TooLarge before more of it is read than any request may have, and BadRequest."""
+    """Read the body. Raises TooLarge before more of it is read than any request may have, and BadRequest."""
     body = bytearray()
     try:
         async for part in http.content.iter_any():
@@ -96,13 +96,16 @@ def activity_id(headers: Mapping[str, str]) -> str:
 
 
 def json_reply(status: int, value: Any, charge: float = 1.0, **headers: str) -> Reply:
-    """A reply whose body is a JSON value; header names are given with `_` for `-`."""
+    """Return a reply whose body is a JSON value; header names are given with `_` for `-`."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Reply(status, json.dumps(value).encode(), {"x-ms-request-charge": str(charge), **named})
 
 
 def error_reply(error: CosmosError, activity: str, path: str) -> Reply:
-    """The service's error body, `{"code": …, "message": …}`, and its sub-status, for a request to that path."""
+    """Return the service's error body, `{"code": …, "message": …}`, and its sub-status.
+
+    It answers a request to that path.
+    """
     headers = {"x-ms-request-charge": "1.0"} | error.headers
     if error.substatus or error.status >= 400:
         headers["x-ms-substatus"] = str(error.substatus)
@@ -118,7 +121,7 @@ def error_reply(error: CosmosError, activity: str, path: str) -> Reply:
 def data_headers(
     container: Container, partition: Partition | None, charge: float, lsn: int | None = None
 ) -> dict[str, str]:
-    """The headers of an answer about items: charge, partition, and session token.
+    """Return the headers of an answer about items: charge, partition, and session token.
 
     `lsn` is that of the replica that answers, if it lags behind its partition.
     """
@@ -151,7 +154,7 @@ def refused_at(container: Container, partition: Partition | None, lsn: int | Non
 
 
 def quota_headers(size_kb: int = 0, count: int = -1) -> dict[str, str]:
-    """The quota of a container, and its usage, in kilobytes.
+    """Return the quota of a container, and its usage, in kilobytes.
 
     The answers to requests for items have them as well (CosmosItemTests.cs of azure-cosmos-dotnet-v3); nothing is
     counted for these.
@@ -183,7 +186,7 @@ def item_reply(
 
 
 def documents_reply(container: Container, texts: list[str], headers: dict[str, str]) -> Reply:
-    """A page of items, each already JSON."""
+    """Return a page of items, each already JSON."""
     body = f'{{"_rid":"{container.rid}","Documents":[{",".join(texts)}],"_count":{len(texts)}}}'
     return Reply(200, body.encode(), headers | {"x-ms-item-count": str(len(texts))})
 
@@ -191,7 +194,7 @@ def documents_reply(container: Container, texts: list[str], headers: dict[str, s
 def json_page(
     rid: str, name: str, values: list[dict[str, Any]], headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """A page of resources other than items."""
+    """Return a page of resources other than items."""
     reply = json_reply(200, {"_rid": rid, name: values, "_count": len(values)})
     reply.headers |= {"x-ms-item-count": str(len(values))} | dict(headers or {})
     return reply

@@ -40,12 +40,15 @@ class Throughput:
 
     @classmethod
     def default(cls) -> Throughput:
-        """The throughput of a container that is created without any."""
+        """Return the throughput of a container that is created without any."""
         return cls(_DEFAULT_RU)
 
     @classmethod
     def requested(cls, headers: Mapping[str, str]) -> Throughput | None:
-        """The throughput that the creation of a database or container requests, or None. Raises BadRequest."""
+        """Return the throughput that the creation of a database or container requests, or None.
+
+        Raises BadRequest.
+        """
         fixed, autoscale = (
             headers.get("x-ms-offer-throughput"),
             headers.get("x-ms-cosmos-offer-autopilot-settings"),
@@ -89,11 +92,11 @@ class Throughput:
         return cls(maximum // 10, maximum, settings.get("autoUpgradePolicy"))
 
     def partitions(self, ru_per_partition: int) -> int:
-        """Number of physical partitions that this throughput needs."""
+        """Return the number of physical partitions that this throughput needs."""
         return math.ceil((self.autoscale_maximum or self.fixed) / ru_per_partition)
 
     def initial_partitions(self, ru_per_partition: int) -> int:
-        """Number of physical partitions of a new container with this throughput."""
+        """Return the number of physical partitions of a new container with this throughput."""
         if self.autoscale_maximum is not None:
             return self.partitions(ru_per_partition)
         return math.ceil(self.fixed / (ru_per_partition * _MANUAL_START))
@@ -134,14 +137,14 @@ class Offers:
         return next((offer for offer in self.all() if offer["resource"] == resource_link), None)
 
     def by_id(self, offer_id: str) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Return the offer with this id. Raises NotFound."""
         for offer in self.all():
             if offer["id"].lower() == offer_id.lower():
                 return offer
         raise NotFound()
 
     def replace(self, offer_id: str, throughput: Throughput) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Replace the throughput of an offer. Raises NotFound."""
         offer = self.by_id(offer_id)
         self._storage.execute(
             "UPDATE offers SET content=?, ts=?, version=version+1 WHERE id=?",

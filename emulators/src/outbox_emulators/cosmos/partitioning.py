@@ -72,11 +72,11 @@ class PartitionKeyDefinition:
         )
 
     def of_document(self, document: Mapping[str, Any]) -> PartitionKey:
-        """The logical partition a document belongs to."""
+        """Return the logical partition a document belongs to."""
         return self._key([_follow(document, path) for path in self.paths])
 
     def of_header(self, header: str | None) -> PartitionKey:
-        """The logical partition named by `x-ms-documentdb-partitionkey`, a JSON array."""
+        """Return the logical partition named by `x-ms-documentdb-partitionkey`, a JSON array."""
         if header is None:
             raise BadRequest("PartitionKey value must be supplied for this operation.")
         components = jsontext.parse(header).value
@@ -85,7 +85,7 @@ class PartitionKeyDefinition:
         return self._key([_component(component) for component in components])
 
     def of_values(self, components: Sequence[Any]) -> PartitionKey:
-        """The logical partition of values, one for each path."""
+        """Return the logical partition of values, one for each path."""
         return self._key([_component(component) for component in components])
 
     def split(self, count: int) -> list[KeyRange]:
@@ -93,7 +93,10 @@ class PartitionKeyDefinition:
         return [KeyRange(low, high) for low, high in itertools.pairwise(bounds(count, self.scheme))]
 
     def middle(self, key_range: KeyRange) -> str:
-        """The middle of a range, so that documents fill both halves evenly. Raises BadRequest if there is none."""
+        """Return the middle of a range, so that documents fill both halves evenly.
+
+        Raises BadRequest if there is none.
+        """
         cut = middle(key_range.minimum, key_range.maximum, self.scheme)
         if not key_range.minimum < cut < key_range.maximum:
             raise BadRequest(f"The partition from '{key_range.minimum}' to '{key_range.maximum}' cannot be split.")
@@ -121,17 +124,17 @@ class KeyRange:
 
     @classmethod
     def of_key(cls, key: PartitionKey) -> KeyRange:
-        """The range that contains only one logical partition."""
+        """Return the range that contains only one logical partition."""
         return cls(key.effective, key.effective + "00")
 
     @classmethod
     def below(cls, prefix: PartitionKey) -> KeyRange:
-        """The range of all logical partitions whose hierarchical key begins with this one."""
+        """Return the range of all logical partitions whose hierarchical key begins with this one."""
         return cls(prefix.effective, prefix.effective + "FF")
 
 
 def locate(ranges: Sequence[KeyRange], effective: str) -> int:
-    """The number of the range that holds an effective partition key."""
+    """Return the number of the range that holds an effective partition key."""
     return bisect_right(ranges, effective, key=lambda each: each.minimum) - 1
 
 
@@ -145,7 +148,10 @@ def _key_of_text(text: bytes, scheme: Scheme) -> PartitionKey:
 
 
 def _component(value: Any) -> Any:
-    """A component in its canonical form: numbers are doubles, and a value that cannot be a key is undefined."""
+    """Return a component in its canonical form.
+
+    Numbers are doubles, and a value that cannot be a key is undefined.
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):
@@ -173,7 +179,7 @@ def _follow(document: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """The steps of a path such as `/a/b` or `/a/\"b c\"`; BadRequest."""
+    """Return the steps of a path such as `/a/b` or `/a/"b c"`. Raises BadRequest."""
     steps, position = [], 0
     while position < len(path):
         match = _PATH_STEP.match(path, position)

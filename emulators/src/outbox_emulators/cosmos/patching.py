@@ -21,7 +21,7 @@ _OPERATION_TYPES = "add, set, replace, remove, incr, move"
 
 
 def apply_patch(item: Item, operations: object, partition_key: PartitionKeyDefinition) -> Document:
-    """The document after all operations, in order. Raises BadRequest if one of them cannot be applied."""
+    """Return the document after all operations, in order. Raises BadRequest if one of them cannot be applied."""
     if not isinstance(operations, list) or not operations:
         raise BadRequest("A patch needs a list of at least one operation.")
     if len(operations) > MAX_OPERATIONS:

@@ -39,7 +39,7 @@ class Partition:
 def children_of(
     parent: Partition, cut: str, numbers: Sequence[int], lsns: Sequence[int], first_index: int
 ) -> list[Partition]:
-    """The two partitions that a split at this key makes."""
+    """Return the two partitions that a split at this key makes."""
     ranges = (KeyRange(parent.key_range.minimum, cut), KeyRange(cut, parent.key_range.maximum))
     return [
         Partition(number, index, key_range, lsn, (*parent.parents, parent.id), parent.oldest, parent.whole)
@@ -48,7 +48,7 @@ def children_of(
 
 
 def merged(first: Partition, second: Partition, number: int, lsn: int, index: int) -> Partition:
-    """The partition that takes the place of two."""
+    """Return the partition that takes the place of two."""
     key_range = KeyRange(first.key_range.minimum, second.key_range.maximum)
     parents = (*first.parents, first.id, *second.parents, second.id)
     oldest, whole = min(first.oldest, second.oldest), max(first.lsn, second.lsn)
@@ -58,7 +58,7 @@ def merged(first: Partition, second: Partition, number: int, lsn: int, index: in
 def replacing(
     partitions: Sequence[Partition], old: Sequence[Partition], new: Sequence[Partition]
 ) -> list[Partition]:
-    """The partitions of a container, in the order of their keys, with others in the place of neighbours."""
+    """Return the partitions of a container, in the order of their keys, with others in the place of neighbours."""
     place = list(partitions).index(old[0])
     return [*partitions[:place], *new, *partitions[place + len(old) :]]
 
@@ -66,7 +66,7 @@ def replacing(
 def replayed(
     partition_key: PartitionKeyDefinition, rows: Sequence[tuple[int, int]], changes: Sequence[tuple[int, str]]
 ) -> list[Partition]:
-    """The partitions of a container after all of its splits and merges.
+    """Return the partitions of a container after all of its splits and merges.
 
     Args:
         partition_key: That of the container.

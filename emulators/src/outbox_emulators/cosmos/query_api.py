@@ -88,7 +88,7 @@ async def read_feed(account: Account, request: Request) -> Reply:
 
 
 async def query_resources(request: Request, listing: Listing) -> Reply:
-    """A query over the list of databases, containers or offers."""
+    """Answer a query over the list of databases, containers or offers."""
     query, parameters = _requested(request)
 
     async def rows() -> AsyncIterator[Row]:
@@ -205,7 +205,10 @@ def _check_servable(
 
 
 async def _without_items(partition: Partition, scope: ReadScope) -> AsyncIterator[Row]:
-    """The input of a query without FROM: nothing, once, even for a client that asks each physical partition."""
+    """Yield the input of a query without FROM.
+
+    It is nothing, once, even for a client that asks each physical partition.
+    """
     if scope.key is not None or not partition.key_range.minimum:
         yield Row(0, "{}")
 
@@ -276,7 +279,10 @@ def _resume_filter(request: Request, query: Query) -> ResumeFilter | None:
 
 
 def _resumed_key(value: Any) -> Any:
-    """An empty array is undefined, an object the place of an array or object (SqlQueryResumeValue.cs)."""
+    """Return the sort key in a continuation.
+
+    An empty array is undefined, an object the place of an array or object (SqlQueryResumeValue.cs).
+    """
     if isinstance(value, dict):
         try:
             return ComplexPlace.read(value)

@@ -71,7 +71,10 @@ def _move_items(storage: Storage, partition: Partition, child: Partition) -> Non
 
 
 def stored_partitions(storage: Storage, container: int, partition_key: PartitionKeyDefinition) -> list[Partition]:
-    """The physical partitions of a container: the initial ones, and every split and merge applied to them."""
+    """Return the physical partitions of a container.
+
+    They are the initial ones, with every split and merge applied to them.
+    """
     rows = storage.execute(
         "SELECT number, lsn FROM partitions WHERE container=? ORDER BY number", (container,)
     ).fetchall()

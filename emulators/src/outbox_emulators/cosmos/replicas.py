@@ -52,7 +52,7 @@ class Replicas:
         commits.append(Replaced(partition.lsn, lsn, self._clock(), items))
 
     def choose(self, partition: Partition, demanded: int | None) -> int:
-        """The LSN of the replica that answers a read with this demand."""
+        """Return the LSN of the replica that answers a read with this demand."""
         recent = self._clock() - LAG_S
         unseen = [
             commit.before
@@ -64,7 +64,7 @@ class Replicas:
         return partition.lsn
 
     def item_at(self, partition: Partition, lsn: int, name: Name, latest: Item | None) -> Item | None:
-        """An item as stored on a replica at this LSN."""
+        """Return an item as stored on a replica at this LSN."""
         found = latest
         for commit in reversed(self._commits.get(partition.number, ())):
             if commit.lsn <= lsn:

@@ -13,7 +13,7 @@ _CONTAINER_BIT = 0x80
 
 
 def new_raw_rid(parent: bytes, taken: Collection[bytes]) -> bytes:
-    """A unique `_rid`: four bytes for a database, and four more with the first bit set for a container.
+    """Return a unique `_rid`: four bytes for a database, and four more with the first bit set for a container.
 
     Without that bit clients mistake a container for a user, and request the key ranges of a database
     (ResourceId.cs in azure-cosmos-dotnet-v3).
@@ -42,7 +42,7 @@ def check_name(name: object) -> str:
 
 
 def _is_unicode(name: str) -> bool:
-    """Whether it has no half of a surrogate pair, which JSON can spell."""
+    """Return True if the name has no half of a surrogate pair, which JSON can spell."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -24,7 +24,10 @@ class ReadScope:
 
     @classmethod
     def of_request(cls, container: Container, request: Request) -> ReadScope:
-        """The scope that the headers name. Raises BadRequest for a malformed key, Gone for a missing partition."""
+        """Return the scope that the headers name.
+
+        Raises BadRequest for a malformed key, Gone for a missing partition.
+        """
         headers = request.headers
         if header := headers.get("x-ms-documentdb-partitionkey"):
             return cls.of_key(container, container.partition_key.of_header(header))
@@ -40,7 +43,7 @@ class ReadScope:
 
 
 def scope_in_query(container: Container, required: Mapping[tuple[str, ...], Any]) -> ReadScope | None:
-    """The one logical partition that a query's WHERE clause names by equality, or all below it."""
+    """Return the one logical partition that a query's WHERE clause names by equality, or all below it."""
     definition = container.partition_key
     values = [required[path] for path in itertools.takewhile(required.__contains__, definition.paths)]
     if not values:

@@ -149,7 +149,10 @@ class CosmosServer:
         return self._public_endpoint or f"http://{reachable(self._host)}:{self.port}/"
 
     def _endpoint_of(self, requested: str | None) -> str:
-        """The endpoint for a client that sent this Host header. It has the client's own name for the account."""
+        """Return the endpoint for a client that sent this Host header.
+
+        It has the client's own name for the account.
+        """
         return f"http://{requested}/" if requested and not self._public_endpoint else self.endpoint
 
     @property

@@ -28,12 +28,12 @@ class SessionNotAvailable(NotFound):
 
 
 def token_of(partition: Partition, lsn: int | None = None) -> str:
-    """The token with which a later read sees what this answer saw: everything, or up to this LSN."""
+    """Return the token with which a later read sees what this answer saw: everything, or up to this LSN."""
     return f"{partition.id}:-1#{partition.lsn if lsn is None else lsn}"
 
 
 def demanded_lsn(headers: Mapping[str, str], partition: Partition) -> int | None:
-    """The LSN that a read demands of this partition, or None. Raises BadRequest."""
+    """Return the LSN that a read demands of this partition, or None. Raises BadRequest."""
     token = headers.get(HEADER)
     if not token:
         return None

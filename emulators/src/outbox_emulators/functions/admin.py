@@ -108,7 +108,7 @@ class _Admin:
 
 
 async def _object(request: web.Request) -> dict[str, Any]:
-    """The body, a JSON object; any other body becomes an object with an unknown member."""
+    """Return the body, a JSON object; any other body becomes an object with an unknown member."""
     try:
         body = await json_body(request)
     except ValueError:

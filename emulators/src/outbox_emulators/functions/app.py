@@ -83,7 +83,7 @@ def load_functions(app_directory: Path) -> list[Function]:
 
 
 def is_served(function: str, trigger: str) -> bool:
-    """Whether this host has the trigger; says so in a warning if it has not."""
+    """Return True if this host has the trigger; log a warning if it has not."""
     if trigger in TRIGGERS:
         return True
     logger.warning("Function %s is not run: this host has no %s, only %s", function, trigger, ", ".join(TRIGGERS))
@@ -158,7 +158,7 @@ def _function(name: str, declared: Any, bindings: list[dict[str, Any]]) -> Funct
 
 
 def _takes_text(name: str, call: Callable[..., Any], parameter: str, trigger: str) -> bool:
-    """Whether the parameter asks for the JSON text; without an annotation it gets the library's object."""
+    """Return True if the parameter asks for the JSON text. Without an annotation it gets the library's object."""
     annotation = typing.get_type_hints(call).get(parameter)
     converter: Any = CosmosDBTriggerConverter if trigger == COSMOS_TRIGGER else TimerRequestConverter
     if annotation is str and trigger == COSMOS_TRIGGER:

@@ -10,7 +10,7 @@ from outbox_emulators.functions.leases import Lease
 
 
 def leases_to_take(leases: Sequence[Lease], *, host: str, now: datetime, expiration_s: float) -> Sequence[Lease]:
-    """The leases that this host should try to acquire now.
+    """Return the leases that this host should try to acquire now.
 
     As EqualPartitionsBalancingStrategy in Azure/azure-cosmos-dotnet-v3: up to an equal share of those that have no
     owner or have expired; if there are none, one from the host with the most, if it has too many.

@@ -27,7 +27,7 @@ class Connections:
         self._clients: dict[str, CosmosClient] = {}
 
     async def client(self, name: str) -> CosmosClient:
-        """The client for the connection of that name.
+        """Return the client for the connection of that name.
 
         Raises HostError if it is not set, UnableToStart if it is refused, AzureError if it may work later.
         """

@@ -29,7 +29,9 @@ class TriggerContainers:
 
 
 async def open_containers(function: str, trigger: CosmosTrigger, connections: Connections) -> TriggerContainers:
-    """Raises HostError naming the container that is missing or unsuitable, and the remedy.
+    """Open the containers of a trigger.
+
+    Raises HostError naming the container that is missing or unsuitable, and the remedy.
 
     Raises AzureError if the account may answer later, UnableToStart if it refuses.
     """
@@ -58,7 +60,7 @@ async def open_containers(function: str, trigger: CosmosTrigger, connections: Co
 
 
 async def _monitored(function: str, trigger: CosmosTrigger, account: CosmosClient) -> tuple[ContainerProxy, str]:
-    """The container, and its database's and its own resource id, joined."""
+    """Return the container, and its database's and its own resource id, joined."""
     database = account.get_database_client(trigger.database)
     container = database.get_container_client(trigger.container)
     try:
@@ -73,7 +75,7 @@ async def _monitored(function: str, trigger: CosmosTrigger, account: CosmosClien
 async def _leases(
     function: str, trigger: CosmosTrigger, account: CosmosClient
 ) -> tuple[ContainerProxy, list[str]]:
-    """The lease container, and the paths of its partition key."""
+    """Return the lease container, and the paths of its partition key."""
     if trigger.create_lease_container:
         database = await account.create_database_if_not_exists(trigger.lease_database)
         container = await database.create_container_if_not_exists(

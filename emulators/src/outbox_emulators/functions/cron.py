@@ -29,7 +29,7 @@ class _Field:
     names: Sequence[str] = ()
 
     def values(self, text: str) -> Sequence[int]:
-        """The values of an expression such as `1-5,*/10`, in ascending order. Raises CronError."""
+        """Return the values of an expression such as `1-5,*/10`, in ascending order. Raises CronError."""
         found: set[int] = set()
         for part in text.split(","):
             found |= self._of_part(part)
@@ -96,7 +96,7 @@ class CronExpression:
 
     @property
     def is_interval(self) -> bool:
-        """Whether the time of day has neighbouring values, and not only points in time.
+        """True if the time of day has neighbouring values, and not only points in time.
 
         CronSchedule of Azure/azure-webjobs-sdk-extensions looks for `*` and `-` in the first fields as NCrontab
         writes them, which is with `-` for neighbours.
@@ -108,7 +108,7 @@ class CronExpression:
         )
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first time after a local time without zone; None if there is none, as on 30 February."""
+        """Return the first time after a local time without zone, or None if there is none, as on 30 February."""
         time = (moment.hour, moment.minute, moment.second)
         today = (moment.year, moment.month, moment.day)
         for year in range(moment.year, min(moment.year + _YEARS_OF_A_CYCLE, datetime.max.year) + 1):
@@ -145,7 +145,7 @@ class CronExpression:
         return None
 
     def __str__(self) -> str:
-        """The six fields in NCrontab's notation, without names."""
+        """Return the six fields in NCrontab's notation, without names."""
         fields = (_SECONDS, *_FIELDS)
         values = (self.seconds, self.minutes, self.hours, self.days, self.months, self.weekdays)
         return " ".join(_written(field, value) for field, value in zip(fields, values, strict=True))

@@ -36,7 +36,7 @@ _TICKS_OF_DATES = range(3_155_378_976_000_000_000)
 
 
 def rewritten(value: Any) -> Any:
-    """The JSON value with every date-like string in it, at any depth, as the host rewrites it.
+    """Return the JSON value with every date-like string in it, at any depth, as the host rewrites it.
 
     Raises PageWithheld for a `/Date(…)/` outside the years 1 to 9999, at which the parser throws.
     """
@@ -50,7 +50,7 @@ def rewritten(value: Any) -> Any:
 
 
 def rewritten_string(text: str) -> str:
-    """The string itself unless it reads as a date; then the date as Newtonsoft.Json writes it.
+    """Return the string itself unless it reads as a date; then the date as Newtonsoft.Json writes it.
 
     Raises PageWithheld as `rewritten` does.
     """
@@ -76,7 +76,7 @@ def _rewritten_iso(text: str) -> str:
 
 
 def _seconds_since_epoch(match: re.Match[str]) -> int | None:
-    """The date and time as written, zone aside; None if there is no such date or time."""
+    """Return the date and time as written, zone aside, or None if there is no such date or time."""
     year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"])
     if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1]):
@@ -107,7 +107,7 @@ def _wrapped(number: int) -> int:
 
 
 def _written_locally(seconds: int, fraction: str) -> str:
-    """A moment (seconds since 1970 in UTC) in the host's zone, which TZ decides, with that zone's offset."""
+    """Return a moment (seconds since 1970 in UTC) in the host's zone, with its offset. TZ decides the zone."""
     # .NET's zones have offsets of whole minutes.
     offset = int(time.localtime(seconds).tm_gmtoff / 60)
     hours, minutes = divmod(abs(offset), 60)

@@ -16,7 +16,7 @@ __all__ = ["PageWithheld", "from_text", "to_text"]
 
 
 def to_text(documents: list[dict[str, Any]], *, rewrite_dates: bool) -> str:
-    """The documents as one JSON array, compact, system properties included.
+    """Return the documents as one JSON array, compact, system properties included.
 
     Raises PageWithheld if the host cannot parse one of them.
     """

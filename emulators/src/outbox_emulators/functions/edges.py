@@ -64,7 +64,7 @@ class Edges:
                 os.close(descriptor)
 
     def random(self, what: str) -> random.Random | None:
-        """The random numbers of one concern; None without a seed."""
+        """Return the random numbers of one concern, or None without a seed."""
         return None if self._seed is None else random.Random(f"{self._seed}:{what}")
 
     def as_json(self) -> dict[str, Any]:
@@ -72,10 +72,10 @@ class Edges:
 
 
 def shuffled(items: Sequence[T], drawn: random.Random | None) -> Sequence[T]:
-    """The items in an order that is drawn; as they are without random numbers."""
+    """Return the items in an order that is drawn; as they are without random numbers."""
     return items if drawn is None else drawn.sample(items, len(items))
 
 
 def read_journal(path: Path) -> Counter[str]:
-    """Number of times each edge is in a journal; empty if the file does not exist."""
+    """Return the number of times each edge is in a journal; empty if the file does not exist."""
     return Counter(path.read_text().split()) if path.exists() else Counter()

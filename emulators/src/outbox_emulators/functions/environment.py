@@ -23,7 +23,7 @@ _outside: dict[str, str | None] = {}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The settings of an env file: lines `KEY=value`, `KEY='value'`, `export KEY=value`, comments.
+    """Read the settings of an env file: lines `KEY=value`, `KEY='value'`, `export KEY=value`, comments.
 
     Values are literal: `$` in an account key is not a reference. Raises HostError if the file cannot be read
     or a line has no value.
@@ -41,7 +41,10 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def read_local_settings(app_directory: Path) -> dict[str, str]:
-    """The `Values` of the app's local.settings.json, or nothing if there is no such file. Raises HostError."""
+    """Read the `Values` of the app's local.settings.json, or nothing if there is no such file.
+
+    Raises HostError.
+    """
     path = app_directory / LOCAL_SETTINGS
     if not path.is_file():
         return {}

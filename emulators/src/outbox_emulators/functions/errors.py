@@ -21,7 +21,10 @@ class UnableToStart(Exception):
 
 
 def is_transient(error: AzureError) -> bool:
-    """Whether the same request may succeed later: no connection, a timeout, throttling, a failing service."""
+    """Return True if the same request may succeed later.
+
+    So it is without a connection, and for a timeout, throttling or a failing service.
+    """
     if isinstance(error, CosmosHttpResponseError):
         status = error.status_code or 0
         return status in _TRANSIENT or status >= 500

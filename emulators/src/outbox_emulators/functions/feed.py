@@ -41,7 +41,7 @@ class PartitionRange:
 
     @classmethod
     def part(cls, minimum: str, maximum: str) -> PartitionRange:
-        """A range named as the lease of one in the .NET processor (DocumentServiceLeaseCoreEpk)."""
+        """Return a range named as the lease of one in the .NET processor (DocumentServiceLeaseCoreEpk)."""
         return cls(f"{minimum}-{maximum}", minimum, maximum, is_part=True)
 
     @property
@@ -50,7 +50,9 @@ class PartitionRange:
         return self.minimum != self.maximum
 
     def successors(self, partitions: Sequence[PartitionRange]) -> list[PartitionRange]:
-        """The replacements of this one, after the service has reported that it is gone; `partitions` are in order.
+        """Return the replacements of this one, after the service has reported that it is gone.
+
+        `partitions` are in order.
 
         As PartitionSynchronizerCore.HandlePartitionGoneAsync of azure-cosmos-dotnet-v3: a partition that is in
         several becomes these, otherwise its range, even if the partition is still there. A range stays a range,
@@ -97,7 +99,7 @@ class ChangeFeed:
         self._holders: dict[PartitionRange, str] = {}
 
     async def ranges(self) -> list[PartitionRange]:
-        """The container's physical partitions."""
+        """Return the container's physical partitions."""
         # The public read_feed_ranges omits the ids, which name the leases.
         connection = self._container.client_connection
         ranges = connection._ReadPartitionKeyRanges(self._container.container_link)
@@ -112,7 +114,7 @@ class ChangeFeed:
         ]
 
     async def read(self, partition: PartitionRange, continuation: str | None) -> Page:
-        """The next page after `continuation`, or from the trigger's starting point.
+        """Read the next page after `continuation`, or from the trigger's starting point.
 
         Raises PartitionGone, and what the SDK raises.
         """
@@ -153,7 +155,7 @@ class ChangeFeed:
         return Page(documents, etag)
 
     async def _holder(self, partition: PartitionRange) -> str:
-        """The id of the physical partition that holds this one. Raises PartitionGone if there is none."""
+        """Return the id of the physical partition that holds this one. Raises PartitionGone if there is none."""
         if not partition.is_part:
             if not partition.is_located:
                 raise PartitionGone(f"the partition key range {partition.id} is unknown")

@@ -142,7 +142,7 @@ class Host:
         await self._stack.aclose()
 
     def status(self) -> dict[str, Any]:
-        """The instance's name, and the FunctionStatus of each function."""
+        """Return the instance's name, and the FunctionStatus of each function."""
         return {"instance": self.instance, "functions": [status.as_json() for status in self._statuses]}
 
     async def steal(self, token: str | None) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from outbox_emulators.functions.singleton import LockTimings
 from outbox_emulators.functions.timespan import parse_timespan
 
 DEFAULT_LOCKS = LockTimings(60.0, 60.0)
-"""As SingletonOptions of Azure/azure-webjobs-sdk, which also has the limits: those of a blob's lease."""
+"""The timings of locks in SingletonOptions of Azure/azure-webjobs-sdk. Its limits are those of a blob's lease."""
 _LOCK_LIMITS_S = (15.0, 60.0)
 DEFAULT_FUNCTION_TIMEOUT_S = 30 * 60.0
 MINIMUM_FUNCTION_TIMEOUT_S = 1.0
@@ -101,7 +101,7 @@ def _lock_time(content: Any, name: str, default_s: float, maximum_s: float) -> f
 
 
 def _rewrites_dates(content: Any) -> bool:
-    """Whether dates are rewritten, which `None` prevents since extension 4.9.0.
+    """Return True if dates are rewritten, which `None` prevents since extension 4.9.0.
 
     Source: azure-webjobs-sdk-extensions pull 923. An older extension silently ignores the setting. The lowest
     bundle of the range decides, as a host that has it on disk uses it (ExtensionBundleManager of
@@ -118,7 +118,7 @@ def _rewrites_dates(content: Any) -> bool:
 
 
 def _lowest(version_range: str) -> tuple[int, int, int]:
-    """The lowest version of a NuGet version range, where an asterisk begins at 0."""
+    """Return the lowest version of a NuGet version range, where an asterisk begins at 0."""
     match = _LOWEST_OF_RANGE.match(version_range)
     if match is None:
         raise HostError(f"{_BUNDLE} in host.json is {version_range!r}: write a range, as [4.28.0, 5.0.0)")

@@ -30,7 +30,7 @@ class PageWithheld(Exception):
 
 
 def written(documents: list[dict[str, Any]]) -> str:
-    """The documents as one compact JSON array. Raises PageWithheld.
+    """Write the documents as one compact JSON array. Raises PageWithheld.
 
     Integers are whole; floats are spelled as .NET does (`1E+22`), those beyond a double are the strings
     "Infinity" and "-Infinity"; half a surrogate pair is U+FFFD, by which gRPC replaces it.
@@ -70,7 +70,7 @@ def _exact(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    """As double.ToString("R") of .NET writes it, with the decimal place that JsonConvert adds."""
+    """Write a number as double.ToString("R") of .NET does, with the decimal place that JsonConvert adds."""
     if math.isinf(value):
         return '"Infinity"' if value > 0 else '"-Infinity"'
     digits, scale = _digits(value)
@@ -82,7 +82,10 @@ def _float(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """The shortest digits d that represent the value, and its scale s: the value is 0.d times ten to the s."""
+    """Return the shortest digits d that represent the value, and its scale s.
+
+    The value is 0.d times ten to the s.
+    """
     _, digits, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).lstrip("0")

@@ -94,7 +94,7 @@ class Lease:
         }
 
     def located(self, partitions: Sequence[PartitionRange]) -> Lease:
-        """The lease with the bounds of its partition, which older documents do not have."""
+        """Return the lease with the bounds of its partition, which older documents do not have."""
         if self.partition.is_located:
             return self
         known = (each for each in partitions if each.id == self.partition.id)
@@ -102,7 +102,7 @@ class Lease:
 
 
 def _identity(partition: PartitionRange) -> dict[str, Any]:
-    """The members that identify a lease's partition; without bounds if they are unknown."""
+    """Return the members that identify a lease's partition; without bounds if they are unknown."""
     version = _OF_RANGE if partition.is_part else _OF_PARTITION
     identity: dict[str, Any] = {"version": version, "LeaseToken": partition.id}
     if partition.is_located:
@@ -154,7 +154,7 @@ class LeaseStore:
             return
 
     async def all(self) -> list[Lease]:
-        """The leases of this trigger with any owner, in the order of their ids."""
+        """Return the leases of this trigger with any owner, in the order of their ids."""
         documents = self._container.query_items(
             "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
             parameters=[{"name": "@prefix", "value": self._prefix + PREFIX_SEPARATOR}],
@@ -261,7 +261,7 @@ class LeaseStore:
         return True
 
     async def _take_lock(self) -> Mapping[str, Any] | None:
-        """The lock's document, or None if another host holds it."""
+        """Take the lock and return its document, or None if another host holds it."""
         lock = {"id": self._prefix + INITIALIZATION_LOCK, "ttl": LOCK_TTL_S}
         try:
             return await self._container.create_item(self._with_partition_key(lock))
@@ -295,7 +295,7 @@ class LeaseStore:
                 await self._create(self._new_document(each))
 
     async def _create(self, document: dict[str, Any]) -> Mapping[str, Any] | None:
-        """The document as stored, or None if another host has created it."""
+        """Return the document as stored, or None if another host has created it."""
         try:
             return await self._container.create_item(self._with_partition_key(document))
         except CosmosResourceExistsError:
@@ -315,5 +315,8 @@ class LeaseStore:
         return lease.id if self._partitioned_by_id else str(lease.document["partitionKey"])
 
     def _with_partition_key(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A lease container partitioned by /partitionKey, which Gremlin accounts need, has the id there too."""
+        """Return a document with its partition key.
+
+        A lease container partitioned by /partitionKey, which Gremlin accounts need, has the id there too.
+        """
         return document if self._partitioned_by_id else {**document, "partitionKey": document["id"]}

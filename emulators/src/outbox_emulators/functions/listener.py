@@ -248,7 +248,7 @@ class Listener:
             self._report()
 
     async def _process(self, token: str, processor: PartitionProcessor) -> bool:
-        """Whether an error gives up the lease, which the balancer takes again at its next interval."""
+        """Return True if an error gives up the lease, which the balancer takes again at its next interval."""
         try:
             await processor.run()
         except LeaseLost as lost:

@@ -42,7 +42,10 @@ class RetryPolicy:
 
     @classmethod
     def from_settings(cls, declared: Mapping[str, object] | None) -> RetryPolicy | None:
-        """What `@app.retry(…)` declared (`get_settings_dict("retry_policy")`), or None. Raises HostError."""
+        """Return the policy that `@app.retry(…)` declared (`get_settings_dict("retry_policy")`), or None.
+
+        Raises HostError.
+        """
         if not declared:
             return None
         strategy = str(declared.get("strategy"))

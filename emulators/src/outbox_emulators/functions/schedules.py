@@ -62,7 +62,7 @@ class Schedule(Protocol):
     def is_frequent(self) -> bool: ...
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first occurrence after a moment; None if there is none."""
+        """Return the first occurrence after a moment, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class ConstantSchedule:
 
 
 def parse_schedule(text: str, zone: tzinfo = UTC) -> Schedule:
-    """An NCRONTAB expression of six or five fields, or else a .NET TimeSpan. Raises HostError."""
+    """Parse an NCRONTAB expression of six or five fields, or else a .NET TimeSpan. Raises HostError."""
     try:
         return CronSchedule(CronExpression.parse(text), zone)
     except CronError as error:
@@ -151,7 +151,7 @@ def parse_schedule(text: str, zone: tzinfo = UTC) -> Schedule:
 
 
 def _timespan(text: str) -> timedelta | None:
-    """A TimeSpan as .NET parses it: `hh:mm:ss` from 24 on for the first number is `d:hh:mm`."""
+    """Parse a TimeSpan as .NET does: `hh:mm:ss` from 24 on for the first number is `d:hh:mm`."""
     match = _TIMESPAN.fullmatch(text)
     if match is None:
         return None
@@ -173,7 +173,10 @@ def _timespan(text: str) -> timedelta | None:
 
 
 def _located(local: datetime, zone: tzinfo) -> datetime:
-    """A local time with its offset: the later of two, and after a gap as many minutes as it is within the gap."""
+    """Return a local time with its offset.
+
+    It is the later of two, and after a gap as many minutes as it is within the gap.
+    """
     return _read(local, zone, fold=1 if _is_repeated(local, zone) else 0)
 
 

@@ -32,7 +32,7 @@ class Settings:
         return self._values.get(name.casefold())
 
     def missing(self, text: str) -> list[str]:
-        """The names in the `%NAME%` expressions of `text` that no setting has."""
+        """Return the names in the `%NAME%` expressions of `text` that no setting has."""
         return [name for name in _EXPRESSION.findall(text) if self.get(name) is None]
 
     def resolve(self, text: str) -> str:
@@ -43,7 +43,9 @@ class Settings:
         return _EXPRESSION.sub(lambda match: self.get(match[1]) or "", text)
 
     def disables(self, function: str) -> bool:
-        """Whether `AzureWebJobs.NAME.Disabled` is true, or the same with underscores, which Linux allows in names.
+        """Return True if `AzureWebJobs.NAME.Disabled` is true, or the same with underscores.
+
+        Linux allows underscores in names.
 
         FunctionIndexer's IsDisabledBySetting in Azure/azure-webjobs-sdk and IsSettingEnabled of its configuration.
         """
@@ -51,7 +53,9 @@ class Settings:
         return any((self.get(name) or "").casefold() in ("true", "1") for name in names)
 
     def connection(self, name: str) -> Connection:
-        """The connection a binding calls `name`: the setting of that name, or the family `NAME__accountEndpoint`.
+        """Return the connection a binding calls `name`.
+
+        It is the setting of that name, or the family `NAME__accountEndpoint`.
 
         `AzureWebJobsNAME` is looked up first (WebJobsConfigurationExtensions in azure-webjobs-sdk-extensions).
         Raises HostError if there is neither.

@@ -51,7 +51,7 @@ class Startup:
         self._delays = policy.delays(random.Random())
 
     async def run(self) -> None:
-        """Raises HostError if the app or its settings must be changed."""
+        """Start the functions. Raises HostError if the app or its settings must be changed."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -88,7 +88,10 @@ class Startup:
 
 
 def as_host_error(task: asyncio.Task[None]) -> HostError | None:
-    """The error of a startup that cannot succeed; None while it is under way, or if it has succeeded."""
+    """Return the error of a startup that cannot succeed.
+
+    It is None while it is under way, or if it has succeeded.
+    """
     if not task.done() or task.cancelled():
         return None
     error = task.exception()

@@ -58,7 +58,7 @@ class Storage:
                 _write(file, {})
 
     def read_status(self, function: str) -> ScheduleStatus | None:
-        """The stored status of a timer, or None if there is none."""
+        """Return the stored status of a timer, or None if there is none."""
         try:
             stored = json.loads(self._status_of(function).read_text())
         except FileNotFoundError:

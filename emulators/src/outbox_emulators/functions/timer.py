@@ -135,7 +135,7 @@ class TimerListener:
         return localized(self._clock.now(), self._trigger.schedule.zone)
 
     def _checked(self, moment: datetime) -> ScheduleStatus:
-        """The stored status, initialized, and computed anew after a change of the schedule."""
+        """Return the stored status, initialized, and computed anew after a change of the schedule."""
         if self._storage is None:
             raise UnableToStart(
                 "Could not create BlobContainerClient for ScheduleMonitor: give the host a storage (--storage), "

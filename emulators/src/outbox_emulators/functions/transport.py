@@ -65,7 +65,7 @@ class TriggerTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core ex
                 return response
 
     async def _connected(self, request: Any, options: dict[str, Any]) -> Any:
-        """The answer to the request, as soon as a connection lasts for one."""
+        """Return the answer to the request, as soon as a connection lasts for one."""
         is_account = not request.url.partition("://")[2].partition("/")[2]
         failures = 0
         while True:

@@ -133,7 +133,7 @@ class _Numbers:
     binding: Mapping[str, Any]
 
     def positive(self, name: str, default: int) -> int:
-        """The property if it is above zero, else the default: to the extension zero means "not set"."""
+        """Return the property if it is above zero, else the default: to the extension zero means "not set"."""
         value = self.binding.get(name)
         try:
             number = int(value) if value is not None else 0
@@ -150,7 +150,10 @@ def _flag(value: object) -> bool:
 
 
 def _start_from(function: str, from_beginning: bool, from_time: str) -> str | datetime:
-    """As the extension reads it with DateTime.TryParse: without a zone, the moment has none either."""
+    """Return the start that the extension reads with DateTime.TryParse.
+
+    Without a zone, the moment has none either.
+    """
     if not from_time:
         return "Beginning" if from_beginning else "Now"
     if from_beginning:

@@ -35,7 +35,7 @@ class Acknowledgements:
 
     @property
     def pending(self) -> bool:
-        """Whether an outcome is still to be sent."""
+        """True while an outcome is still to be sent."""
         return bool(self._delayed)
 
     def send(self, delivery: Delivery, outcome: Outcome, delay_ms: int) -> None:

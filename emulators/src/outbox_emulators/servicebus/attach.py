@@ -24,7 +24,7 @@ _TRANSFER_DESTINATION = symbol("com.microsoft:transfer-destination-address")
 
 
 def _properties(link: Link) -> Mapping[object, object]:
-    """The properties of a client's end of a link. Raises DecodeFailed."""
+    """Return the properties of a client's end of a link. Raises DecodeFailed."""
     try:
         found = link.remote_properties
     except RecursionError:

@@ -61,7 +61,7 @@ class Broker:
 
     @property
     def is_down(self) -> bool:
-        """Whether new connections are to be cut."""
+        """True while new connections are to be cut."""
         return self.namespace.timers.now() < self._down_until_ms
 
     def restart(self, *, keep: bool, for_ms: int) -> None:

@@ -113,7 +113,7 @@ class AmqpConnection(asyncio.Protocol):
         self.flush()
 
     def _is_faulty(self, frame: bytes) -> bool:
-        """Whether a fault is applied to the frame, after which no further one is handled for now."""
+        """Return True if a fault is applied to the frame, after which no further one is handled for now."""
         if plan := self._handshake.silenced_by(frame):
             self._fall_silent(plan, frame)
         elif Sasl.concerns(frame):
@@ -297,12 +297,12 @@ class AmqpConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client can still be reached."""
+        """True while the client can still be reached."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_silent(self) -> bool:
-        """Whether a fault keeps the connection from being answered."""
+        """True while a fault keeps the connection from being answered."""
         return self._held is not None and self._held.mute
 
     def close(self, error: ServiceBusError | None) -> None:
@@ -353,7 +353,7 @@ class AmqpConnection(asyncio.Protocol):
 
     @property
     def is_cutting(self) -> bool:
-        """Whether the connection is about to be cut in the middle of a frame: nothing more is to be sent."""
+        """True when the connection is about to be cut in the middle of a frame: nothing more is to be sent."""
         return self._cut is not None
 
     def cut_mid_frame(self, performative: int, *, reset: bool) -> None:

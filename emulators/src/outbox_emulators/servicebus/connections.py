@@ -24,11 +24,11 @@ class Connection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client can still be reached."""
+        """True while the client can still be reached."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether a fault keeps the connection from being answered."""
+        """True while a fault keeps the connection from being answered."""
 
     def close(self, error: ServiceBusError | None) -> None:
         """Close the connection in an orderly way, with a reason or without one."""

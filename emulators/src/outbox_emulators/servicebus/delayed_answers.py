@@ -19,7 +19,7 @@ class DelayedAnswers:
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is still to be given."""
+        """True while an answer is still to be given."""
         return bool(self._timers)
 
     def give(self, answer: Callable[[], None]) -> None:

@@ -121,7 +121,7 @@ class Edges:
 
     @property
     def varies(self) -> bool:
-        """Whether anything is drawn."""
+        """True if anything is drawn."""
         return self.seed is not None
 
     def meet(self, edge: Edge) -> None:

@@ -98,7 +98,7 @@ class Engine:
 
     @property
     def is_finished(self) -> bool:
-        """Whether there will never be anything to send again."""
+        """True if there will never be anything to send again."""
         return self._transport.pending() < 0
 
     def tick(self, now_s: float) -> float:

@@ -85,7 +85,7 @@ class Entry:
 
 
 def _as_uuid(token: bytes) -> bytes:
-    """The bytes of a GUID in the order of AMQP, which has those of its first three fields reversed."""
+    """Return the bytes of a GUID in the order of AMQP, which has those of its first three fields reversed."""
     return token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
 
 

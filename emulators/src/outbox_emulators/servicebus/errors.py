@@ -60,7 +60,7 @@ class NotFound(ServiceBusError):
 
     @classmethod
     def entity(cls, address: str) -> NotFound:
-        """The error for an address, as the service words it (azure-service-bus issues 304 and 451)."""
+        """Return the error for an address, as the service words it (azure-service-bus issues 304 and 451)."""
         return cls(
             f"The messaging entity '{address}' could not be found. To know more visit "
             "https://aka.ms/sbResourceMgrExceptions."

@@ -64,21 +64,21 @@ class Journal:
         self._stories: dict[int, Story] = {}
 
     def accepted(self, entry: Entry, now: int) -> None:
-        """A message is ready to be received from now on."""
+        """Note that a message is ready to be received from now on."""
         message = entry.message
         self._keep(entry, Story(0, message.message_id, message.session_id, now))
         if len(self._stories) > self._limit:
             del self._stories[next(iter(self._stories))]
 
     def delivered(self, entry: Entry) -> None:
-        """A receiver gets the message."""
+        """Note that a receiver gets the message."""
         story = self._stories.pop(entry.sequence_number, None)
         if story is not None:
             story.deliveries += 1
             self._keep(entry, story)
 
     def ended(self, entry: Entry, fate: Fate, now: int, reason: str | None = None) -> None:
-        """The queue holds the message no longer."""
+        """Note that the queue holds the message no longer."""
         self.completed += fate is Fate.COMPLETED
         story = self._stories.pop(entry.sequence_number, None)
         if story is not None:
@@ -86,7 +86,7 @@ class Journal:
             self._keep(entry, story)
 
     def after(self, change: int, session_id: str | None = None) -> list[Story]:
-        """The messages changed after a change, in that order; of one session, if given."""
+        """Return the messages changed after a change, in that order; of one session, if given."""
         found = list(self._newest(change))
         found.reverse()
         return [story for story in found if session_id is None or story.session_id == session_id]

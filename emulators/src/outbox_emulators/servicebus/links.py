@@ -34,7 +34,7 @@ class LinkEndpoint:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way on the link, so that it does not idle."""
+        """True while something is under way on the link, so that it does not idle."""
         return False
 
     def touch(self) -> None:

@@ -79,7 +79,7 @@ class Namespace:
         return self.endpoint + path
 
     def missing(self, path: str) -> NotFound:
-        """The error for a path without an entity."""
+        """Return the error for a path without an entity."""
         return NotFound.entity(self.address(path))
 
     def rules_of(self, path: str) -> Iterator[tuple[str, AuthorizationRule]]:
@@ -188,7 +188,7 @@ class Namespace:
             topic.clear()
 
     def paths(self) -> list[str]:
-        """The paths of all queues and topics."""
+        """Return the paths of all queues and topics."""
         return [*self.queues, *self.topics]
 
     def inlets(self) -> list[Inlet]:

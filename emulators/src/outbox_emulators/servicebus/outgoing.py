@@ -25,10 +25,10 @@ CDelivery = Any
 """A delivery of the engine, valid until it is settled: two of them are equal when they are the same delivery."""
 
 is_updated: Callable[[CDelivery], bool] = pn_delivery_updated
-"""Whether the client has changed the state of a delivery, or settled it."""
+"""The function that returns True if the client has changed the state of a delivery, or settled it."""
 
 is_settled: Callable[[CDelivery], bool] = pn_delivery_settled
-"""Whether the client has settled a delivery."""
+"""The function that returns True if the client has settled a delivery."""
 
 state_of: Callable[[CDelivery], int] = pn_delivery_remote_state
 """The state that the client has given a delivery, 0 for none."""

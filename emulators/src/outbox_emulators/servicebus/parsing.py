@@ -168,5 +168,5 @@ def _refuse_large_property(data: bytes, at: int) -> None:
 
 
 def _utf16_units(text: str) -> int:
-    """The length of a text as .NET counts it, which the service is written in."""
+    """Return the length of a text as .NET counts it, which the service is written in."""
     return len(text.encode("utf-16-le", errors="surrogatepass")) // 2

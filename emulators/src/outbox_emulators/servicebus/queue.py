@@ -193,7 +193,7 @@ class MessageQueue:
 
     @property
     def has_next(self) -> bool:
-        """Whether a message waits to be received."""
+        """True if a message waits to be received."""
         return len(self._ready) > 0
 
     def take(self, consumer: Consumer, *, delete: bool = False) -> tuple[Entry, Lock | None] | None:
@@ -257,7 +257,7 @@ class MessageQueue:
         return entry
 
     def lock_lost(self) -> ServiceBusError:
-        """The error for a lock that is over."""
+        """Return the error for a lock that is over."""
         return MessageLockLost(
             "The lock supplied is invalid. Either the lock expired, or the message has already been removed from "
             "the queue."

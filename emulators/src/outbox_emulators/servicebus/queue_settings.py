@@ -10,7 +10,7 @@ class Consumer(Protocol):
     """A receiver of a queue. It takes what it has credit for when it is woken."""
 
     def wake(self) -> None:
-        """A message may be ready: take it."""
+        """Take a message that may be ready."""
 
 
 @dataclass(frozen=True, slots=True)

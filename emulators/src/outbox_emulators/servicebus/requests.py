@@ -116,7 +116,7 @@ def request_endpoint(connection: AmqpConnection, link: Link, node: str, answer: 
 def response(
     status_field: str, description_field: str, status: int, description: str, more: Mapping[str, object] = EMPTY
 ) -> Message:
-    """An answer with its status and, where given, more application properties."""
+    """Return an answer with its status and, where given, more application properties."""
     message = Message()
     properties = {status_field: int32(status), description_field: description, **more}
     message.properties = properties  # type: ignore[assignment]
@@ -124,16 +124,16 @@ def response(
 
 
 def properties_of(request: Message) -> Mapping[str, Any]:
-    """The application properties of a request."""
+    """Return the application properties of a request."""
     return request.properties or {}
 
 
 def failure(error: ServiceBusError) -> Message:
-    """The answer to a management request that was refused."""
+    """Return the answer to a management request that was refused."""
     return management_response(error.status, error.description, error.condition)
 
 
 def management_response(status: int, description: str, condition: str | None = None) -> Message:
-    """The answer of a management node."""
+    """Return the answer of a management node."""
     more = EMPTY if condition is None else {"errorCondition": symbol(condition)}
     return response("statusCode", "statusDescription", status, description, more)

@@ -66,7 +66,10 @@ class SessionQueue(MessageQueue):
         session.state_set_ms = self._timers.now()
 
     def session_ids(self, state_set_after_ms: int | None = None) -> list[str]:
-        """The sessions with active messages or a state or, with a time, those whose state was set after it."""
+        """Return the sessions with active messages or a state.
+
+        With a time, returns those whose state was set after it.
+        """
         if state_set_after_ms is None:
             found = [s.id for s in self._sessions if s.state is not None or len(s.ready) or s.locks]
         else:

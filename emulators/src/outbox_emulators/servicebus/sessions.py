@@ -22,10 +22,10 @@ class SessionHolder(Consumer, Protocol):
     """A consumer of one session, or one that waits for any to come free."""
 
     def session_granted(self, session: Session) -> None:
-        """The session waited for is locked for this consumer now."""
+        """Take the session waited for, which is locked for this consumer now."""
 
     def session_lost(self) -> None:
-        """The lock on the session has expired: the receiver's link must end."""
+        """End the receiver's link: the lock on the session has expired."""
 
 
 @dataclass(slots=True, eq=False)

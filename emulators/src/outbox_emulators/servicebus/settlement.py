@@ -26,7 +26,7 @@ _DESCRIBED_INFO: dict[symbol, Any] = {
 
 
 def condition_of(error: ServiceBusError) -> Condition:
-    """The AMQP error for a refusal.
+    """Return the AMQP error for a refusal.
 
     azure-servicebus reads the third field of an error without checking that it is there, so it is always sent.
     """

@@ -17,7 +17,7 @@ def entities_of(
     *,
     namespace: str = "sbemulatorns",
 ) -> Entities:
-    """The entities of a namespace. Raises EntitiesError naming each wrong property.
+    """Return the entities of a namespace. Raises EntitiesError naming each wrong property.
 
     Args:
         queues: Their names; or by name their properties, named as in Config.json.
@@ -51,7 +51,7 @@ def _topic(name: str, properties: Properties) -> dict[str, Any]:
 
 
 def _entity(name: str, properties: Properties) -> dict[str, Any]:
-    """An entity of Config.json; the rules of a subscription are next to its properties there."""
+    """Return an entity of Config.json; the rules of a subscription are next to its properties there."""
     rules = {"Rules": properties["Rules"]} if "Rules" in properties else {}
     own = {key: value for key, value in properties.items() if key != "Rules"}
     return {"Name": name, "Properties": own, **rules}

@@ -1,4 +1,4 @@
-"""Whether an entity accepts and delivers messages."""
+"""The status of an entity: it decides if the entity accepts and delivers messages."""
 
 from __future__ import annotations
 

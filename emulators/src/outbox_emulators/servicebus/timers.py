@@ -12,7 +12,7 @@ Clock = Callable[[], int]
 
 
 def system_clock() -> int:
-    """The time, in milliseconds since the Unix epoch."""
+    """Return the time, in milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
 
 

@@ -1,7 +1,7 @@
-"""Emulators for tests: what the pytest plugin's fixtures are made of, for use without them.
+"""Emulators for tests: the parts of the pytest plugin's fixtures, for use without them.
 
 - `cosmos_account`: a Cosmos DB account for the length of a `with` block, on a thread of this process
-- `servicebus_namespace`: a Service Bus namespace likewise (`outbox-emulators[servicebus]`)
+- `servicebus_namespace`: a Service Bus namespace, in the same way (`outbox-emulators[servicebus]`)
 - `Tls`: TLS for a namespace: `servicebus_namespace(tls=Tls())` (`outbox-emulators[tls]`)
 - `entities_of`: the entities of a namespace, written in a line each; `Entities.from_file` reads a file
 - `ManualClock`: time that a test controls

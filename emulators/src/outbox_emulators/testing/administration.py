@@ -29,14 +29,14 @@ class PlainRequestsTransport(RequestsTransport):  # type: ignore[misc]  # azure-
 
 
 def administration_client(connection_string: str, **options: Any) -> ServiceBusAdministrationClient:
-    """A client of a namespace's management API. The connection string has its admin port."""
+    """Return a client of a namespace's management API. The connection string has its admin port."""
     return ServiceBusAdministrationClient.from_connection_string(
         connection_string, transport=PlainRequestsTransport(), **options
     )
 
 
 def async_administration_client(connection_string: str, **options: Any) -> AsyncServiceBusAdministrationClient:
-    """The same for asynchronous code."""
+    """Return an asynchronous client of a namespace's management API. The connection string has its admin port."""
     return AsyncServiceBusAdministrationClient.from_connection_string(
         connection_string, transport=PlainAioHttpTransport(), **options
     )

@@ -68,7 +68,7 @@ class CosmosAccount:
         return list(self._run(lambda: account.split(database, container, partition))["into"])
 
     def edges(self) -> dict[str, int]:
-        """Number of times each edge was met since the start, or since `restart_edges`."""
+        """Return the number of times each edge was met since the start, or since `restart_edges`."""
         return dict(self._run(self._server.account.edges.as_json)["edges"])
 
     def restart_edges(self) -> None:

@@ -40,11 +40,11 @@ class FaultClient:
         return await self.inject(kind, match=match, **limits, **options)
 
     async def get(self, fault_id: int) -> dict[str, Any]:
-        """The state of a fault: its plan, how often it was applied, and what is left of it."""
+        """Return the state of a fault: its plan, how often it was applied, and what is left of it."""
         return dict((await self.send("GET", f"/{fault_id}")).body)
 
     async def applied(self, fault_id: int) -> int:
-        """Number of times a fault was applied."""
+        """Return the number of times a fault was applied."""
         return int((await self.get(fault_id))["applied"])
 
     async def remove(self, fault_id: int) -> dict[str, Any]:

@@ -56,13 +56,13 @@ class ServiceBusNamespace:
         return self._server.admin_endpoint
 
     def administration_client(self, **options: Any) -> ServiceBusAdministrationClient:
-        """A client that creates, changes and deletes entities; needs azure-servicebus."""
+        """Return a client that creates, changes and deletes entities; needs azure-servicebus."""
         from outbox_emulators.testing.administration import administration_client
 
         return administration_client(self.administration_connection_string, **options)
 
     def async_administration_client(self, **options: Any) -> AsyncAdministrationClient:
-        """The same for asynchronous code."""
+        """Return an asynchronous client that creates, changes and deletes entities; needs azure-servicebus."""
         from outbox_emulators.testing.administration import async_administration_client
 
         return async_administration_client(self.administration_connection_string, **options)
@@ -92,7 +92,7 @@ class ServiceBusNamespace:
         return dict(self._loop.wait(self._get("/admin/entities"))[entity])
 
     def edges(self) -> dict[str, int]:
-        """Number of times each edge was met since the start."""
+        """Return the number of times each edge was met since the start."""
         return dict(self._loop.wait(self._get("/admin/edges"))["edges"])
 
     async def _get(self, path: str) -> Any:

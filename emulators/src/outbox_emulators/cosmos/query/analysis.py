@@ -39,7 +39,7 @@ def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
 
 
 def property_path(expression: Expression, query: Query) -> Path | None:
-    """("a", "b") for `c.a.b`; None if it is not a property of the item."""
+    """Return ("a", "b") for `c.a.b`, or None if it is not a property of the item."""
     match expression:
         case Name(name) if name == query.alias:
             return ()

@@ -59,7 +59,7 @@ class ComplexPlace:
 
 
 def distinct_hash(value: Any) -> int:
-    """The hash of a JSON value, 128 bits."""
+    """Return the hash of a JSON value, 128 bits."""
     return _hash(value, _ROOT)
 
 
@@ -93,7 +93,7 @@ def _text(text: str, seed: int) -> int:
 
 
 def _extended_double(number: float) -> bytes:
-    """A double and the ten bits of a 64-bit integer that it has no room for (Number64.DoubleEx)."""
+    """Return a double and the ten bits of a 64-bit integer that it has no room for (Number64.DoubleEx)."""
     magnitude = abs(number)
     if isinstance(number, float) or magnitude == 1 << 63 or _significant_bits(int(magnitude)) <= _EXACT_BITS:
         return struct.pack("<dH", number + 0.0, 0)

@@ -8,7 +8,7 @@ from outbox_emulators.cosmos.query.syntax import Expression, Literal, Parameter
 
 
 def count(expression: Expression | None, parameters: Parameters) -> int | None:
-    """The number, None if there is none. Raises BadRequest if it is not a count."""
+    """Return the number, or None if there is none. Raises BadRequest if it is not a count."""
     match expression:
         case None:
             return None

@@ -73,7 +73,7 @@ class Scope:
 
 
 def compile_expression(expression: Expression, parameters: Parameters) -> Evaluator:
-    """A function that returns the expression's value. Raises BadRequest if a parameter is missing."""
+    """Return a function that returns the expression's value. Raises BadRequest if a parameter is missing."""
     match expression:
         case Literal(value):
             return lambda scope: value
@@ -94,7 +94,7 @@ def compile_expression(expression: Expression, parameters: Parameters) -> Evalua
 
 
 def parameter(name: str, parameters: Parameters) -> Any:
-    """Raises BadRequest if the query was sent without it."""
+    """Return a parameter. Raises BadRequest if the query was sent without it."""
     if name not in parameters:
         raise BadRequest(f"Parameter '{name}' is used in the query but was not given a value.")
     return parameters[name]
@@ -307,7 +307,7 @@ def _object(keys: Sequence[str], values: Sequence[Evaluator]) -> Evaluator:
 
 
 def _int32(number: float) -> int:
-    """A number as JavaScript's bitwise operators see it, and so the service's: 32 bits with a sign."""
+    """Return a number as JavaScript's bitwise operators and the service see it: 32 bits with a sign."""
     return (int(number) + (1 << 31)) % (1 << 32) - (1 << 31)
 
 

@@ -76,7 +76,7 @@ class Continuation:
 
     @classmethod
     def decode(cls, text: str) -> Continuation:
-        """Raises BadRequest if the text was not made by `encode`."""
+        """Decode a continuation. Raises BadRequest if the text was not made by `encode`."""
         try:
             keys, number, index, skipped, taken, partition = orjson.loads(base64.urlsafe_b64decode(text))
             place = Place(tuple(_decoded(key) for key in keys), int(number), int(index))
@@ -137,7 +137,7 @@ class Execution:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises BadRequest if a parameter is missing."""
+        """Prepare the execution of a query. Raises BadRequest if a parameter is missing."""
         self._query = query
         self._moment = int(clock() * _TICKS_A_SECOND)
         self._budget = Budget()
@@ -155,7 +155,7 @@ class Execution:
 
     @property
     def resumes_in_order(self) -> bool:
-        """Whether the stream may start after the continuation's item."""
+        """True if the stream may start after the continuation's item."""
         return not (self._keys or self._query.distinct or self._grouping or self._joins or self._source)
 
     async def page(
@@ -219,7 +219,7 @@ class Execution:
         return collector.page()
 
     def _matching(self, row: Row) -> Iterator[tuple[int, Scope]]:
-        """The item, once for each combination of the elements that are joined, if it meets WHERE."""
+        """Yield the item, once for each combination of the elements that are joined, if it meets WHERE."""
         for index, scope in enumerate(joined(self._scope(load(row.text)), self._joins)):
             if self._where is None or self._where(scope) is True:
                 yield index, scope
@@ -228,7 +228,7 @@ class Execution:
         return Scope(item, moment=self._moment, subqueries=self._subqueries, budget=self._budget)
 
     def _follows(self, place: Place) -> bool:
-        """Whether the client has not had this result yet."""
+        """Return True if the client has not had this result yet."""
         if self._resume is None:
             return True
         number = place.number if self._resume.number is None else self._resume.number
@@ -236,7 +236,10 @@ class Execution:
         return difference > 0 if self._resume.exclude else difference >= 0
 
     def compare(self, left: Place, right: Place) -> int:
-        """The order of two results; equal ones follow the items' numbers, in the direction of the first key."""
+        """Return the order of two results.
+
+        Equal ones follow the items' numbers, in the direction of the first key.
+        """
         for key, one, other in zip(self._query.order_by, left.keys, right.keys, strict=True):
             if difference := sort_order(one, other):
                 return -difference if key.descending else difference

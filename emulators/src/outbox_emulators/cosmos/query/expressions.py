@@ -178,14 +178,14 @@ def _negated(expression: Expression, negated: Token | None) -> Expression:
 
 
 def identifier(token: Token) -> str:
-    """The name that a token is. Raises BadRequest for a reserved word."""
+    """Return the name that a token is. Raises BadRequest for a reserved word."""
     if token.upper() in _RESERVED:
         raise BadRequest(f"Syntax error, incorrect syntax near '{token}', which is a reserved word.")
     return str(token)
 
 
 def string(token: Token) -> str:
-    """The text that a literal is."""
+    """Return the text that a literal is."""
     text = _ESCAPE.sub(_unescape, token[1:-1])
     # Two escapes may be the halves of one character.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -113,7 +113,7 @@ NAME: /[A-Za-z_$][A-Za-z0-9_$]*/
 
 @functools.cache
 def parser() -> Lark:
-    """The parser, made when the first query needs it."""
+    """Return the parser, which the first query that needs it creates."""
     return Lark(
         _GRAMMAR, parser="lalr", start=["query", "condition"], propagate_positions=True, maybe_placeholders=True
     )

@@ -51,6 +51,6 @@ class Groups:
             aggregate.add(scope)
 
     def results(self) -> Iterator[Scope]:
-        """The first item of each group, with the group's aggregates."""
+        """Yield the first item of each group, with the group's aggregates."""
         for scope, aggregates in self._groups.values():
             yield replace(scope, aggregates={aggregate.call: aggregate.result() for aggregate in aggregates})

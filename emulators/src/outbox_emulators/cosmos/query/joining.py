@@ -13,7 +13,7 @@ from outbox_emulators.cosmos.query.evaluation import Evaluator, Scope
 
 
 def joined(scope: Scope, joins: Sequence[tuple[str, Evaluator]]) -> Iterator[Scope]:
-    """The scope once for each combination of elements; each join may refer to the names of those before it.
+    """Yield the scope once for each combination of elements. Each join may refer to the names of those before it.
 
     Raises BadRequest if there are too many.
     """

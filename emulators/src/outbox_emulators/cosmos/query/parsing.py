@@ -18,7 +18,7 @@ _LONGEST = 512 * 1024
 
 @functools.lru_cache(maxsize=1024)
 def parse_query(text: str) -> Query:
-    """Raises BadRequest if the text is not a query, or uses what is not supported."""
+    """Parse a query. Raises BadRequest if the text is not a query, or uses what is not supported."""
     query = _parse(text, "query")
     assert isinstance(query, Query)
     return query
@@ -26,7 +26,7 @@ def parse_query(text: str) -> Query:
 
 @functools.lru_cache(maxsize=1024)
 def parse_condition(text: str) -> tuple[str, Expression]:
-    """A patch's `FROM alias WHERE condition`: alias and condition. Raises BadRequest."""
+    """Parse a patch's `FROM alias WHERE condition` into alias and condition. Raises BadRequest."""
     alias, where = _parse(text, "condition")
     return alias, where.expression
 

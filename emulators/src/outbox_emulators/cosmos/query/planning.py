@@ -26,7 +26,10 @@ _FILTER_SLOT = "{documentdb-formattableorderbyquery-filter}"
 
 
 def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
-    """The plan, for the key range that the query names, if any. Raises BadRequest if results cannot be merged."""
+    """Return the plan, for the key range that the query names, if any.
+
+    Raises BadRequest if results cannot be merged.
+    """
     if query.counts_distinct:
         return _plan_of_distinct_count(query, parameters, key_range)
     if query.sorts_groups:
@@ -60,7 +63,10 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
 
 
 def _plan_of_distinct_count(query: Query, parameters: Parameters, key_range: KeyRange | None) -> dict[str, Any]:
-    """The subquery's plan: a client counts the distinct values that it has merged (DCountInfo.cs of .NET)."""
+    """Return the subquery's plan.
+
+    A client counts the distinct values that it has merged (DCountInfo.cs of .NET).
+    """
     assert query.source is not None
     plan = plan_of(query.source.query, parameters, key_range)
     alias = "" if query.value is not None else query.columns[0].name
@@ -84,7 +90,10 @@ def _aggregates_by_name(query: Query) -> dict[str, str | None]:
 
 
 def _aggregate_name(expression: Expression) -> str | None:
-    """The name of an aggregate, None for another expression. Raises BadRequest for an aggregate within one."""
+    """Return the name of an aggregate, or None for another expression.
+
+    Raises BadRequest for an aggregate within one.
+    """
     if isinstance(expression, Call) and expression.is_aggregate:
         return _AGGREGATE_NAMES[expression.function]
     if any(isinstance(node, Call) and node.is_aggregate for node in expression.walk()):
@@ -149,7 +158,7 @@ def _group_payload(query: Query) -> str:
 
 
 def _mergeable(source: Sourced) -> str:
-    """An expression of which a client can merge the values of several partitions.
+    """Return an expression of which a client can merge the values of several partitions.
 
     MIN and MAX come with a count, so that a client can tell a partition that has no value from one with null.
     """
@@ -166,7 +175,7 @@ def _mergeable(source: Sourced) -> str:
 
 
 def _payload(query: Query) -> tuple[str, list[str]]:
-    """The result's expression, and the condition under which there is a result."""
+    """Return the result's expression, and the condition under which there is a result."""
     if query.selects_all:
         return str(query.alias), []
     if query.value is not None:

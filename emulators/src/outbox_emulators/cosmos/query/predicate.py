@@ -11,7 +11,7 @@ from outbox_emulators.cosmos.query.values import load
 
 
 def condition_holds(condition: object, document: str) -> bool:
-    """Whether a document meets the condition. Raises BadRequest if it is not a condition."""
+    """Return True if a document meets the condition. Raises BadRequest if it is not a condition."""
     if not isinstance(condition, str):
         raise BadRequest("A patch's condition has to be a string.")
     _, expression = parse_condition(condition)

@@ -19,7 +19,9 @@ _UNNAMED = ""
 
 
 def compile_subqueries(expressions: Iterable[Expression], parameters: Parameters) -> dict[int, Evaluator]:
-    """The value of each subquery within the expressions, by its identity; those within subqueries included.
+    """Return the value of each subquery within the expressions, by its identity.
+
+    Those within subqueries are included.
 
     Raises BadRequest if a parameter is missing.
     """
@@ -46,7 +48,7 @@ class NestedQuery:
     """A subquery with its parameters, ready to run for each scope of the query around it."""
 
     def __init__(self, query: Query, parameters: Parameters) -> None:
-        """Raises BadRequest if a parameter is missing."""
+        """Compile a subquery. Raises BadRequest if a parameter is missing."""
         self._query = query
         self._inputs = _inputs(query, parameters)
         self._where = None if query.where is None else compile_expression(query.where.expression, parameters)
@@ -60,11 +62,14 @@ class NestedQuery:
         return list(_distinct(found) if self._query.distinct else found)
 
     def exists(self, scope: Scope) -> bool:
-        """Whether it returns anything."""
+        """Return True if the subquery returns anything."""
         return bool(self.results(scope))
 
     def single(self, scope: Scope) -> Any:
-        """The one value that it returns, undefined if there is none. Raises BadRequest if there are several."""
+        """Return the one value of the subquery, undefined if there is none.
+
+        Raises BadRequest if there are several.
+        """
         found = self.results(scope)
         if len(found) > 1:
             raise BadRequest("The cardinality of a scalar subquery result set cannot be greater than one.")
@@ -86,7 +91,7 @@ class NestedQuery:
 
 
 def _inputs(query: Query, parameters: Parameters) -> list[tuple[str, Evaluator]]:
-    """The names that FROM and JOIN give, each with its values."""
+    """Return the names that FROM and JOIN give, each with its values."""
     inputs: list[tuple[str, Evaluator]] = []
     if query.source is not None:
         inputs.append((query.alias or _UNNAMED, NestedQuery(query.source.query, parameters).results))

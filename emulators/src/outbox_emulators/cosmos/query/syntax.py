@@ -275,7 +275,7 @@ class Query:
 
     @property
     def needs_merging(self) -> bool:
-        """Whether the results of several partitions cannot simply be concatenated."""
+        """True if the results of several partitions cannot simply be concatenated."""
         return bool(
             (self.source is not None and self.source.query.needs_merging)
             or self.order_by

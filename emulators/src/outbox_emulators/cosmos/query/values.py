@@ -62,7 +62,7 @@ def equal(left: Any, right: Any) -> bool | Undefined:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are the same JSON value: `1` is `1.0`, but `true` is not `1`."""
+    """Return True if two values are the same JSON value: `1` is `1.0`, but `true` is not `1`."""
     kind = kind_of(left)
     if kind is not kind_of(right):
         return False
@@ -84,12 +84,12 @@ def order(left: Any, right: Any) -> int | Undefined:
 
 
 def sort_key(value: Any) -> Any:
-    """The value by which ORDER BY sorts: itself, or the place of an array or object."""
+    """Return the value by which ORDER BY sorts: itself, or the place of an array or object."""
     return ComplexPlace.of(value) if isinstance(value, list | dict) else value
 
 
 def sort_order(left: Any, right: Any) -> int:
-    """The order of any two values, or sort keys, for ORDER BY, MIN and MAX: by type, then by value."""
+    """Return the order of any two values, or sort keys, for ORDER BY, MIN and MAX: by type, then by value."""
     kind, other = _sorted_kind(left), _sorted_kind(right)
     if kind is not other:
         return kind - other
@@ -111,7 +111,7 @@ def _rank(value: Any) -> bytes:
 
 
 def canonical(value: Any) -> str:
-    """A text that two values share if they are the same JSON value."""
+    """Return a text that two values share if they are the same JSON value."""
     return jsontext.dump(_sorted_members(value))
 
 

@@ -29,7 +29,7 @@ def write(writer: asyncio.StreamWriter, header: Header, text: str = "") -> None:
 
 
 async def read(reader: asyncio.StreamReader) -> tuple[Header, str] | None:
-    """The next frame, or None if the other side has gone."""
+    """Read the next frame, or return None if the other side has gone."""
     try:
         head, body = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
         return json.loads(await reader.readexactly(head)), (await reader.readexactly(body)).decode()
@@ -38,7 +38,7 @@ async def read(reader: asyncio.StreamReader) -> tuple[Header, str] | None:
 
 
 def functions_header(functions: list[IndexedFunction]) -> Header:
-    """The worker's first frame: what it has indexed."""
+    """Return the worker's first frame: the functions that it has indexed."""
     return {"functions": [asdict(function) for function in functions]}
 
 
@@ -54,7 +54,7 @@ def functions_in(header: Header) -> list[IndexedFunction]:
 
 
 def invocation_header(call: int, invocation: Invocation) -> Header:
-    """A frame of the host. Its text is the value; the answer refers to `call`."""
+    """Return a frame of the host. Its text is the value; the answer refers to `call`."""
     return {
         "call": call,
         "function": invocation.function,
@@ -70,7 +70,7 @@ def invocation_in(header: Header, value: str) -> Invocation:
 
 
 def outcome_header(call: int, failure: InvocationFailed | None) -> Header:
-    """A frame of the worker: how an invocation ended."""
+    """Return a frame of the worker: the outcome of an invocation."""
     if failure is None:
         return {"call": call, "failure": None}
     return {

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_available() -> bool:
-    """Whether the library is installed, on a Python that it serves."""
+    """Return True if the library is installed, on a Python that it serves."""
     return sys.version_info >= (3, 13) and importlib.util.find_spec(_LIBRARY) is not None
 
 
@@ -66,7 +66,7 @@ class Protos(types.ModuleType):
 
 
 async def index(app_directory: Path) -> list[Any]:
-    """The functions of a directory, which is on the import path already, as the library describes them.
+    """Return the functions of a directory, which is on the import path already, as the library describes them.
 
     Raises HostError if it cannot load the app.
     """
@@ -86,7 +86,7 @@ async def index(app_directory: Path) -> list[Any]:
 
 
 async def invoke(function_id: str, parameter: str, invocation: Invocation, *, kind: str = "string") -> Any:
-    """The library's answer to one invocation.
+    """Return the library's answer to one invocation.
 
     `parameter` is the name of the trigger's argument, and `kind` the type of its value: string or json.
     """

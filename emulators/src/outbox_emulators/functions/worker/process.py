@@ -179,7 +179,7 @@ class _Child:
         self.functions = frames.functions_in(header)
 
     async def invoke(self, invocation: Invocation, *, timeout_s: float | None) -> None:
-        """As Worker.invoke."""
+        """Invoke a function in this process, as `Worker.invoke` does."""
         if self.has_ended:
             raise WorkerDied("WorkerProcessExitException: the worker has ended")
         call = next(self._calls)

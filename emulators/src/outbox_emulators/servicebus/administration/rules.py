@@ -42,7 +42,7 @@ class _Integer(int):
 
 
 class _Real(float):
-    """As _Integer, for numbers with a fraction."""
+    """A number with a fraction, its type and its text, so that it is written as it was read."""
 
     kind: str
     text: str
@@ -70,7 +70,7 @@ class _Guid(UUID):
 
 
 class _Text(str):
-    """As _Integer, for values that are text in a message."""
+    """A value that is text in a message, with its type and text, so that it is written as it was read."""
 
     kind: str
     text: str
@@ -130,7 +130,10 @@ def _kind(found: Element) -> str:
 
 
 def _expression(found: Element) -> str:
-    """The expression as it was written, spaces at its ends included: tools compare it with what they wrote."""
+    """Return the expression as it was written, spaces at its ends included.
+
+    Tools compare it with what they wrote.
+    """
     child = found.find(atom.name("SqlExpression"))
     text = "" if child is None else child.text or ""
     if not text.strip():

@@ -42,7 +42,10 @@ def _write(element: Element, default: str, declared: frozenset[str]) -> Iterator
 
 
 def _needs(element: Element) -> set[str]:
-    """The namespaces with a prefix that are declared on an element: those of its children and attributes."""
+    """Return the namespaces with a prefix that are declared on an element.
+
+    They are those of its children and attributes.
+    """
     names = [child.tag for child in element] + list(element.attrib)
     return {space for space, _ in map(_split, names) if space in _PREFIXES}
 

@@ -132,7 +132,7 @@ def _compound(wide: bool, *, empty_items: int = 0) -> Callable[[bytes, int], tup
 
 
 def _ended(at: int, end: int) -> int:
-    """The end of a compound whose items were read up to `at`.
+    """Return the end of a compound whose items were read up to `at`.
 
     Without this check, compounds could overlap, and reading them take exponential time.
     """

@@ -74,7 +74,7 @@ def peek(request: Request) -> Result:
 
 
 def _page(entries: list[Entry], *, omits: bool) -> list[bytes]:
-    """The messages that one answer has, encoded: those of one partition, and no more than fit.
+    """Return the messages that one answer has, encoded: those of one partition, and no more than fit.
 
     "Partitioned queues and topics", learn.microsoft.com: a page ends at 256 KB, and with a partition. 250 messages
     are what was seen of the service at most (azure-sdk-for-python issue 26643).

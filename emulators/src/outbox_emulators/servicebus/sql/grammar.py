@@ -69,5 +69,5 @@ _GRAMMAR = r"""
 
 @cache
 def parser() -> Lark:
-    """The parser, made when the first rule needs it."""
+    """Return the parser, which the first rule that needs it creates."""
     return Lark(_GRAMMAR, parser="lalr", start=["filter", "action"])

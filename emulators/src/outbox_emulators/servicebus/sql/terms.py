@@ -86,7 +86,7 @@ class PropertyName:
 
 
 def spellings(properties: Mapping[str, Any], name: str) -> list[str]:
-    """The properties of that name, the exact spelling first: names are not case-sensitive.
+    """Return the properties of that name, the exact spelling first: names are not case-sensitive.
 
     Source: PropertyDictionary of azure-service-bus-dotnet, which messages and correlation filters use.
     """
@@ -175,7 +175,7 @@ def comparable(left: Any, right: Any) -> bool:
 
 
 def mismatched(sign: str, left: Any, right: Any) -> EvaluationError:
-    """The error for operands that C# has no such operator for, in the words of its binder."""
+    """Return the error for operands that C# has no such operator for, in the words of its binder."""
     types = " and ".join(f"'{_type_name(each)}'" for each in (left, right))
     return EvaluationError(f"Operator '{sign}' cannot be applied to operands of type {types}")
 
@@ -218,7 +218,7 @@ def unquote(text: str) -> str:
 
 
 def like_pieces(pattern: str, escape: str | None) -> list[str | None]:
-    """The pattern for `like_pattern`."""
+    """Return the pattern for `like_pattern`."""
     out: list[str | None] = []
     characters = iter(pattern)
     for character in characters:

@@ -32,7 +32,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _document_id(item: Any) -> Any:
-    """The number of an item within its physical partition, which its `_rid` has."""
+    """Return the number of an item within its physical partition, which its `_rid` has."""
     if not isinstance(item, dict) or not isinstance(item.get("_rid"), str):
         return UNDEFINED
     return int.from_bytes(raw_resource_id(item["_rid"])[8:], "little")

@@ -59,7 +59,7 @@ def _slice(array: list[Any], start: float, length: float | None = None) -> list[
 
 
 def _of_numbers(call: Callable[[list[float]], Any]) -> Function:
-    """A function of an array that has numbers alone."""
+    """Return a function of an array that has numbers alone."""
 
     def checked(array: list[Any]) -> Any:
         if not array or any(kind_of(element) is not Kind.NUMBER for element in array):
@@ -70,7 +70,7 @@ def _of_numbers(call: Callable[[list[float]], Any]) -> Function:
 
 
 def _extreme(sign: int) -> Function:
-    """The greatest (sign 1) or least (-1) element, where all are scalars."""
+    """Return a function for the greatest (sign 1) or least (-1) element, where all are scalars."""
 
     def checked(array: list[Any]) -> Any:
         if not array or any(kind_of(element) not in _SCALARS for element in array):
@@ -90,7 +90,7 @@ def _object_to_array(value: dict[str, Any], key: str = "k", content: str = "v") 
 
 
 def _distinct(array: list[Any]) -> dict[str, Any]:
-    """The elements once each, in the order of their first places, by a text that equal ones share."""
+    """Return the elements once each, in the order of their first places, by a text that equal ones share."""
     found: dict[str, Any] = {}
     for element in array:
         found.setdefault(canonical(element), element)

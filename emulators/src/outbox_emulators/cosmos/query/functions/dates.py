@@ -45,7 +45,7 @@ _NANOSECONDS = {
 
 
 def _ticks(text: str) -> int | None:
-    """The moment that a text names, None if it names none."""
+    """Return the moment that a text names, or None if it names none."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
@@ -62,7 +62,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def _moment(ticks: int) -> tuple[datetime, int] | None:
-    """The second, and the ticks within it; None outside of the years that there are."""
+    """Return the second, and the ticks within it, or None outside of the years that there are."""
     seconds, rest = divmod(ticks, _SECOND)
     try:
         return _EPOCH + timedelta(seconds=seconds), rest
@@ -71,7 +71,10 @@ def _moment(ticks: int) -> tuple[datetime, int] | None:
 
 
 def text_of_ticks(ticks: int) -> Any:
-    """As the service writes it, with seven digits after the second; undefined beyond the year 9999."""
+    """Return the text that the service writes, with seven digits after the second.
+
+    It is undefined beyond the year 9999.
+    """
     found = _moment(ticks)
     return UNDEFINED if found is None else f"{found[0]:%Y-%m-%dT%H:%M:%S}.{found[1]:07d}Z".rjust(28, "0")
 
@@ -110,7 +113,7 @@ def _bin(text: Any, part: Any, size: Any = 1, start: Any = "1970-01-01") -> Any:
 
 
 def _diff(part: str, start: str, end: str) -> Any:
-    """The number of boundaries between the two, not the time."""
+    """Return the number of boundaries between the two, not the time."""
     unit, first, last = _PART_OF.get(part), _ticks(start), _ticks(end)
     if unit is None or first is None or last is None:
         return UNDEFINED

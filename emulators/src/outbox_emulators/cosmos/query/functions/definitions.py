@@ -38,7 +38,7 @@ class Function:
 
 
 def of_kinds(call: Callable[..., Any], *kinds: Kind, optional: int = 0) -> Function:
-    """A function of arguments of these types, of which the last `optional` may be left out."""
+    """Return a function of arguments of these types, of which the last `optional` may be left out."""
 
     def checked(*arguments: Any) -> Any:
         if any(kind_of(argument) is not kind for argument, kind in zip(arguments, kinds, strict=False)):
@@ -53,7 +53,7 @@ def of_strings(call: Callable[..., Any], count: int, optional: int = 0) -> Funct
 
 
 def of_numbers(call: Callable[..., Any], count: int, optional: int = 0) -> Function:
-    """A function of numbers; undefined if the result is no finite number."""
+    """Return a function of numbers; undefined if the result is no finite number."""
 
     def calculated(*arguments: Any) -> Any:
         try:
@@ -65,7 +65,7 @@ def of_numbers(call: Callable[..., Any], count: int, optional: int = 0) -> Funct
 
 
 def as_number(number: Any) -> Any:
-    """A number as JSON has it: whole ones without a fraction, and undefined for those that are not finite."""
+    """Return a number in JSON's form. Whole ones have no fraction, and those that are not finite are undefined."""
     if not isinstance(number, float):
         return within_64_bits(number)
     if not math.isfinite(number):
@@ -74,7 +74,7 @@ def as_number(number: Any) -> Any:
 
 
 def within_64_bits(number: Any) -> Any:
-    """A number as the service holds it: integers of more than 64 bits become doubles.
+    """Return a number as the service holds it: integers of more than 64 bits become doubles.
 
     Raises OverflowError if it is beyond those too.
     """
@@ -92,7 +92,7 @@ def check_size(size: int) -> None:
 
 
 def sized(value: Any) -> Any:
-    """A value made of others. Raises BadRequest if its JSON has more than LARGEST bytes.
+    """Return a value made of others. Raises BadRequest if its JSON has more than LARGEST bytes.
 
     The same part may be in it many times: its JSON can be exponentially longer than what it takes in memory.
     """
@@ -115,7 +115,7 @@ def sized(value: Any) -> Any:
 
 
 def integer_of(number: Any) -> int | None:
-    """The integer that a number is, None if it has a fraction or is no number."""
+    """Return the integer that a number is, or None if it has a fraction or is no number."""
     if kind_of(number) is not Kind.NUMBER:
         return None
     return int(number) if isinstance(number, int) or number.is_integer() else None

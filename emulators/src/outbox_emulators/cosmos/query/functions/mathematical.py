@@ -36,7 +36,7 @@ def _integers(call: Callable[..., int], count: int) -> Function:
 
 
 def _quotient(left: int, right: int) -> int:
-    """Rounded towards zero."""
+    """Return the quotient, rounded towards zero."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 

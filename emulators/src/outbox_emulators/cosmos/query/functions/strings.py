@@ -20,7 +20,7 @@ _MODIFIERS = {"m": regex.MULTILINE, "s": regex.DOTALL, "i": regex.IGNORECASE, "x
 
 
 def _test(test: Callable[[str, str], bool]) -> Function:
-    """A test of two strings, with an optional third argument to ignore case."""
+    """Return a test of two strings, with an optional third argument to ignore case."""
 
     def checked(text: str, part: str, ignore_case: bool = False) -> bool:
         return test(text.lower(), part.lower()) if ignore_case else test(text, part)
@@ -117,7 +117,7 @@ def _shortest(value: Any) -> Any:
 
 
 def _parsed(kind: Kind) -> Function:
-    """A string that is a JSON text of this type."""
+    """Return a function that parses a string which is a JSON text of this type."""
 
     def parse(text: str) -> Any:
         try:
