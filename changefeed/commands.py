@@ -121,7 +121,7 @@ def wait(session: changefeed.Session, arguments: Namespace) -> Outcome:
 
 
 def sweep(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Number changes: once, or until interrupted."""
+    """Give changes their numbers: once, or until interrupted."""
     total = changefeed.Swept(0, 0, 0)
     if not arguments.once:
         while True:

@@ -179,7 +179,7 @@ class _Child:
         self.functions = frames.functions_in(header)
 
     async def invoke(self, invocation: Invocation, *, timeout_s: float | None) -> None:
-        """Invoke a function in this process, as `Worker.invoke` does."""
+        """Invoke a function in the worker process. Raises WorkerDied if it ends."""
         if self.has_ended:
             raise WorkerDied("WorkerProcessExitException: the worker has ended")
         call = next(self._calls)
