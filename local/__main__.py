@@ -11,7 +11,10 @@ from relay.cli import shell
 
 
 def _lacking(error: ModuleNotFoundError) -> str:
-    """What to do about a package that is not installed. Raises the error if it is none."""
+    """Return the remedy for a package that is not installed.
+
+    Raises the error if it is one of the project's own.
+    """
     package = (error.name or "").partition(".")[0]
     if package in ("local", "relay", "changefeed", "samples"):
         raise error

@@ -13,7 +13,7 @@ from outbox_emulators.process import announce, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `azurite`."""
+    """Add the options of `azurite`."""
     parser.add_argument("--port", type=int, default=10000, help="on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--faults", action="store_true", help="let /admin/faults inject faults into writes")
     parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")

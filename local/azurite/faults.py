@@ -146,7 +146,7 @@ class FaultyBlobs:
                 return await self._withhold(passing, fault)
 
     def _is_free(self, plan: Plan) -> bool:
-        """Whether a fault of this plan takes a write now."""
+        """Return True if a fault of this plan takes a write now."""
         return plan.kind is not Kind.WITHHOLD or not self._withholds
 
     async def _withhold(self, passing: Passing, fault: faults.Fault[Plan]) -> web.StreamResponse:

@@ -41,7 +41,7 @@ class Passing:
         self._ended = ended
 
     async def answer(self) -> web.Response:
-        """The account's answer."""
+        """Return the account's answer."""
         request = self.request
         async with self._session.request(
             request.method,
@@ -53,7 +53,7 @@ class Passing:
             return web.Response(status=answer.status, headers=passed, body=await answer.read())
 
     async def refuse(self, status: int) -> web.Response:
-        """An answer of one of CODES; the account does not get the request."""
+        """Return an answer of one of CODES; the account does not get the request."""
         await self.request.read()
         return web.Response(status=status, headers={"x-ms-error-code": CODES[status]})
 
@@ -65,7 +65,7 @@ class Passing:
 
     @property
     def client_left(self) -> bool:
-        """Whether the client has closed the connection."""
+        """True if the client has closed the connection."""
         return self.request.transport is None or self.request.transport.is_closing()
 
     async def hold(self, until: Callable[[], bool] = lambda: False) -> None:

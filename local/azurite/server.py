@@ -33,7 +33,7 @@ class AzuriteFailed(Exception):
 
 
 def connection_string(endpoint: str) -> str:
-    """The connection string of an Azurite at this address. Its key is the public one of every Azurite."""
+    """Return the connection string of an Azurite at this address. Its key is the public one of every Azurite."""
     return (
         f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={_KEY};BlobEndpoint={endpoint}/{ACCOUNT};"
     )
@@ -71,7 +71,7 @@ class Azurite:
         return connection_string(self.endpoint)
 
     async def __aenter__(self) -> Self:
-        """Raises AzuriteFailed."""
+        """Start Azurite. Raises AzuriteFailed."""
         if (why := missing()) is not None:
             raise AzuriteFailed(why)
         self._process = await asyncio.create_subprocess_exec(

@@ -40,7 +40,7 @@ class Bystander:
             raise NotInjected(f"{kind}: not answered within {_WITHIN_S:.0f} s") from error
 
     async def _refusal(self, topic: str, message: ServiceBusMessage) -> str:
-        """The error with which a message is refused."""
+        """Return the error with which a message is refused."""
         try:
             async with self._servicebus.get_topic_sender(topic) as sender:
                 await sender.send_messages(message)

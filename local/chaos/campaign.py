@@ -92,7 +92,7 @@ _Outstanding = dict[str, dict[str, list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of a stream.
+    """The outcome of a stream.
 
     Attributes:
         stream: Its name.
@@ -410,7 +410,7 @@ class Campaign:
         ]
 
     async def _is_settled(self, injector: Injector, side: SourceSide) -> bool:
-        """Whether nothing is outstanding; the last phase begins with the first look."""
+        """Return True if nothing is outstanding; the last phase begins with the first look."""
         try:
             outstanding, waiting = await self._outstanding(injector, side)
         except (AzureError, OSError, NotInjected):

@@ -25,7 +25,7 @@ ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "restarts", "defec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `chaos`."""
+    """Add the options of `chaos`."""
     parser.add_argument(
         "--source",
         type=Source.parse,
@@ -156,6 +156,6 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def is_right(summary: dict[str, Any]) -> bool:
-    """Whether a campaign's summary has no error."""
+    """Return True if a campaign's summary has no error."""
     errors = any(summary[name] for name in ERRORS)
     return not errors and summary["live"] and summary["quarantined"] == summary["expected_quarantined"]

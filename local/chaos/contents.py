@@ -33,7 +33,7 @@ class Contents:
         self.read: dict[str, bytes] = {}
 
     async def body(self, body: bytes, properties: Mapping[Any, Any]) -> bytes:
-        """The body of a message: its own, or that which it names. Raises AzureError, TimeoutError."""
+        """Return the body of a message: its own, or that which it names. Raises AzureError, TimeoutError."""
         address, sha256 = _text(properties, ADDRESS), _text(properties, _SHA256)
         if not address:
             return body

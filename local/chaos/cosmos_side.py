@@ -78,15 +78,15 @@ class CosmosSide:
         self.parts = [stack.outbox]
 
     async def start_hosts(self, hosts: int) -> None:
-        """As SourceSide.start_hosts."""
+        """Start that many hosts."""
         await start_hosts(self._stack, hosts)
 
     async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
-        """As SourceSide.write."""
+        """Commit one writer's commits in order, repeating each until it is known to be committed."""
         await write(self._container_of, commits, history, pause_s=pause_s)
 
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
-        """As SourceSide.lasting."""
+        """Return the work of a fault that takes a while, or None for one that is injected by `at_once`."""
         if fault.kind == "withhold-page":
             until = partial(self._until_met, FunctionsEdge.PAGE_WITHHELD)
             return self._rng.choice(self._bystanders).withhold_page(until)
@@ -101,7 +101,7 @@ class CosmosSide:
         return None
 
     async def at_once(self, fault: Fault) -> None:
-        """As SourceSide.at_once."""
+        """Inject a fault by one request. Raises NotInjected."""
         if fault.kind in SILENCE_KINDS:
             content = {"kind": "silent", "match": self._silent(fault.kind), **fault.options}
             await self._admin.post(self._stack.outbox, "faults", content)
@@ -113,7 +113,7 @@ class CosmosSide:
             await self._rng.choice(self._partitions).merge()
 
     def _silent(self, kind: str) -> dict[str, str]:
-        """The requests that a silence concerns."""
+        """Return the requests that a silence concerns."""
         one = self._rng.choice(list(self._settings.values()))
         return {
             "silent-account": {},
@@ -123,11 +123,11 @@ class CosmosSide:
         }[kind]
 
     async def kill(self, process: str, victim: str) -> None:
-        """As SourceSide.kill."""
+        """Kill a host or worker by its name: `machine` with all that it has started, or `worker`."""
         await self._hosts.kill(process, victim)
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """As SourceSide.recorded."""
+        """Return the events of a stream in the outbox since the stack began."""
         settings = self._settings[stream.name]
         others = [each.lease_prefix for each in self._settings.values() if each is not settings]
 
@@ -145,31 +145,34 @@ class CosmosSide:
         )
 
     async def met(self) -> Counter[str]:
-        """As SourceSide.met. Hosts and workers, killed ones included, write theirs into a journal."""
+        """Return the number of times each edge case was met.
+
+        The hosts and workers, killed ones included, write theirs into a journal.
+        """
         met = read_journal(self._stack.edge_journal)
         met.update((await self._admin.get(self._stack.outbox, "edges"))["edges"])
         met[edge_cases.FROZEN] += self._hosts.frozen
         return met
 
     async def quarantined(self, stream: Stream) -> dict[str, str]:
-        """As SourceSide.quarantined."""
+        """Return the reasons by the id of the quarantined document."""
         query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
         name = self._settings[stream.name].cosmos_quarantine_container
         found = self._database.get_container_client(name).query_items(query)
         return {item["id"]: item["reason"] async for item in found}
 
     async def end_faults(self) -> None:
-        """As SourceSide.end_faults: crashes for which a host still waits."""
+        """End the crashes for which a host still waits."""
         for host in list(self._stack.hosts):
             with suppress(NotInjected):
                 await self._admin.delete(host, "crash")
 
     async def killed_workers(self) -> int:
-        """As SourceSide.killed_workers."""
+        """Return the number of workers that their host has killed, because they took too long."""
         return read_journal(self._stack.edge_journal)[FunctionsEdge.TIMEOUT_KILLED_WORKER]
 
     async def owners(self) -> list[str]:
-        """As SourceSide.owners."""
+        """Return a line for each lease: its owner, and its position."""
         query = "SELECT c.id, c.Owner, c.ContinuationToken FROM c WHERE IS_DEFINED(c.LeaseToken)"
         return [
             f"lease {item['id']}: owner {item.get('Owner')}, at {item.get('ContinuationToken')}"

@@ -66,7 +66,7 @@ COSMOS_KNOWN = frozenset({*(str(edge) for kind in (CosmosEdge, FunctionsEdge) fo
 
 
 async def count_met(stack: Stack, admin: AdminPorts, applied: Mapping[str, int]) -> Counter[str]:
-    """Number of times each edge case of the broker and of Blob Storage was met.
+    """Return the number of times each edge case of the broker and of Blob Storage was met.
 
     Args:
         stack: A running stack.

@@ -15,7 +15,7 @@ _RECEIVING = {"LockDuration": "PT10S", "MaxDeliveryCount": 1000}
 def entities_document(
     destinations: Sequence[Destination] = DESTINATIONS[:1], *, duplicate_detection: bool, window_s: int
 ) -> dict[str, Any]:
-    """The project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
+    """Return the project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
 
     Args:
         destinations: Further topics and queues are like its topic.

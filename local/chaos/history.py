@@ -1,4 +1,4 @@
-"""What a campaign has committed and received so far, and those entries of its journals that only it knows."""
+"""The commits and receipts of a campaign so far, and those entries of its journals that only it knows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Aside:
     ordered: set[str] = field(default_factory=set)
 
     def settles(self, identifier: str) -> bool:
-        """Whether a document is set aside for good: not merely parked behind another one."""
+        """Return True if a document is set aside for good: not merely parked behind another one."""
         return self.records.get(identifier, _PARKED) != _PARKED
 
 
@@ -92,14 +92,14 @@ class History:
     _discarded: set[str] = field(default_factory=set)
 
     def wrote(self, key: str, events: list[dict[str, Any]]) -> None:
-        """A batch of a key was committed."""
+        """Note that a batch of a key was committed."""
         for event in events:
             data = event["data"]
             self._wrote(key, event["id"], digest_of(data, data["action"], event["sequence"]), sound=True)
         self.committed += len(events)
 
     def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
-        """A document was committed that must be set aside for one of these reasons, or by an order."""
+        """Note the commit of a document that must be set aside for one of these reasons, or by an order."""
         self.poison[document["id"]] = reasons | {SET_ASIDE}
         self._wrote(document["partitionKey"], document["id"], digest_of(document["data"]), sound=False)
 
@@ -108,21 +108,21 @@ class History:
         self._ids[key].append(identifier)
 
     def ordered(self, key: str, identifier: str, at: float) -> None:
-        """The operator has ordered a document to be set aside, and began that at this time."""
+        """Note the operator's order to set a document aside, which began at this time."""
         self.entries.append(entries.Ordered(at=at, by="operator", key=key, id=identifier))
 
     def discarding(self, key: str, identifier: str) -> None:
-        """The operator begins to remove the record of a document, maybe not for the first time."""
+        """Note that the operator begins to remove the record of a document, maybe not for the first time."""
         if identifier not in self._discarded:
             self._discarded.add(identifier)
             self.entries.append(entries.Discarded(at=self.clock(), by="operator", key=key, id=identifier))
 
     def befell(self, process: str, of: type[Entry]) -> None:
-        """A process was killed, frozen or resumed."""
+        """Note that a process was killed, frozen or resumed."""
         self.entries.append(of(at=self.clock(), by=process))
 
     def received(self, receipt: Receipt) -> None:
-        """A message was delivered."""
+        """Note that a message was delivered."""
         self.delivered_again += receipt.delivery_count > 0
         if receipt.processed:
             self.processed.add(receipt.identifier)
@@ -147,11 +147,11 @@ class History:
 
     @property
     def complete(self) -> bool:
-        """Whether every committed event was processed."""
+        """True if every committed event was processed."""
         return len(self.processed) >= self.committed
 
     def has(self, key: str, identifier: str) -> bool:
-        """Whether an event was committed for this stream."""
+        """Return True if an event was committed for this stream."""
         return identifier in self._ids.get(key, ())
 
     def outstanding(self, aside: Aside) -> dict[str, list[str]]:
@@ -165,7 +165,7 @@ class History:
         return found
 
     def journal(self, recorded: Recorded, of_topic: Iterable[Entry]) -> list[Entry]:
-        """The whole journal: with what happened in the outbox, and at the topic."""
+        """Return the whole journal: with what happened in the outbox, and at the topic."""
         of_outbox = [
             entry
             for entry in recorded.entries
@@ -210,7 +210,7 @@ class Histories:
         self._moved = asyncio.Event()
 
     def wrote(self, key: str, events: list[dict[str, Any]]) -> None:
-        """A batch of a key was committed."""
+        """Note that a batch of a key was committed."""
         for stream in self.layout.streams:
             own = [event for event in events if stream in self.layout.streams_of(event)]
             if own:
@@ -219,7 +219,7 @@ class Histories:
         self._moved.set()
 
     def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
-        """A document was committed that must be set aside for one of these reasons, or by an order."""
+        """Note the commit of a document that must be set aside for one of these reasons, or by an order."""
         if self.layout.is_unrouted(document):
             reasons |= {NO_ROUTE}
         for stream in self.layout.streams_of(document):
@@ -232,12 +232,15 @@ class Histories:
             await self._moved.wait()
 
     def befell(self, process: str, of: type[Entry]) -> None:
-        """A process was killed, frozen or resumed."""
+        """Note that a process was killed, frozen or resumed."""
         for history in self.of.values():
             history.befell(process, of)
 
     def received(self, destination: Destination, receipt: Receipt) -> None:
-        """A message was delivered. What no stream brings there is in no journal as handled, but as accepted."""
+        """Note that a message was delivered.
+
+        If no stream brings it there, a journal has it as accepted, but not as handled.
+        """
         stream = self.layout.stream(receipt.key, destination)
         if stream is not None:
             self.of[stream.name].received(receipt)
@@ -259,5 +262,5 @@ class Histories:
 
     @property
     def complete(self) -> bool:
-        """Whether every committed event was processed at each of its destinations."""
+        """True if every committed event was processed at each of its destinations."""
         return all(history.complete for history in self.of.values())

@@ -77,7 +77,10 @@ class HostFaults:
             await self._freeze(host, then_kill=True)
 
     async def _busy(self, hosts: list[Part]) -> Part:
-        """A host within an invocation, so that the fault interrupts one; any host if none is for a while."""
+        """Return a host within an invocation, so that the fault interrupts one.
+
+        Returns any host if none is for a while.
+        """
         try:
             async with asyncio.timeout(_BUSY_WITHIN_S):
                 while True:
@@ -109,7 +112,7 @@ class HostFaults:
 
 
 def _relays(function: str) -> bool:
-    """Whether a function publishes events of a stream."""
+    """Return True if a function publishes events of a stream."""
     return function.startswith("relay") and not function.startswith("relay_age")
 
 

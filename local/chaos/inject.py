@@ -206,7 +206,7 @@ class Injector:
             await self._admin.delete(broker, path)
 
     async def _all_oversized_answers_met(self) -> bool:
-        """Whether the broker has answered oversized transfers in each way that it knows."""
+        """Return True if the broker has answered oversized transfers in each way that it knows."""
         met: dict[str, int] = (await self._admin.get(self._stack.servicebus, "edges"))["edges"]
         return met.keys() >= {str(answer) for answer in Oversized}
 
@@ -226,7 +226,7 @@ class Injector:
         await self._source.end_faults()
 
     async def _pending(self, part: Part) -> list[int]:
-        """The ids of the faults that are pending at a part, and are not to last."""
+        """Return the ids of the faults that are pending at a part, and are not to last."""
         pending = [fault["id"] for fault in (await self._admin.get(part, "faults"))["pending"]]
         return (
             pending
@@ -270,7 +270,7 @@ class Injector:
         return [edge for edge in edges if not met[edge]]
 
     async def met(self) -> Counter[str]:
-        """Number of times each edge case of the broker, of Blob Storage and of the source's side was met."""
+        """Return the number of times each edge case of the broker, Blob Storage and the source's side was met."""
         services = await count_met(self._stack, self._admin, await self._count_applied())
         return services + self._met + await self._source.met()
 
@@ -288,11 +288,14 @@ class Injector:
         return [await self._admin.get(part, "faults") for part in self._services()]
 
     def times_applied(self, kind: str) -> int | None:
-        """Number of times the faults of a kind were applied; None for those that no service counts."""
+        """Return the number of times the faults of a kind were applied.
+
+        It is None for those that no service counts.
+        """
         return self.applied.get(_TIMED_FROM_FIRST_HIT.get(kind) or _NAMES.get(kind, kind))
 
     async def waiting(self) -> int:
-        """Number of messages left in the subscriptions and queues."""
+        """Return the number of messages left in the subscriptions and queues."""
         counts = await self._admin.get(self._stack.servicebus, "entities")
         held = [counts[each.receiving] for each in self._destinations]
         return sum(int(each[name]) for each in held for name in ("active", "locked", "deferred", "dead_letter"))

@@ -38,7 +38,7 @@ class Phase:
         return self._until_s is not None
 
     def begin(self, within_s: float) -> None:
-        """The faults are over: everything is to be settled within that many seconds."""
+        """Begin the last phase: the faults are over, and everything is to be settled within that many seconds."""
         self._began_s = self.clock()
         self._until_s = self._began_s + within_s
 
@@ -60,7 +60,7 @@ class Phase:
 def standing(
     outstanding: Mapping[str, Sequence[str]], operator: Operator, owners: Sequence[str], waiting: int
 ) -> list[str]:
-    """What is stuck when a campaign is not live, in lines that name events, processes and leases.
+    """Describe what is stuck when a campaign is not live. The lines name events, processes and leases.
 
     Args:
         outstanding: By key, the ids of the events that are not settled.

@@ -43,7 +43,10 @@ _DEFECT = re.compile(r"relay_defect|DefectError|AccountingError|come again: \w+ 
 
 
 def named_in(text: str, stream: str | None = None) -> Iterator[EventName]:
-    """The events that a log line names with the command that sets them aside, unless it is of another stream."""
+    """Yield the events that a log line names with the command that sets them aside.
+
+    Ignores a line of another stream.
+    """
     for match in _COMMAND.finditer(text):
         if match["stream"] not in (None, stream):
             continue
@@ -66,7 +69,7 @@ class Logs:
         return sorted([*self._folder.glob("functions-*.log"), *self._folder.glob("worker-*.log")])
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """The name of the process and the line, for each new line."""
+        """Yield the name of the process and the line, for each new line."""
         for path in self._paths():
             with path.open("rb") as log:
                 log.seek(self._read.get(path, 0))
@@ -77,7 +80,7 @@ class Logs:
                 yield path.stem, line
 
     def defects(self) -> Iterator[str]:
-        """The new lines in which a process reports a defect of the relay's own, each with the process's name."""
+        """Yield the new lines in which a process reports a defect of the relay, with the process's name."""
         return (f"{process}: {line}" for process, line in self.lines() if _DEFECT.search(line))
 
 
@@ -206,7 +209,7 @@ class Operator:
         return dict(json.loads(output.getvalue()))
 
     def found(self, stored: Mapping[str, str]) -> Aside:
-        """The documents set aside: those in quarantine now, and the records that were discarded."""
+        """Return the documents set aside: those in quarantine now, and the records that were discarded."""
         return Aside({**self.aside.records, **stored}, self.aside.ordered)
 
 

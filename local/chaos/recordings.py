@@ -1,4 +1,4 @@
-"""What the emulators recorded of a campaign, and what a database did, as entries of the campaign's journal."""
+"""The emulators' and a database's records of a campaign, as entries of the campaign's journal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Recorded:
-    """What happened in an outbox.
+    """The events in an outbox.
 
     Attributes:
         origins: Each event by its id.
@@ -60,7 +60,7 @@ class Leases:
         self._removed: Counter[str] = Counter()
 
     def changed(self, at: float, name: str, after: Lease) -> None:
-        """The lease is now as `after`.
+        """Note that the lease is now as `after`.
 
         A position that was written together with a change of the owner counts as written before it: whoever takes
         a lease continues where it stands.
@@ -86,7 +86,7 @@ class Leases:
                 self._found.append(entries.Claimed(**of, owner=after.owner, by=after.owner, epoch=after.epoch))
 
     def removed(self, at: float, name: str) -> None:
-        """The lease was deleted, if there was one of this name."""
+        """Note that the lease was deleted, if there was one of this name."""
         if name in self._leases:
             self.changed(at, name, self._leases[name]._replace(owner=None))
             del self._leases[name]
@@ -102,7 +102,7 @@ class Quarantine:
         self._records: dict[str, tuple[str, str]] = {}
 
     def stored(self, at: float, record_id: str, key: str, event_id: str, reason: str) -> None:
-        """A record was stored, or changed."""
+        """Note that a record was stored, or changed."""
         if record_id in self._records:
             return
         self._records[record_id] = (key, event_id)
@@ -112,7 +112,10 @@ class Quarantine:
             self._found.append(entries.SetAside(at=at, key=key, id=event_id, reason=reason))
 
     def removed(self, at: float, record_id: str) -> None:
-        """A record was removed: its event was released, unless the operator says that it was discarded."""
+        """Note that a record was removed.
+
+        Its event was released, unless the operator says that it was discarded.
+        """
         if event := self._records.pop(record_id, None):
             self._found.append(entries.Released(at=at, key=event[0], id=event[1]))
 
@@ -127,7 +130,9 @@ def of_topic(
     is_of_stream: Callable[[str], bool] = _every,
     contents: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """What a topic or queue accepted and dropped of a stream, as its emulator recorded it.
+    """Yield the entries for messages of a stream that a topic or queue accepted or dropped.
+
+    Its emulator recorded them.
 
     Args:
         path: The recording.
@@ -155,7 +160,7 @@ def of_account(
     quarantined: str = "quarantine",
     is_of_stream: Callable[[str], bool] = _every,
 ) -> Recorded:
-    """What happened in the containers of a Cosmos DB account, as its emulator recorded it.
+    """Return the entries for the containers of a Cosmos DB account, as its emulator recorded them.
 
     Args:
         path: The recording.
@@ -201,13 +206,13 @@ def _record(quarantine: Quarantine, at: float, key: list[Any], change: Mapping[s
 
 
 def claim(owner: str | None, epoch: int, cursor: str) -> Lease:
-    """The state of a shard's claim. The cursor is a UUID, all zeros at the beginning."""
+    """Return the state of a shard's claim. The cursor is a UUID, all zeros at the beginning."""
     position = position_of(cursor)
     return Lease(owner, epoch, position if any(position) else None)
 
 
 def position_of(ulid: str) -> Position:
-    """A position in an SQL feed, a UUID, as a number."""
+    """Return a position in an SQL feed, a UUID, as a number."""
     return (int(ulid.replace("-", ""), 16),)
 
 
@@ -218,7 +223,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def body_of(text: str | bytes) -> Any:
-    """The value of a message's body, also of one that is no JSON."""
+    """Return the value of a message's body, also of one that is no JSON."""
     try:
         return json.loads(text)
     except ValueError:

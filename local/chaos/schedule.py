@@ -196,7 +196,10 @@ def _options(rng: random.Random, kind: str) -> dict[str, Any]:
 
 
 def standing(seed: int, kinds: Collection[str]) -> list[dict[str, Any]]:
-    """The broker's faults that last for the whole campaign: those of single events, by how their ids begin."""
+    """Return the broker's faults that last for the whole campaign.
+
+    Those of single events go by how their ids begin.
+    """
     rng = random.Random(f"standing-{seed}")
     condition, how = rng.choice(_CONTENT), rng.choice(("connection", "connection-with-error", "reset", "link"))
     plans = {

@@ -34,7 +34,7 @@ class SourceSide(Protocol):
         """Commit one writer's commits in order, repeating each until it is known to be committed."""
 
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
-        """The work of a fault that takes a while; None for one that is injected by `at_once`."""
+        """Return the work of a fault that takes a while, or None for one that is injected by `at_once`."""
 
     async def at_once(self, fault: Fault) -> None:
         """Inject a fault by one request. Raises NotInjected."""
@@ -46,10 +46,10 @@ class SourceSide(Protocol):
         """
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """What happened to the events of a stream since the stack began."""
+        """Return the events of a stream in the outbox since the stack began."""
 
     async def met(self) -> Counter[str]:
-        """Number of times each edge case was met."""
+        """Return the number of times each edge case was met."""
 
     async def quarantined(self, stream: Stream) -> dict[str, str]:
         """Reasons by the id of the quarantined document."""
@@ -58,7 +58,7 @@ class SourceSide(Protocol):
         """End what is pending at the processes that relay. Faults of `parts` are ended by the injector."""
 
     async def killed_workers(self) -> int:
-        """Number of processes ended by their host, and not by a fault, because they took too long."""
+        """Return the number of processes ended by their host, and not by a fault, because they took too long."""
 
     async def owners(self) -> list[str]:
-        """A line for each lease or shard: its owner, and how far it is."""
+        """Return a line for each lease or shard: its owner, and its position."""

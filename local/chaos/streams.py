@@ -46,7 +46,7 @@ DESTINATIONS = (
     Destination("audit", "audit", is_queue=True),
     Destination("contacts", "contacts"),
 )
-"""As many as a campaign may have, in the order in which they are taken."""
+"""The destinations of a campaign at most, in the order in which they are taken."""
 
 _ROUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
     DEFAULT: {
@@ -94,20 +94,20 @@ class Layout:
         ]
 
     def outbox_of(self, key: str) -> str:
-        """The outbox that has the events of a key."""
+        """Return the outbox that has the events of a key."""
         return self.outboxes[zlib.crc32(key.encode()) % len(self.outboxes)]
 
     def stream(self, key: str, destination: Destination) -> Stream | None:
-        """The stream that may bring events of a key there."""
+        """Return the stream that may bring events of a key there."""
         pair = (self.outbox_of(key), destination)
         return next((each for each in self.streams if (each.outbox, each.destination) == pair), None)
 
     def is_unrouted(self, document: Mapping[str, Any]) -> bool:
-        """Whether no route takes a document."""
+        """Return True if no route takes a document."""
         return self.is_routed and not self._to(document)
 
     def streams_of(self, document: Mapping[str, Any]) -> list[Stream]:
-        """The streams that publish a document, or set it aside."""
+        """Return the streams that publish a document, or set it aside."""
         to = self._to(document) if self.is_routed else [DEFAULT]
         outbox = self.outbox_of(document["partitionKey"])
         own = [each for each in self.streams if each.outbox == outbox]
@@ -123,7 +123,7 @@ class Layout:
         return [each.name for each in self.destinations if each.name in names]
 
     def file(self, source: Source) -> str:
-        """The content of relay.toml."""
+        """Return the content of relay.toml."""
         sections = [_outbox(each, source) for each in self.outboxes]
         sections += [
             f'[destinations.{each.name}]\n{"queue" if each.is_queue else "topic"} = "{each.entity}"'
@@ -139,12 +139,12 @@ class Layout:
 
 
 def container_of(outbox: str) -> str:
-    """The container of an outbox in Cosmos DB."""
+    """Return the container of an outbox in Cosmos DB."""
     return "data" if outbox == DEFAULT else outbox
 
 
 def table_of(outbox: str) -> str:
-    """The event table of an SQL outbox."""
+    """Return the event table of an SQL outbox."""
     return TABLE if outbox == DEFAULT else f"outbox.{outbox}"
 
 

@@ -94,12 +94,12 @@ class Workload:
         self.writers = writers
 
     def commits(self, writer: int) -> Iterator[Commit]:
-        """The commits of one writer, in order."""
+        """Yield the commits of one writer, in order."""
         keys = [f"kéy-{number}" for number in range(writer, self._keys, self.writers)]
         return self._draw(str(writer), keys, self._shares[writer], self._large)
 
     def late_commits(self) -> Iterator[Commit]:
-        """The commits of the late events."""
+        """Yield the commits of the late events."""
         keys = [f"kéy-late-{number}" for number in range(_LATE_KEYS)]
         return self._draw("late", keys, self._late, _LATE_LARGE if self._large else 0.0)
 
@@ -144,7 +144,7 @@ def _commit(
 
 
 def _number(commit: Commit, sequences: Counter[str]) -> None:
-    """Number the events as `outbox` does: `order` within the commit, `sequence` within the key."""
+    """Assign the numbers that `outbox` does: `order` within the commit, `sequence` within the key."""
     events = [document for document in commit.documents if document["type"] == "domainEvent"]
     for order, document in enumerate(events):
         sequences[commit.key] += 1
@@ -163,7 +163,7 @@ def _event(rng: random.Random, key: str, identifier: str, text: str) -> dict[str
 
 
 def _harmful(kind: str, rng: random.Random, key: str, name: str) -> tuple[dict[str, Any], frozenset[str]]:
-    """A well-formed event that the topic refuses, or at which the peer ends what it came over."""
+    """Return a well-formed event that the topic refuses, or at which the peer ends what it came over."""
     if kind == "refused-events":
         return _event(rng, key, f"refused-{name}", ""), frozenset({"message-refused"})
     return _event(rng, key, f"ending-{name}", ""), frozenset()

@@ -40,7 +40,7 @@ class Actions:
         self._environment = environment
 
     def extension(self, further: Sequence[web.AbstractRouteDef]) -> Extension:
-        """The blocks and routes, with further routes."""
+        """Return the blocks and routes, with further routes."""
         return Extension(
             "local",
             TEMPLATES,
@@ -56,7 +56,7 @@ class Actions:
         )
 
     async def actions(self, request: web.Request) -> web.Response:
-        """The buttons of the faults."""
+        """Return the buttons of the faults."""
         return _html(request, "faults.html", faults=offered(self._stack.source))
 
     async def send(self, request: web.Request) -> web.Response:
@@ -102,14 +102,14 @@ class Actions:
         return _said(request, done, said)
 
     async def peek(self, request: web.Request) -> web.Response:
-        """The messages that wait at a `subscription` longest. Nothing is locked."""
+        """Return the messages that wait at a `subscription` longest. Locks none."""
         name = request.query.get("subscription", "")
         waiting = await self._topic.waiting(name, _PEEKED)
         return _html(request, "peeked.html", subscription_name=name, messages=waiting)
 
 
 async def _form(request: web.Request) -> Mapping[str, object]:
-    """The fields of a form. Raises HTTPBadRequest if the body is none."""
+    """Return the fields of a form. Raises HTTPBadRequest if the body is none."""
     try:
         return await request.post()
     except (ValueError, LookupError, web.RequestPayloadError) as error:

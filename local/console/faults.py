@@ -34,7 +34,7 @@ class Fault:
 
     @property
     def is_of_servicebus(self) -> bool:
-        """Whether the Service Bus emulator injects it, not that of Cosmos DB."""
+        """True if the Service Bus emulator injects the fault, not that of Cosmos DB."""
         return self.order is not None and "entity" in self.order
 
 
@@ -78,7 +78,7 @@ FAULTS = (
 
 
 def offered(source: Source) -> list[Fault]:
-    """The faults for a stack of this source."""
+    """Return the faults for a stack of this source."""
     return [fault for fault in FAULTS if fault.source in (None, source)]
 
 

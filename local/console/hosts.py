@@ -45,7 +45,7 @@ class FunctionsHosts:
 
 
 def _attempts(function: Mapping[str, Any], now: float) -> dict[str, Attempt]:
-    """What a host says of a function's leases."""
+    """Return the attempts that a host reports for a function's leases."""
     withheld = {
         lease: Attempt(withheld=each["error"])
         for lease, each in function["withheld"].items()

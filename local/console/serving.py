@@ -26,7 +26,7 @@ from relay.settings import Settings
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:
-    """The stack's topic, not connected yet."""
+    """Return the stack's topic, not connected yet."""
     environment = _environment(stack)
     return EmulatorTopic(
         environment[ADMIN_VARIABLE], ServiceBusTopic(Settings.from_environment(environment), environment)
@@ -34,7 +34,10 @@ def topic_of(stack: Stack) -> EmulatorTopic:
 
 
 def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = False) -> Observer:
-    """The observer of a stack and its topic, which knows what the emulators know; `always` as of Observer."""
+    """Return the observer of a stack and its topic.
+
+    It knows what the emulators know; `always` is that of Observer.
+    """
     settings = Settings.from_environment(_environment(stack))
     hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
     outbox = open_outbox(settings, from_beginning=True)
@@ -64,5 +67,5 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
 
 
 def _environment(stack: Stack) -> dict[str, str]:
-    """The settings of an operator's command on this stack."""
+    """Return the settings of an operator's command on this stack."""
     return {**stack.settings, **stack.administration}

@@ -74,7 +74,7 @@ class EmulatorTopic:
         return [delivery for delivery in found if delivery is not None]
 
     async def waiting(self, subscription: str, limit: int) -> Sequence[tuple[str, Delivery]]:
-        """The messages that have waited longest at a subscription, each with its session. Nothing is locked."""
+        """Return the messages that have waited longest at a subscription, each with its session. Locks none."""
         await self._refresh(fresh_s=0.0)
         messages = self._messages.get(subscription, OrderedDict())
         found = [(key, each) for (key, _), each in messages.items() if each.arrival is Arrival.WAITING]
@@ -127,7 +127,7 @@ class EmulatorTopic:
 
 
 def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
-    """A message as the emulator reports it; None if it has expired."""
+    """Return a message as the emulator reports it, or None if it has expired."""
     arrival = _ARRIVALS.get(story["fate"])
     if arrival is None:
         return None

@@ -14,7 +14,7 @@ from outbox_emulators.process import announce, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `postgresql`."""
+    """Add the options of `postgresql`."""
     parser.add_argument("--port", type=int, default=5432, help="on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--data", type=Path, help="folder to keep the data in; a temporary one by default")
     parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")

@@ -33,7 +33,7 @@ class SqlCounts:
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def take(self) -> Counted:
-        """As Counts.take."""
+        """Count once, in one query. Raises OSError if the database does not answer."""
         try:
             if self._connection is None:
                 self._connection = await psycopg.AsyncConnection.connect(
@@ -48,7 +48,7 @@ class SqlCounts:
         return Counted(documents, quarantined, None, max(0.0, lag_s or 0.0) if claimed else None)
 
     async def close(self) -> None:
-        """As Counts.close."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

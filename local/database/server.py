@@ -63,7 +63,7 @@ class PostgresServer:
     """
 
     def __init__(self, data: Path, port: int) -> None:
-        """`data` is its folder, made if it does not exist; `port` 0 takes a free one."""
+        """Create a server; `data` is its folder, made if it does not exist; `port` 0 takes a free one."""
         self._data = data
         self._process: asyncio.subprocess.Process | None = None
         self._takes_any = port == 0

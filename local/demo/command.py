@@ -55,7 +55,7 @@ _QUICK_CLAIMS = {"SQL_CLAIM_S": "4"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `demo`."""
+    """Add the options of `demo`."""
     parser.add_argument(
         "--source",
         type=Source.parse,
@@ -240,7 +240,7 @@ async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
 
 
 def _with_second_topic(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The error counts of both topics, and how many events the second one has."""
+    """Return the error counts of both topics, and how many events the second one has."""
     errors = {name: first[name] + second[name] for name in _ERRORS if name in second}
     return {**errors, "renames_delivered": second["delivered"]}
 

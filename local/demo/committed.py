@@ -35,7 +35,7 @@ class Store(Protocol):
         """
 
     async def quarantined(self) -> int:
-        """Number of documents in quarantine, of all streams."""
+        """Return the number of documents in quarantine, of all streams."""
 
 
 @asynccontextmanager
@@ -59,14 +59,17 @@ class CosmosStore:
         self._quarantines = quarantines
 
     async def read_committed(self, tally: Tally) -> None:
-        """As Store.read_committed. Within a commit by `order`: the change feed does not order documents there."""
+        """Record every event, in the order of the commits of its partition key.
+
+        Within a commit it goes by `order`: the change feed does not order documents there.
+        """
         feed = self._data.query_items_change_feed(start_time="Beginning", max_item_count=_PAGE)
         events = [document async for document in feed if document["type"] == "domainEvent"]
         for event in sorted(events, key=lambda event: (event["_lsn"], event["order"])):
             _record(event, tally)
 
     async def quarantined(self) -> int:
-        """As Store.quarantined."""
+        """Return the number of documents in quarantine, of all streams."""
         counts: list[Any] = [
             item for each in self._quarantines async for item in each.query_items(_COUNT_QUARANTINED)
         ]
@@ -81,12 +84,12 @@ class SqlStore:
         self._quarantines = quarantines
 
     async def read_committed(self, tally: Tally) -> None:
-        """As Store.read_committed."""
+        """Record every event, in the order of the commits of its partition key."""
         for event in await self._rows(_EVENTS):
             _record(event, tally)
 
     async def quarantined(self) -> int:
-        """As Store.quarantined."""
+        """Return the number of documents in quarantine, of all streams."""
         queries = [_QUARANTINED.replace(QUARANTINE_TABLE, each) for each in self._quarantines]
         return sum([len(await self._rows(query)) for query in queries])
 

@@ -62,7 +62,10 @@ Step = Creation | Changes | Collision | Deletion
 
 
 def scenarios(contacts: int, events: int, seed: int) -> list[Iterator[Step]]:
-    """A scenario for each of `contacts` contacts, with `events` events in total, reproducible from `seed`."""
+    """Return a scenario for each of `contacts` contacts, with `events` events in total.
+
+    It is reproducible from `seed`.
+    """
     share, rest = divmod(events, contacts)
     return [
         _scenario(random.Random(f"{seed}-{number}"), share + (1 if number < rest else 0))
@@ -99,7 +102,7 @@ def _changes(rng: random.Random, most: int, number: int) -> Changes:
 
 
 def _value(rng: random.Random, aspect: str, number: int) -> Any:
-    """A value that is unique to this `number` within a contact."""
+    """Return a value that is unique to this `number` within a contact."""
     match aspect:
         case "name":
             return {"firstName": rng.choice(_FIRST_NAMES), "lastName": f"{rng.choice(_LAST_NAMES)} {number}"}

@@ -73,7 +73,7 @@ def _listening(port: int) -> socket.socket:
 
 
 def _no_answer() -> tuple[type[Exception], ...]:
-    """What opening the store raises if the account or the database does not answer."""
+    """Return the errors of opening the store if the account or the database does not answer."""
     if not os.environ.get("SQL"):
         return (AzureError,)
     # Only then is it installed.
@@ -83,7 +83,7 @@ def _no_answer() -> tuple[type[Exception], ...]:
 
 
 def guarded(api: ASGIApp) -> ASGIApp:
-    """The API, with 403 for what a page of another site asks through a browser."""
+    """Return the API with a guard: 403 for what a page of another site asks through a browser."""
     access = Access()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:

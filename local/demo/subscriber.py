@@ -45,7 +45,7 @@ class Subscriber:
         self._observer.record(message, at)
 
     async def agrees_with(self, contacts: Mapping[str, Any]) -> bool:
-        """Whether the directory has exactly these contacts, by id, and no gaps in their events."""
+        """Return True if the directory has exactly these contacts, by id, and no gaps in their events."""
         held = {contact["id"]: contact for contact in await self._directory.contacts()}
         return held == contacts and not await self._directory.missing()
 

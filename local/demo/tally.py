@@ -64,11 +64,11 @@ class Tally:
 
     @property
     def complete(self) -> bool:
-        """Whether every event written so far has arrived."""
+        """True if every event written so far has arrived."""
         return self._written_at.keys() <= self._seen
 
     def summary(self) -> dict[str, Any]:
-        """The counts, and the latency from commit to receipt in milliseconds."""
+        """Return the counts, and the latency from commit to receipt in milliseconds."""
         counts = {"missing": self.written - self.delivered, "duplicated": 0, "out_of_order": 0, "altered": 0}
         latencies = []
         for key in self._written.keys() | self._received.keys():

@@ -30,7 +30,7 @@ _MOST_DELIVERIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a campaign.
+    """The outcome of a campaign.
 
     Attributes:
         events: Number of events that were published.
@@ -186,7 +186,10 @@ class _Campaign:
 def judge(
     published: Iterable[tuple[str, int, str]], effects: Sequence[tuple[str, int, str]], intents: set[str]
 ) -> list[str]:
-    """What is wrong with effects, in their order, of what was published, unless somebody wanted to discard it."""
+    """Return the faults of the effects, in their order, against the published events.
+
+    An event that somebody wanted to discard may have no effect.
+    """
     wrong = [
         f"{identifier} had {count} effects"
         for identifier, count in Counter(each[2] for each in effects).items()

@@ -14,7 +14,7 @@ _LIMIT_S, _PER_EVENT_S, _PER_KILL_S = 120.0, 0.5, 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `parking`."""
+    """Add the options of `parking`."""
     parser.add_argument(
         "--store", choices=("sqlite", "postgresql"), default="sqlite", help="where keys are parked"
     )

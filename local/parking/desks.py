@@ -1,4 +1,7 @@
-"""What a process of the campaign works with: a store, the effects, and what the consumer can handle by now."""
+"""The working parts of a campaign's process.
+
+They are a store, the effects, and the messages that the consumer can handle by now.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ class Desk(Protocol):
         """Have an effect, within the block of `once`."""
 
     async def is_mended(self, identifier: str) -> bool:
-        """Whether the message with this id, which nobody could handle, can be handled now."""
+        """Return True if the message with this id, which nobody could handle, can be handled now."""
 
     async def mend(self, identifier: str) -> None:
         """Let the message with this id be handled from now on."""
 
     async def effects(self) -> list[tuple[str, int, str]]:
-        """The effects in their order: keys, numbers and ids."""
+        """Return the effects in their order: keys, numbers and ids."""
 
 
 @asynccontextmanager

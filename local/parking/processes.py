@@ -56,7 +56,7 @@ class Settings:
     intents: str
 
     def to_json(self) -> str:
-        """The settings as an argument."""
+        """Return the settings as an argument."""
         return json.dumps(asdict(self))
 
 

@@ -18,7 +18,7 @@ from outbox_emulators.shell import python
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `send`."""
+    """Add the options of `send`."""
     parser.add_argument("key", metavar="KEY", help="partition key: its events stay in order")
     parser.add_argument("action", metavar="ACTION", help="what happened, such as ContactRenamed")
     parser.add_argument(
@@ -61,7 +61,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def _next(arguments: argparse.Namespace, sequence: int, settings: Mapping[str, str]) -> str:
-    """The result, and what to do next."""
+    """Return the result, and the command to run next."""
     what = f"Committed {arguments.action} as number {sequence} of {arguments.key}."
     if arguments.count > 1:
         what = f"Committed {arguments.count} events of {arguments.key}, the last as number {sequence}."

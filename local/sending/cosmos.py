@@ -51,7 +51,7 @@ class CosmosWriter:
         self._container = container
 
     async def commit(self, event: Event, /) -> int:
-        """As Writer.commit."""
+        """Commit an event in its own transaction, and return its number within its partition key."""
         for _ in range(_ATTEMPTS):
             try:
                 stored = await self._stored(event.partition_key)
@@ -84,7 +84,7 @@ class CosmosWriter:
             return None
 
     async def _last(self, key: str) -> int | None:
-        """The number of the key's last event; other writers may have numbered some."""
+        """Return the number of the key's last event; other writers may have numbered some."""
         found = [last async for last in self._container.query_items(_LAST, partition_key=key)]
         return found[0] if found and isinstance(found[0], int) else None
 
@@ -104,12 +104,12 @@ class CosmosWriter:
 
 
 def _id(key: str) -> str:
-    """Unique within its partition, which is the key's, whatever replaces what an id must not have."""
+    """Return an id that is unique within its partition, the key's, although illegal characters are replaced."""
     return f"sent-{_ILLEGAL.sub('_', key)}"
 
 
 def _save(event: Event, sequence: int, stored: Mapping[str, Any] | None) -> Operation:
-    """The operation that stores the business document."""
+    """Return the operation that stores the business document."""
     document = {
         "id": _id(event.partition_key),
         "partitionKey": event.partition_key,

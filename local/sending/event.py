@@ -47,7 +47,7 @@ class Event:
         return {**self.fields, "action": self.action, "createdAt": self.created_at}
 
     def document(self, sequence: int) -> dict[str, Any]:
-        """The event document, as number `sequence` of its partition key.
+        """Return the event document, as number `sequence` of its partition key.
 
         Raises:
             InvalidDocument: The Functions host could not hand it over, and would wait at it.
@@ -66,7 +66,7 @@ class Event:
 
 
 def parse_fields(words: Iterable[str], data: str | None = None) -> dict[str, Any]:
-    """The fields of an event's data.
+    """Parse the fields of an event's data.
 
     Args:
         words: `name=value` for a string, or `name:=value` for any JSON value.
@@ -97,7 +97,7 @@ def _object(data: str) -> dict[str, Any]:
 
 
 def _read(data: str) -> str:
-    """The text of `@FILE`, or of standard input for `@-`."""
+    """Return the text of `@FILE`, or of standard input for `@-`."""
     try:
         raw = sys.stdin.buffer.read() if data == "@-" else Path(data[1:]).read_bytes()
         # Some editors, and PowerShell, begin a file with a byte order mark.

@@ -46,7 +46,7 @@ class SqlWriter:
         self._shards = shards
 
     async def commit(self, event: Event, /) -> int:
-        """As Writer.commit."""
+        """Commit an event in its own transaction, and return its number within its partition key."""
         try:
             async with self._connection.transaction():
                 return await self._insert(event)

@@ -29,7 +29,7 @@ _BATCHES_PER_CHECK = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `soak`."""
+    """Add the options of `soak`."""
     parser.add_argument("--events", type=int, default=1_000_000, help="least number of events to relay")
     parser.add_argument("--every", type=int, default=100_000, help="events between two memory samples")
     parser.add_argument("--receivers", type=int, default=96, help="sessions received concurrently")

@@ -1,4 +1,4 @@
-"""Whether a process's memory stayed flat, and whether all it relayed arrived once."""
+"""The judgement on a process: its memory has to stay flat, and all that it relayed has to arrive once."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
-        """Whether the memory stayed flat, and nothing is missing or there twice."""
+        """True if the memory stayed flat, and nothing is missing or there twice."""
         return self.flat and not self.missing
 
     def summary(self) -> dict[str, Any]:
-        """The JSON that the command prints."""
+        """Return the JSON that the command prints."""
         return asdict(self)

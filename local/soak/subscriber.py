@@ -40,7 +40,7 @@ class Subscriber:
                 await asyncio.sleep(_POLL_EVERY_S)
 
     async def kept(self) -> int:
-        """Number of messages that the topic has accepted so far, less the duplicates it dropped."""
+        """Return the number of messages that the topic has accepted so far, less the duplicates it dropped."""
         counts = (await self._counts())[TOPIC]
         return int(counts["accepted"]) - int(counts["duplicates_dropped"])
 

@@ -25,7 +25,7 @@ from relay.clients import ADMIN_VARIABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `up`."""
+    """Add the options of `up`."""
     parser.add_argument(
         "--source",
         type=Source.parse,
@@ -131,7 +131,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[str]:
-    """The message to a person when the stack is ready."""
+    """Return the message to a person when the stack is ready."""
     outbox = "SQL" if stack.source is Source.SQL else "COSMOS"
     lines = [
         "The local stack is ready.",

@@ -60,7 +60,7 @@ class CosmosCounts:
         return cls(stack, http, cosmos)
 
     async def take(self) -> Counted:
-        """As Counts.take."""
+        """Count once. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
         counts = (await admin_get(self._http, self._stack.outbox.details["port"], "counts"))[DATABASE]
         ports = [host.details["port"] for host in self._stack.hosts]
         statuses = [await admin_get(self._http, port, "status") for port in ports]
@@ -72,7 +72,7 @@ class CosmosCounts:
         )
 
     async def close(self) -> None:
-        """As Counts.close."""
+        """Close every connection."""
         await self._cosmos.close()
 
     async def _quarantined(self) -> int:
@@ -90,7 +90,7 @@ class CosmosCounts:
 
 
 async def admin_get(http: aiohttp.ClientSession, port: int, name: str) -> Any:
-    """A part's answer to `GET /admin/name`. Raises aiohttp's errors."""
+    """Return a part's answer to `GET /admin/name`. Raises aiohttp's errors."""
     async with http.get(f"http://127.0.0.1:{port}/admin/{name}") as response:
         response.raise_for_status()
         return await response.json()

@@ -1,4 +1,7 @@
-"""What a stack needs for the relay.toml of its app: topics and queues, further namespaces, and containers."""
+"""The resources that a stack needs for the relay.toml of its app.
+
+They are topics and queues, further namespaces, and containers.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def _written(options: StackOptions, connection: str, document: dict[str, Any]) -
 
 
 def containers_of(streams: Sequence[Settings]) -> dict[tuple[str, str], tuple[str, int | None]]:
-    """The containers in Cosmos DB that these streams need.
+    """Return the containers in Cosmos DB that these streams need.
 
     Returns:
         By database and name, the path of the partition key and the default time to live in seconds; None for none.

@@ -78,7 +78,7 @@ def _written(log: Path) -> str:
 
 
 def _words(arguments: argparse.Namespace) -> Iterator[str]:
-    """The same command line without `--detach`."""
+    """Yield the words of the same command line without `--detach`."""
     options: dict[str, Any] = vars(arguments)
     for name, value in options.items():
         if name not in ("command", "detach") and value is not None and value is not False:

@@ -18,7 +18,7 @@ class Source(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """The type of `--source`. Raises argparse.ArgumentTypeError."""
+        """Parse the value of `--source`. Raises argparse.ArgumentTypeError."""
         if text not in list(cls):
             raise argparse.ArgumentTypeError(f"{text!r} is not a source: write cosmos or sql")
         return cls(text)
@@ -33,12 +33,12 @@ CONTAINERS = (("data", "/partitionKey", -1), ("leases", "/id", -1), ("quarantine
 
 
 def container_argument(name: str, partition_key: str, default_ttl: int | None) -> str:
-    """The value of the cosmos part's `--container` for this container."""
+    """Return the value of the cosmos part's `--container` for this container."""
     return f"{DATABASE}/{name}:{partition_key}" + ("" if default_ttl is None else f":{default_ttl}")
 
 
 def cosmos_settings(cosmos: Mapping[str, Any]) -> dict[str, str]:
-    """The app's settings for a Cosmos DB with these details, as it announced them."""
+    """Return the app's settings for a Cosmos DB with these details, as it announced them."""
     return {
         "COSMOS": str(cosmos["connection_string"]),
         "COSMOS_DATABASE": DATABASE,
@@ -49,12 +49,12 @@ def cosmos_settings(cosmos: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sql_settings(database: Mapping[str, Any], shards: int) -> dict[str, str]:
-    """The settings of the relay and of the contact service for a PostgreSQL with these details."""
+    """Return the settings of the relay and of the contact service for a PostgreSQL with these details."""
     return {"SQL": str(database["url"]), "SQL_SHARDS": str(shards)}
 
 
 def servicebus_settings(servicebus: Mapping[str, Any]) -> dict[str, str]:
-    """The settings for a Service Bus with these details."""
+    """Return the settings for a Service Bus with these details."""
     windows: Mapping[str, int] = servicebus["duplicate_windows_s"]
     return {
         "SERVICEBUS": str(servicebus["connection_string"]),
@@ -64,12 +64,12 @@ def servicebus_settings(servicebus: Mapping[str, Any]) -> dict[str, str]:
 
 
 def blob_settings(azurite: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that send large events to an Azurite with these details."""
+    """Return the settings that send large events to an Azurite with these details."""
     return {"RELAY_LARGE": "claim-check", "BLOBS": str(azurite["connection_string"])}
 
 
 def past_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which requests to this machine do not go to the machine's proxy, in both spellings."""
+    """Return the variables that keep requests to this machine from the machine's proxy, in both spellings."""
     given = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     hosts = [each.strip() for each in given.split(",") if each.strip()]
     value = ",".join(hosts if "*" in hosts else dict.fromkeys([*hosts, "127.0.0.1", "localhost", "::1"]))

@@ -75,7 +75,7 @@ def _in_log(stream: TextIO) -> Iterator[Show]:
 
 
 def table(rates: Rates) -> Table:
-    """The numbers under their names."""
+    """Return a table of the numbers under their names."""
     shown = Table(box=None, pad_edge=False)
     for name, _ in rates.columns():
         shown.add_column(name, justify="right")

@@ -93,7 +93,7 @@ class Lock:
 
 
 def running(env_file: Path) -> Running | None:
-    """The stack that writes this env file; None if none runs."""
+    """Return the stack that writes this env file, or None if none runs."""
     path = _path(env_file)
     if not path.exists():
         return None
@@ -124,17 +124,20 @@ def already_runs(env_file: Path) -> str:
 
 
 def how_to_start(env_file: Path) -> str:
-    """The beginning of a sentence with the command that starts the stack of this env file."""
+    """Return the beginning of a sentence with the command that starts the stack of this env file."""
     return f"Start one with `{python()} -m local up --detach{option(env_file)}`"
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """The option of a command that works on a running stack."""
+    """Add the option of a command that works on a running stack."""
     parser.add_argument("--env-file", type=Path, default=DEFAULT_ENV_FILE, help="which stack: as given to `up`")
 
 
 def option(env_file: Path) -> str:
-    """The option that other commands need for this env file, with a space before it; empty for the default."""
+    """Return the option that other commands need for this env file.
+
+    It begins with a space; it is empty for the default.
+    """
     return "" if env_file == DEFAULT_ENV_FILE else f" --env-file {shlex.quote(str(env_file))}"
 
 

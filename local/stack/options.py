@@ -61,7 +61,7 @@ class StackOptions:
         return self.logs / f"{part}.recording.jsonl"
 
     def record_options(self, part: str) -> list[str]:
-        """The option of that part; what an earlier stack recorded is removed."""
+        """Return the option of that part, and remove what an earlier stack recorded."""
         if not self.records:
             return []
         self.recording(part).unlink(missing_ok=True)

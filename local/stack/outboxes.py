@@ -17,7 +17,7 @@ async def start(options: StackOptions) -> Part:
 
 
 def settings(outbox: Part, options: StackOptions) -> dict[str, str]:
-    """The settings that point the relay and the contact service at it."""
+    """Return the settings that point the relay and the contact service at the outbox."""
     if options.source is Source.SQL:
         return sql_settings(outbox.details, options.shards)
     return cosmos_settings(outbox.details)

@@ -105,7 +105,7 @@ class Part:
         raise self.failure(f"ended with exit code {await self.wait()} before it was ready")
 
     def failure(self, what: str) -> PartFailed:
-        """An error that says what happened to this part, with the end of its log."""
+        """Return an error that says what happened to this part, with the end of its log."""
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if self._log.exists() else []
         tail = "\n".join(f"    {line}" for line in lines)
         return PartFailed(f"{self.name} {what}; the end of {self._log}:\n{tail}")
@@ -128,12 +128,12 @@ class Part:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self._process.returncode is not None
 
     @property
     def killed(self) -> bool:
-        """Whether a signal has ended the process. POSIX only."""
+        """True if a signal has ended the process. POSIX only."""
         return (self._process.returncode or 0) < 0
 
     async def wait(self) -> int:
@@ -246,7 +246,7 @@ async def output_of(*arguments: str, environment: Mapping[str, str] | None = Non
 
 
 def child_environment(added: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a Python module of this project as a child process; `added` takes precedence."""
+    """Return the environment of a Python module of this project as a child process; `added` takes precedence."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     whole = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
     return {**whole, **past_proxies(whole)}

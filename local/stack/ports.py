@@ -47,14 +47,17 @@ class PortsInUseError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """An option for each port."""
+    """Add an option for each port."""
     for port in PORTS:
         more = "0 takes free ones for all that are not given" if port is PAGE else "0 takes a free one"
         parser.add_argument(port.option, type=int, help=f"{port.what}; {more} (default: {port.default})")
 
 
 def chosen(arguments: argparse.Namespace) -> Mapping[Port, int]:
-    """The number of each port, 0 for any free one: as given, or its default; with `--port 0`, 0 if not given."""
+    """Return the number of each port, 0 for any free one.
+
+    It is as given, or its default; with `--port 0`, 0 if not given.
+    """
     free = getattr(arguments, PAGE.name) == 0
     given = {port: getattr(arguments, port.name) for port in PORTS}
     return {

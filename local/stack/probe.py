@@ -38,7 +38,7 @@ class Probe:
         await self._session.close()
 
     async def ready(self, request: web.Request) -> web.Response:
-        """The answer."""
+        """Answer whether each part of the stack is ready."""
         stack = self._stack
         checks = {
             stack.outbox.name: self._usable(stack.outbox),
@@ -58,7 +58,7 @@ class Probe:
         return await self._accepts(part)
 
     async def _accepts(self, part: Part) -> bool:
-        """Whether it accepts a connection."""
+        """Return True if the part accepts a connection."""
         try:
             async with asyncio.timeout(_PART_TIMEOUT_S):
                 _, writer = await asyncio.open_connection("127.0.0.1", part.details["port"])

@@ -25,7 +25,7 @@ _SQL = "postgresql://unused/unused"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `provision`."""
+    """Add the options of `provision`."""
     parser.add_argument(
         "--connection-string",
         default=os.environ.get("COSMOS"),
@@ -68,7 +68,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def _streams(connection_string: str) -> list[Settings]:
-    """The streams of the project on this account. Raises SettingsError."""
+    """Return the streams of the project on this account. Raises SettingsError."""
     chosen = {name: value for name, value in os.environ.items() if name == FILE_VARIABLE}
     _, found = read_file(chosen)
     namespaces = {each.connection: _NAMESPACE for each in found.destinations.values()}

@@ -43,7 +43,7 @@ class Rates:
 
     @classmethod
     def between(cls, before: Reading, after: Reading) -> Rates:
-        """The rates from one reading to a later one.
+        """Return the rates from one reading to a later one.
 
         Counters restart with their part, and documents expire: a count that fell gives a rate of 0.
         """
@@ -61,7 +61,7 @@ class Rates:
         )
 
     def line(self) -> str:
-        """The numbers as one line of text."""
+        """Return the numbers as one line of text."""
         return ", ".join(f"{value} {name}" for name, value in self.columns())
 
     def columns(self) -> list[tuple[str, str]]:

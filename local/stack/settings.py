@@ -17,7 +17,7 @@ class NoStackError(Exception):
 
 
 def of_running(env_file: Path) -> Mapping[str, str]:
-    """The settings that a running stack has written. Raises NoStackError."""
+    """Return the settings that a running stack has written. Raises NoStackError."""
     remedy = f"{lock.how_to_start(env_file)}, or name its file with --env-file."
     if not env_file.exists():
         raise NoStackError(f"No local stack runs: there is no {env_file}. {remedy}")

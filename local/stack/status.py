@@ -15,7 +15,7 @@ _REQUEST_TIMEOUT_S = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `status`."""
+    """Add the options of `status`."""
     lock.add_option(parser)
 
 

@@ -16,7 +16,7 @@ _POLL_EVERY_S = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `down`."""
+    """Add the options of `down`."""
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="seconds after which its process is killed"
     )

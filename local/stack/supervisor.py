@@ -177,7 +177,7 @@ class Stack:
         )
 
     async def check_listening(self) -> None:
-        """Raises PartFailed if the trigger of a Functions host could not start to listen."""
+        """Raise PartFailed if the trigger of a Functions host could not start to listen."""
         if self.source is Source.SQL:
             return
         async with aiohttp.ClientSession() as session:

@@ -18,7 +18,7 @@ _APPEARS_WITHIN_S = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `wait`."""
+    """Add the options of `wait`."""
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait")
     lock.add_option(parser)
 

@@ -58,7 +58,7 @@ class Change:
         )
 
     def as_json(self) -> str:
-        """The same as one JSON object, with the time in RFC 3339 and the latency in milliseconds."""
+        """Return the same as one JSON object, with the time in RFC 3339 and the latency in milliseconds."""
         at = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
         return as_json(
             {
@@ -82,7 +82,7 @@ class Changes:
         self._seen: OrderedDict[str, set[tuple[str, str | None]]] = OrderedDict()
 
     def of(self, tracked: Mapping[str, Any]) -> Iterator[Change]:
-        """The changes since this event came last, in the order in which they happened."""
+        """Yield the changes since this event came last, in the order in which they happened."""
         seen = self._seen.pop(tracked["id"], set())
         self._seen[tracked["id"]] = seen
         while len(self._seen) > _REMEMBERED:
@@ -95,7 +95,7 @@ class Changes:
 
 
 def staleness(known: Mapping[str, Any]) -> str:
-    """A line that says whether further events are seen, of the stream's message `known`."""
+    """Return a line that says whether further events are seen, given the stream's message `known`."""
     if not known["stale"]:
         return "The events are known again."
     since = "yet" if known["at"] is None else f"since {datetime.fromtimestamp(known['at']):%H:%M:%S}"

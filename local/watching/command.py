@@ -23,7 +23,7 @@ _SILENCE_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `watch`."""
+    """Add the options of `watch`."""
     parser.add_argument("--count", type=positive, metavar="N", help="end after the relay is done with N events")
     parser.add_argument("--key", metavar="KEY", help="only events of this partition key")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds after which it ends, with exit code 1")
@@ -77,7 +77,10 @@ def _ends(change: Change) -> bool:
 
 
 async def _events(url: str) -> AsyncIterator[tuple[str, Any]]:
-    """The name and the data of each message of a stream of server-sent events, until it ends: EOFError."""
+    """Yield the name and the data of each message of a stream of server-sent events.
+
+    Raises EOFError at its end.
+    """
     event = ""
     timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S, sock_read=_SILENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:

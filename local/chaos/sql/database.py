@@ -166,7 +166,7 @@ class DatabaseFaults:
         self.met[READER_TERMINATED if kind == "terminate-readers" else WRITER_TERMINATED] += 1
 
     async def _backends(self, kind: str) -> list[int]:
-        """Some of the backends that a fault of this kind ends."""
+        """Return some of the backends that a fault of this kind ends."""
         async with await self._connect() as connection:
             found = await connection.execute(_BACKENDS.format(condition=_CONDITIONS[kind]))
             pids = [row[0] for row in await found.fetchall()]
@@ -239,7 +239,7 @@ class DatabaseFaults:
             self.met[edge] += len(changed)
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        """A connection; while the database starts again, it is tried for a while."""
+        """Open a connection; while the database starts again, this is tried for a while."""
         try:
             async with asyncio.timeout(_ATTEMPTS_S):
                 while True:
@@ -254,5 +254,5 @@ class DatabaseFaults:
 
 
 def _of(table: str, statement: str) -> bytes:
-    """The statement on another feed than that of TABLE."""
+    """Return the statement on another feed than that of TABLE."""
     return statement.replace(TABLE, table).encode()

@@ -1,4 +1,4 @@
-"""What happens in the database of a campaign, recorded by triggers in the transactions that do it."""
+"""Triggers that record the changes in the database of a campaign, in the transactions that make them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ READ = "select at, what, of_table, content from chaos.recording order by at, num
 
 
 def _triggers(feeds: Iterable[SqlFeed]) -> Iterator[tuple[str, str, str, str]]:
-    """What each trigger records, its table, its event and its condition."""
+    """Yield the records of each trigger, its table, its event and its condition."""
     consumers = {feed.consumer for feed in feeds}
     of_relay = f"new.consumer in ({', '.join(repr(each) for each in sorted(consumers))})"
     for table in dict.fromkeys(feed.feed for feed in feeds):
@@ -86,7 +86,10 @@ def recorded(
     consumer: str = CONSUMER,
     quarantined: str = QUARANTINE_TABLE,
 ) -> Recorded:
-    """What the rows of `READ` say of one stream: of its feed, its consumer and the table of its quarantine."""
+    """Return the entries of the rows of `READ` about one stream.
+
+    They are of its feed, its consumer and its quarantine's table.
+    """
     found = Recorded()
     leases, quarantine = Leases(found.entries), Quarantine(found.entries)
     own = {

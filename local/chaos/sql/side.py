@@ -72,17 +72,17 @@ class SqlSide:
         self._writers = writers.Writers(self._url, shards, history.layout, large=stack.blobs is not None)
 
     async def start_hosts(self, hosts: int) -> None:
-        """As SourceSide.start_hosts."""
+        """Begin to record the changes in the outbox, and start that many workers."""
         await recording.begin(self._url, list(self._feeds.values()))
         for _ in range(hosts):
             await self._stack.start_host()
 
     async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
-        """As SourceSide.write."""
+        """Commit one writer's commits in order, repeating each until it is known to be committed."""
         await self._writers.write(commits, history, pause_s=pause_s)
 
     def lasting(self, fault: Fault) -> Coroutine[Any, Any, None] | None:
-        """As SourceSide.lasting."""
+        """Return the work of a fault that takes a while, or None for one that is injected by `at_once`."""
         if fault.kind in DATABASE_KINDS or fault.kind == "take-claim":
             return self._database.inject(fault.kind, fault.options)
         if fault.kind in RELAY_KINDS:
@@ -90,42 +90,42 @@ class SqlSide:
         return None
 
     async def at_once(self, fault: Fault) -> None:
-        """As SourceSide.at_once."""
+        """Inject a fault by an order to the writers."""
         assert fault.kind in WRITER_KINDS, fault.kind
         self._writers.order(fault)
 
     async def kill(self, process: str, victim: str) -> None:
-        """As SourceSide.kill. There is nothing but the worker."""
+        """Kill a worker by its name: there is nothing else to kill."""
         self._relays.kill(process)
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """As SourceSide.recorded."""
+        """Return the events of a stream in the outbox since the stack began."""
         feed = self._feeds[stream.name]
         rows = await self._rows(recording.READ)
         return recording.recorded(rows, feed.feed, feed.consumer, feed.quarantine_table)
 
     async def met(self) -> Counter[str]:
-        """As SourceSide.met."""
+        """Return the number of times each edge case was met."""
         counted = [await self._rows(_EPOCHS.replace(TABLE, table)) for table in self._tables]
         raised = sum(int(epochs) - shards for ((epochs, shards),) in counted)
         over = Counter({CLAIM_TAKEN_OVER: raised - self._database.met[database.CLAIM_TAKEN_BY_FORCE]})
         return self._database.met + self._relays.met + self._writers.met + over
 
     async def quarantined(self, stream: Stream) -> dict[str, str]:
-        """As SourceSide.quarantined."""
+        """Return the reasons by the id of the quarantined document."""
         return dict(
             await self._rows(_QUARANTINED.replace(QUARANTINE_TABLE, self._feeds[stream.name].quarantine_table))
         )
 
     async def end_faults(self) -> None:
-        """As SourceSide.end_faults: there are none."""
+        """Do nothing: no fault is pending at the workers."""
 
     async def killed_workers(self) -> int:
-        """As SourceSide.killed_workers: workers have no host."""
+        """Return 0: workers have no host that could kill them."""
         return 0
 
     async def owners(self) -> list[str]:
-        """As SourceSide.owners."""
+        """Return a line for each shard: its owner, and its consumer."""
         return [
             f"shard {shard} of {table}: {consumer} has the owner {owner}"
             for table in self._tables
@@ -133,7 +133,7 @@ class SqlSide:
         ]
 
     async def _rows(self, query: str) -> list[Any]:
-        """The rows; while the database starts again, they are asked for again."""
+        """Return the rows; while the database starts again, they are asked for again."""
         async with asyncio.timeout(_WITHIN_S):
             while True:
                 try:

@@ -79,7 +79,7 @@ class Writers:
         self._orders.extend([fault] * fault.options.get("count", 1))
 
     async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
-        """As SourceSide.write."""
+        """Commit one writer's commits in order, repeating each until it is known to be committed."""
         writer = _Writer(self._url, self._shards, self._layout, self.met)
         try:
             for commit in commits:
@@ -192,7 +192,7 @@ def _make_hostile(commit: Commit, what: str, *, large: bool) -> None:
 
 
 def _hint(order: Fault) -> datetime | None:
-    """The time that the writer's clock gives, if it is wrong."""
+    """Return the time that the writer's clock gives, if it is wrong."""
     off_s = order.options.get("off_s")
     return None if off_s is None else datetime.now(UTC) + timedelta(seconds=off_s)
 
