@@ -1,4 +1,4 @@
-"""What is not guaranteed, as docs/guarantees.md says.
+"""Violations that are tolerated because docs/guarantees.md excludes them from the guarantees.
 
 An event comes once if it is checkpointed within half the duplicate detection window; beyond that, delivery is at
 least once (the assumption WindowOutlastsOutage).
@@ -19,7 +19,7 @@ Learned = Mapping[tuple[str, str, str], float]
 
 
 def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:
-    """The journal without further copies of events that were not checkpointed in time.
+    """Return the journal without further copies of events that were not checkpointed in time.
 
     A copy from a process that had learned of the event's acceptance in time is not excused.
     """
@@ -43,7 +43,7 @@ def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned)
 
 
 def _was_passed(event: entries.Committed, checkpoints: Sequence[entries.Checkpointed], until: float) -> bool:
-    """Whether a lease has passed the event by that time."""
+    """Return True if a lease has passed the event by that time."""
     for each in checkpoints:
         if each.at > until:
             return False

@@ -21,7 +21,7 @@ def judged(
     virtual_s: float,
     is_over: bool,
 ) -> Result:
-    """What a universe came to.
+    """Return the result of a universe.
 
     Args:
         window_s: The topic's duplicate detection window, in seconds.

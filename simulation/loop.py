@@ -54,7 +54,7 @@ def restart_numbers() -> None:
 
 
 class Owner(Protocol):
-    """What a loop asks of its process."""
+    """The part of a process that a loop needs."""
 
     def monotonic(self) -> float:
         """Seconds by a clock that does not step."""
@@ -161,7 +161,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         raise NotImplementedError("a simulated process has its own tasks")
 
     def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """The function runs at once: there are no threads here."""
+        """Run the function right away: there are no threads here."""
         future = self.create_future()
         try:
             result = func(*args)

@@ -54,7 +54,7 @@ class Network:
         self._ports_taken = 0
 
     def socket(self, process: Process) -> Socket:
-        """A socket of a process, which is not connected."""
+        """Return a socket of a process, which is not connected."""
         made = Socket(self, process)
         if process not in self._sockets:
             self._sockets[process] = {}
@@ -63,11 +63,11 @@ class Network:
         return made
 
     def forget(self, closed: Socket) -> None:
-        """Called by a socket that is closed."""
+        """Forget a socket that is closed. The socket calls this."""
         self._sockets.get(closed.process, {}).pop(closed, None)
 
     def port(self, number: int) -> Port:
-        """A port by its number, whether or not somebody listens."""
+        """Return a port by its number, whether or not somebody listens."""
         if number not in self.ports:
             self.ports[number] = Port(
                 number, Way(self.world, str(number), fastest_s=_FASTEST_S, slowest_s=_SLOWEST_S)
@@ -110,7 +110,7 @@ class Network:
         self._digest.update(piece)
 
     def digest(self) -> str:
-        """A digest of everything that has arrived anywhere: equal only if two universes were."""
+        """Return a digest of everything that has arrived anywhere: equal only if two universes were."""
         return self._digest.hexdigest()
 
     def _free_port(self) -> int:

@@ -15,7 +15,7 @@ from simulation.world import World
 
 
 class Notes:
-    """What has happened in a universe.
+    """The events of a universe.
 
     Attributes:
         policy: What becomes of events behind a poisoned one.
@@ -42,7 +42,7 @@ class Notes:
         return round(self.world.now, 6)
 
     def waiting(self, longer_than_s: float) -> list[tuple[str, str]]:
-        """The events, by key and id, that have waited so long for their content, as an operator sees it."""
+        """Return the events, by key and id, that have waited so long for their content, as an operator sees it."""
         of_quarantine = (entries.SetAside, entries.Parked, entries.Ordered)
         settled = {(each.key, each.id) for each in self.journal if isinstance(each, of_quarantine)}
         before = self.world.now - longer_than_s

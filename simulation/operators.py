@@ -34,7 +34,7 @@ _SETTINGS = Settings.from_environment(
 
 
 class _Outbox:
-    """What a release asks of the outbox."""
+    """The part of the outbox that a release needs."""
 
     def __init__(
         self,
@@ -64,7 +64,10 @@ class BaseOperator(ABC):
     patience_s = 900.0
 
     def __init__(self, notes: Notes, number: int, window_s: float = WINDOW_S) -> None:
-        """An operator's pauses are in proportion to the duplicate detection window, `window_s` seconds."""
+        """Create an operator.
+
+        Its pauses are in proportion to the duplicate detection window, `window_s` seconds.
+        """
         self._scale = window_s / WINDOW_S
         self.notes = notes
         self.process = notes.world.process(f"operator-{number}")
@@ -72,7 +75,7 @@ class BaseOperator(ABC):
 
     @abstractmethod
     def _items(self) -> Items:
-        """The store of the quarantine."""
+        """Return the store of the quarantine."""
 
     @abstractmethod
     async def _release(self, records: Records, key: str) -> Release:

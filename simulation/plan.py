@@ -1,4 +1,4 @@
-"""What is to happen in a universe, and what came of it."""
+"""The plan of a universe, and its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENTS, FAULTS = 200, 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens in a universe, apart from the choices that its world makes by its seed.
+    """The events of a universe, apart from the choices that its world makes by its seed.
 
     Attributes:
         seed: Names the universe, among those of one kind.
@@ -42,20 +42,20 @@ class Plan:
         services: Sequence[str],
         span_s: float,
     ) -> Plan:
-        """The plan of a seed, with that number of faults of these kinds within a span of time."""
+        """Return the plan of a seed, with that number of faults of these kinds within a span of time."""
         entropy = random.Random(f"{seed} plan")
         policy = entropy.choice(list(OnPoison))
         return cls(seed, events, schedule(entropy, kinds, services, faults, span_s), policy)
 
     def without(self, faults: Collection[int]) -> Plan:
-        """The same without the faults of these numbers, counted from 0."""
+        """Return the same plan without the faults of these numbers, counted from 0."""
         left = [fault for number, fault in enumerate(self.faults) if number not in faults]
         return replace(self, faults=tuple(left))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a universe came to.
+    """The result of a universe.
 
     Attributes:
         journal: Everything that happened, in order.
@@ -70,7 +70,7 @@ class Result:
     excused: int = 0
 
     def text(self) -> str:
-        """The journal, a line for each entry."""
+        """Return the journal, a line for each entry."""
         return "".join(entry.to_line() + "\n" for entry in self.journal)
 
 
@@ -78,7 +78,7 @@ class Kind(Protocol):
     """A kind of universe: a module that has these."""
 
     def plan(self, seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-        """The plan of a seed."""
+        """Return the plan of a seed."""
 
     def simulate(self, plan: Plan) -> Result:
         """Run the universe of a plan to its end."""

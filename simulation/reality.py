@@ -269,7 +269,7 @@ def _functions_with_clocks(module: ModuleType) -> list[FunctionType]:
 
 
 def _functions(value: Any) -> list[FunctionType]:
-    """A function, or those of a class."""
+    """Return a function alone, or the functions of a class."""
     members = [value, *vars(value).values()] if isinstance(value, type) else [value]
     return [each for each in members if isinstance(each, FunctionType)]
 

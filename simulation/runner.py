@@ -29,7 +29,7 @@ KINDS = {
 
 
 def kind_named(name: str) -> Kind:
-    """A kind of universe."""
+    """Return a kind of universe."""
     return importlib.import_module(f"simulation.{name}.universe")
 
 
@@ -101,7 +101,7 @@ def _has_begun_tasks() -> bool:
 
 
 def shortened(kind: Kind, plan: Plan) -> list[int]:
-    """The faults, by their numbers, that can be left out with a violation still there."""
+    """Return the faults, by their numbers, that can be left out with a violation still there."""
     left_out: list[int] = []
     for number in reversed(range(len(plan.faults))):
         candidate = [*left_out, number]

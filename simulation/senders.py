@@ -130,6 +130,6 @@ class SimulatedSender:
 
 
 def _refusal_of(event: Event) -> str | None:
-    """The condition with which the topic refuses an event. A row has no room for it but in its data."""
+    """Return the condition with which the topic refuses an event. A row has no room for it but in its data."""
     refused: str | None = event.document.stored.get("refused") or event.data.get("refused")
     return refused

@@ -1,4 +1,4 @@
-"""What every simulated world has: a topic, the quarantine's store, the ways to them, and the journal."""
+"""The parts of every simulated world: a topic, the quarantine's store, the ways to them, and the journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Services(Notes):
         return {line.name: line for line in vars(self).values() if isinstance(line, Line)}
 
     def judged(self, plan: Plan, *, is_over: bool) -> Result:
-        """What the universe of a plan came to; `is_over` says whether everything was published in time."""
+        """Return the result of a plan's universe; `is_over` says whether everything was published in time."""
         return judged(
             plan,
             self.judged_journal(),
@@ -46,7 +46,7 @@ class Services(Notes):
         )
 
     def judged_journal(self) -> Sequence[Entry]:
-        """What the judge is given: the journal, unless a kind of world adds to it."""
+        """Return the entries for the judge: the journal, unless a kind of world adds to it."""
         return self.journal
 
     def _taken(self, message: Message, by: str, number: int, is_repeat: bool) -> None:

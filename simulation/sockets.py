@@ -32,16 +32,16 @@ _RESET = object()
 
 
 class Network(Protocol):
-    """What a socket asks of the network."""
+    """The part of the network that a socket needs."""
 
     world: World
     capacity: int
 
     def forget(self, closed: Socket) -> None:
-        """Called by a socket that is closed."""
+        """Forget a socket that is closed. The socket calls this."""
 
     def trace(self, receiver: Socket, piece: bytes) -> None:
-        """Called with everything that arrives."""
+        """Record a piece that arrives. The socket calls this with everything that does."""
 
 
 class Socket:
@@ -176,7 +176,7 @@ class Socket:
             self._deliver()
 
     def _is_open(self) -> bool:
-        """Whether something gets through from either end to the other."""
+        """Return True if something gets through from either end to the other."""
         assert self.way is not None
         assert self.peer is not None
         return self.way.is_open(self.process) and self.way.is_open(self.peer.process)

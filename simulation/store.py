@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def _now(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that waits for nothing."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -79,7 +79,10 @@ class NotedItems(InMemoryItems):
     """The store itself: what is written to it is noted."""
 
     def __init__(self, noted: Callable[[bool, str, Item], None]) -> None:
-        """`noted` gets whether an item was created or deleted, its partition key, and the item."""
+        """Create the items.
+
+        `noted` gets whether an item was created or deleted, its partition key, and the item.
+        """
         super().__init__()
         self._noted = noted
 

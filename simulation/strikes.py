@@ -17,7 +17,7 @@ _SKEW_S = 20.0
 
 
 class Strikes:
-    """What faults do. A kind of fault is a method by its name; its second argument is whom it befalls."""
+    """The actions of faults. A kind of fault is a method by its name; its second argument is whom it befalls."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

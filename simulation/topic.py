@@ -66,6 +66,6 @@ class Topic:
             self.noted(message, by, number, is_repeat)
 
     def _known(self, message_id: str, now: float) -> int | None:
-        """The number of the message that it had with this id within its window, whatever the session."""
+        """Return the number of the message that it had with this id within its window, whatever the session."""
         at, number = self._seen.get(message_id, (-math.inf, 0))
         return number if now - at < self.window_s else None

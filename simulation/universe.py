@@ -1,4 +1,7 @@
-"""What every universe of the relay for Cosmos DB has: hosts, an operator, a writer, and the faults of a plan."""
+"""The parts of every universe of the relay for Cosmos DB.
+
+They are hosts, an operator, a writer, and the faults of a plan.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ class BaseUniverse(ABC, Generic[HostT]):
 
     @abstractmethod
     def _is_quiet(self) -> bool:
-        """Whether every lease has passed everything, and no key is parked."""
+        """Return True if every lease has passed everything, and no key is parked."""
 
     def run(self) -> bool:
         """Run it; returns whether everything was published in time."""

@@ -28,9 +28,9 @@ class Way:
         return self.world.entropy.uniform(self.fastest_s, self.slowest_s)
 
     def is_open(self, process: Process) -> bool:
-        """Whether something can get through at the moment."""
+        """Return True if something can get through at the moment."""
         return not self.is_down and process.name not in self.cut
 
     def is_struck(self) -> bool:
-        """Whether what is sent now gets lost."""
+        """Return True if what is sent now gets lost."""
         return self.loses > 0 and self.world.entropy.random() < self.loses

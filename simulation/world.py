@@ -64,7 +64,7 @@ class Process:
         return self.world.now + self._offset_s
 
     def boottime(self) -> float:
-        """The same with the time for which its machine was suspended."""
+        """Return the same with the time for which its machine was suspended."""
         return self.monotonic() + self.slept_s
 
     def wall(self) -> float:
@@ -178,7 +178,7 @@ class World:
         self.running = self.outside
 
     def loop_of(self, process: Process) -> ProcessLoop:
-        """The loop for a process that begins."""
+        """Return the loop for a process that begins."""
         return ProcessLoop(process)  # type: ignore[abstract]  # no files, pipes or signals here
 
     def process(self, name: str) -> Process:
@@ -247,7 +247,7 @@ class World:
         heapq.heappush(self._list, (when, self.entropy.random(), self._listed, process))
 
     def _next(self) -> tuple[float, Process] | None:
-        """The process that runs next: the earliest, and any of those that are at the same time."""
+        """Return the process that runs next: the earliest, and any of those that are at the same time."""
         waiting = self._list
         while waiting:
             when, _, _, process = waiting[0]

@@ -49,14 +49,14 @@ class Container:
         self._effective: dict[str, str] = {}
 
     def effective(self, key: str) -> str:
-        """The effective partition key of a key."""
+        """Return the effective partition key of a key."""
         known = self._effective.get(key)
         if known is None:
             known = self._effective[key] = effective_key(key)
         return known
 
     def partition_of(self, key: str) -> Partition:
-        """The physical partition that has a key now."""
+        """Return the physical partition that has a key now."""
         effective = self.effective(key)
         return next(each for each in self.partitions.values() if each.covers(effective))
 
@@ -70,7 +70,7 @@ class Container:
         return partition.lsn
 
     def read(self, number: int, after: int, at_most: int) -> list[Document]:
-        """The changes of a physical partition behind an LSN, in whole transactions. Raises GoneError."""
+        """Read the changes of a physical partition behind an LSN, in whole transactions. Raises GoneError."""
         partition = self.partitions.get(number)
         if partition is None:
             raise GoneError

@@ -64,7 +64,7 @@ class Leases:
         return changed
 
     def version_of(self, number: int) -> int | None:
-        """The version of a lease; None if it is gone."""
+        """Return the version of a lease, or None if it is gone."""
         current = self.all.get(number)
         return None if current is None else current.version
 
@@ -93,12 +93,15 @@ class Leases:
         self.all.pop(parent.number, None)
 
     def _may_divide(self, number: int, host: str) -> bool:
-        """Whether the host still has the lease: the assumption OwnersDivide. The processor does not look."""
+        """Return True if the host still has the lease: the assumption OwnersDivide.
+
+        The processor does not look.
+        """
         current = self.all.get(number)
         return current is not None and current.owner == host
 
     def positions(self, keys: Any) -> Positions:
-        """As the relay reads them."""
+        """Return the positions of the leases, as the relay reads them."""
         found = [
             LeasePosition(
                 f"{PREFIX}..{each.number}",

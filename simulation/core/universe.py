@@ -23,7 +23,7 @@ from simulation.world import World
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=SPAN_S)
 
 
@@ -86,5 +86,5 @@ class Universe(BaseUniverse[Host]):
 
 
 def _action_of(data: Any) -> str:
-    """The subject of an event's message. What is no object is not published."""
+    """Return the subject of an event's message. What is no object is not published."""
     return str(data["action"]) if isinstance(data, dict) else ""

@@ -113,7 +113,7 @@ def _settle(answer: asyncio.Future[None], error: BaseException | None) -> None:
 
 
 def assemble(services: Services, process: Any) -> Relay[Iterable[StoredDocument | None]]:
-    """The relay of a process, with everything that it has in memory."""
+    """Assemble the relay of a process, with everything that it has in memory."""
     publisher = ServiceBusPublisher(
         SimulatedSenders(process, services.to_topic, services.topic),
         messages.plain,

@@ -78,12 +78,12 @@ class Container:
         return made
 
     def overlapping(self, minimum: int, maximum: int) -> list[Partition]:
-        """The partitions that have some of these keys, in their order."""
+        """Return the partitions that have some of these keys, in their order."""
         return [each for each in self.partitions if each.minimum < maximum and minimum < each.maximum]
 
 
 def page_of(partition: Partition, minimum: int, maximum: int, after: int, at_most: int) -> list[Change]:
-    """The changes of a range behind an LSN; all those of one LSN are on one page."""
+    """Return the changes of a range behind an LSN; all those of one LSN are on one page."""
     start = bisect_right(partition.changes, after, key=lambda each: each.lsn)
     page: list[Change] = []
     for change in partition.changes[start:]:

@@ -28,7 +28,10 @@ def _nearest(leases: Sequence[LeasePosition]) -> tuple[int, float]:
 
 
 def _any_that_is_trusted(self: Positions, bound: str) -> tuple[int, float]:
-    """The rule until November 2026: one lease is enough, with those whose keys it was seen to have skipped."""
+    """Apply the rule until November 2026.
+
+    One lease is enough, with those whose keys it was seen to have skipped.
+    """
     covering = self._covering(bound)
     reached = [_nearest([each, *(one for one in covering if _distrusts(one, each))]) for each in covering]
     return max(reached, default=_UNKNOWN)

@@ -109,7 +109,7 @@ class Hosts:
         return current is None or current.owner != host.name
 
     def _holder(self, lease: Lease) -> Partition | None:
-        """The partition that a lease is read from; None if it is gone."""
+        """Return the partition that a lease is read from, or None if it is gone."""
         found = self._container.overlapping(lease.minimum, lease.maximum)
         is_there = len(found) == 1 if lease.is_range else found[0].token == lease.token
         return found[0] if is_there else None

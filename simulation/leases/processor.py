@@ -133,7 +133,7 @@ _KEYS = _Keys()
 
 
 def bound(slot: int) -> str:
-    """A bound of ranges, as the service names it."""
+    """Return a bound of ranges, as the service names it."""
     return "" if slot == 0 else "FF" if slot == SLOTS else f"{slot:X}0"
 
 

@@ -47,7 +47,7 @@ _FAILING = 0.1
 
 
 def plan(seed: int, events: int = _EVENTS, faults: int = _FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=_KINDS, services=("leases",), span_s=_SPAN)
 
 
@@ -154,7 +154,7 @@ class History:
     # The function.
 
     def _deliver(self, lease: Lease, page: list[Change]) -> bool:
-        """An attempt at a page, as of a process that remembers nothing."""
+        """Attempt to deliver a page, as a process that remembers nothing."""
         positions = self.leases.positions()
         for change in page:
             is_first, is_settled = change.number not in self.published, self.leases.has_settled(change)

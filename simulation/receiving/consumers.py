@@ -116,7 +116,7 @@ class Consumers:
 
     @property
     def are_done(self) -> bool:
-        """Whether every message was settled, and no key is parked."""
+        """True if every message was settled, and no key is parked."""
         return all(group.subscription.is_empty and not group.ledger.has_parked_keys for group in self._groups)
 
     def journals(self) -> Iterator[list[Entry]]:
@@ -135,7 +135,7 @@ class Consumers:
             ]
 
     def with_discarded(self) -> list[Entry]:
-        """The journal, with an effect for each message that was discarded before it had one."""
+        """Return the journal, with an effect for each message that was discarded before it had one."""
         name = self._groups[0].subscription.name
         had = {
             (each.key, each.id) for each in self._journal if isinstance(each, Handled) and each.consumer == name
@@ -148,7 +148,7 @@ class Consumers:
         return found
 
     def violations(self) -> list[str]:
-        """What must not have happened, once everything is over."""
+        """Return the violations of the guarantees, once everything is over."""
         found = self.watch.wrong
         for group in self._groups:
             name = group.subscription.name
@@ -163,7 +163,10 @@ class Consumers:
         return [*found, *self.operator.violations(self._journal)]
 
     def _wrong_dead_letters(self, group: _Group) -> list[str]:
-        """The dead letters are what no consumer can handle, or where it parks keys, what it cannot read."""
+        """Return the violations among the dead letters.
+
+        A dead letter is right if no consumer can handle it, or where it parks keys, read it.
+        """
         parks = group is self._groups[0]
         dead = Counter(
             (stored.message.partition_key, stored.message.id, reason) for stored, reason in group.subscription.dead
@@ -259,7 +262,7 @@ class Consumers:
         self._during(fault, self.line, name, value, usual)
 
     def _end_locks(self, fault: Fault, consumer: Consumer) -> None:
-        """The broker moves to another machine, and takes no lock with it."""
+        """End the locks: the broker moves to another machine, and takes no lock with it."""
         self.watch.disturb(None, 0.001)
         for group in self._groups:
             group.subscription.end_locks()

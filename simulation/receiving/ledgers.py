@@ -26,7 +26,7 @@ _NEW = "SELECT * FROM effects WHERE number > ? ORDER BY number"
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What handling an event has left; `enqueued` is the subscription's number of the message."""
+    """The effect of handling an event; `enqueued` is the subscription's number of the message."""
 
     id: str
     key: str
@@ -38,7 +38,7 @@ class Effect:
 
 
 class Desk(Protocol):
-    """What one process of a consumer works with.
+    """The working parts of one process of a consumer.
 
     Attributes:
         rolls_back: Whether effects are undone if their block fails. Otherwise they have to come last in it.
@@ -50,7 +50,7 @@ class Desk(Protocol):
 
     @property
     def store(self) -> inbox.Store:
-        """What notes the handled messages."""
+        """The store that notes the handled messages."""
 
     def add(self, effect: Effect) -> None:
         """Have an effect, within the block of `once`."""
@@ -63,11 +63,11 @@ class Ledger(Protocol):
         """Open it in a process."""
 
     def news(self) -> Iterator[Effect]:
-        """The effects since the last call, if they are there for good."""
+        """Yield the effects since the last call, if they are there for good."""
 
     @property
     def has_parked_keys(self) -> bool:
-        """Whether a key is parked."""
+        """True if a key is parked."""
 
 
 class SqliteDesk:

@@ -40,7 +40,10 @@ class Operator:
         self._process.start(self._run())
 
     def violations(self, journal: Iterable[Entry]) -> Iterator[str]:
-        """What was handled after it had been discarded, or ahead of what was discarded later without an effect."""
+        """Yield the events handled after they had been discarded.
+
+        Yields those handled ahead of one discarded later without an effect, too.
+        """
         entries = list(journal)
         number = {(each.key, each.id): each.number for each in entries if isinstance(each, Accepted)}
         handled = [

@@ -1,4 +1,7 @@
-"""What `inbox` takes of azure-servicebus: a client whose receivers accept sessions of a simulated subscription."""
+"""The part of azure-servicebus that `inbox` uses.
+
+It is a client whose receivers accept sessions of a simulated subscription.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class SimulatedClient:
         max_wait_time: float,
         prefetch_count: int,
     ) -> SimulatedReceiver:
-        """A receiver of the next session; not open yet."""
+        """Return a receiver of the next session; not open yet."""
         return SimulatedReceiver(self._process, self._line, self._subscription, max_wait_time, prefetch_count)
 
 
@@ -70,7 +73,7 @@ class ReceivedMessage:
 
     @classmethod
     def of(cls, stored: Stored, delivery_id: int) -> ReceivedMessage:
-        """A delivery of a message as it is now."""
+        """Return a delivery of a message as it is now."""
         message = stored.message
         properties = {
             name.encode(): value.encode() if isinstance(value, str) else value
@@ -166,7 +169,7 @@ class SimulatedReceiver:
         )
 
     def _create_handler(self, auth: Any) -> None:
-        """Wrapped by `inbox.undecodable`; nothing is encoded here."""
+        """Create nothing: `inbox.undecodable` wraps this method, and nothing is encoded here."""
 
     async def __aenter__(self) -> SimulatedReceiver:
         self.connection.up(lambda: self.subscription.accept_next(self.link, self._max_wait_s))
@@ -174,7 +177,7 @@ class SimulatedReceiver:
         return self
 
     async def receive_messages(self, max_message_count: int, max_wait_time: float) -> list[ReceivedMessage]:
-        """What was prefetched, or what comes first within some time."""
+        """Return the messages that were prefetched, or that come first within some time."""
         self._check_live()
         if len(self._buffer) < max_message_count:
             self._check_link()
@@ -245,7 +248,10 @@ class SimulatedReceiver:
             self._waiting.discard(answer)
 
     def _check_live(self) -> None:
-        """As `ServiceBusReceiver._check_live`: a session receiver ends with its connection, and with its time."""
+        """Raise an error as `ServiceBusReceiver._check_live` does.
+
+        A session receiver ends with its connection, and with its time.
+        """
         until = self.session.locked_until_utc
         if self._is_useless or (until is not None and until <= datetime.now(UTC)):
             raise _lock_lost()
@@ -258,18 +264,18 @@ class SimulatedReceiver:
     # What comes from the broker, in this process.
 
     def accepted(self, key: str, until: float) -> None:
-        """A session is locked."""
+        """Note that a session is locked."""
         self.session.key = key
         self.session.locked_until_utc = _moment(until)
         _settle(self._accepted, None, None)
 
     def delivered(self, message: ReceivedMessage) -> None:
-        """A message has arrived."""
+        """Take a message that has arrived."""
         self._buffer.append(message)
         self._wake()
 
     def fail(self, error: ServiceBusError) -> None:
-        """The link has ended; nobody gets another answer."""
+        """End the link; nobody gets another answer."""
         self._error = self._error or error
         for answer in list(self._waiting):
             _settle(answer, None, error)

@@ -27,7 +27,7 @@ class Link(Protocol):
     credit: int
 
     def granted(self, session: Session) -> None:
-        """A session is locked for it now."""
+        """Note that a session is locked for the link now."""
 
     def deliver(self, stored: Stored) -> None:
         """Send it a message."""
@@ -36,7 +36,7 @@ class Link(Protocol):
         """No session had messages in time."""
 
     def lost(self) -> None:
-        """The lock on its session has expired: the link ends."""
+        """End the link, because the lock on its session has expired."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Subscription:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every message was settled."""
+        """True if every message was settled."""
         return not any(each.waiting or each.given for each in self._sessions.values())
 
     def put(self, number: int, message: Message) -> None:
@@ -95,7 +95,7 @@ class Subscription:
             self.fill(session, session.holder)
 
     def holder_of(self, key: str) -> Link | None:
-        """The link that has the lock on a session."""
+        """Return the link that has the lock on a session."""
         session = self._sessions.get(key)
         return None if session is None else session.holder
 
@@ -116,7 +116,10 @@ class Subscription:
             link.timed_out()
 
     def leave(self, link: Link) -> None:
-        """A link has ended: its session is free, and what was given to it waits again, not counted as failed."""
+        """Release a link that has ended.
+
+        Its session is free, and what was given to it waits again, not counted as failed.
+        """
         if link in self._links:
             self._links.remove(link)
         for session in self._sessions.values():

@@ -27,7 +27,7 @@ _MISSING, _POISON, _UNREADABLE = 0.03, 0.03, 0.01
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=KINDS, services=("broker",), span_s=_SPAN_S)
 
 

@@ -1,4 +1,4 @@
-"""What is seen of consumers beyond their effects: handlers at the same time, gaps, locks lost without cause."""
+"""Observations of consumers beyond their effects: handlers at the same time, gaps, locks lost without cause."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Watch:
     # Disturbances.
 
     def disturb(self, name: str | None, for_s: float, *, stops: bool = False) -> None:
-        """A fault begins."""
+        """Note that a fault begins."""
         self._disturbances.append(Disturbance(name, self.world.now, self.world.now + for_s, stops))
 
     def _is_disturbed(self, name: str, since: float) -> bool:
-        """Whether a process may have felt a fault since then."""
+        """Return True if a process may have felt a fault since then."""
         return any(each.name in (None, name) and each.ended >= since for each in self._disturbances)
 
     def _stopped_s(self, name: str, since: float) -> float:
@@ -77,7 +77,7 @@ class Watch:
         return total
 
     def expired(self, session: Session, link: Link) -> None:
-        """A lock has expired: there must have been a fault."""
+        """Check that a lock which has expired had a fault as its cause."""
         process = link.receiver.process  # type: ignore[attr-defined]  # every link of this world has one
         since = self.world.now - 2 * self._lock_s
         if process.is_alive and not self._is_disturbed(process.name, since):
@@ -114,7 +114,7 @@ class Watch:
     # Effects.
 
     def arrived(self, consumer: str, effect: Effect, arrival: inbox.Arrival) -> None:
-        """A store has answered about an event: what it calls missing must be missing."""
+        """Check a store's answer about an event: what it calls missing must be missing."""
         had = self._had.get((consumer, effect.entity, effect.key), {})
         if found := had.keys() & set(arrival.missing):
             self.wrong.append(
@@ -143,7 +143,10 @@ class Watch:
             )
 
     def compare_gaps(self, consumer: str, gaps: list[inbox.Gap]) -> None:
-        """The store's gaps at the end are the numbers between the first and the last effect that had none."""
+        """Check the store's gaps at the end.
+
+        They are the numbers between the first and the last effect that had none.
+        """
         found = {(gap.entity, gap.key): set[int]() for gap in gaps}
         for gap in gaps:
             found[gap.entity, gap.key] |= set(range(gap.first, gap.last + 1))

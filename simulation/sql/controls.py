@@ -31,7 +31,7 @@ from simulation.world import EPOCH, Process
 
 
 def _place_at_commit(self: Transaction) -> None:
-    """A writer's own number is the position."""
+    """Take a writer's own number as the position."""
     self.tables.commit(self.events, ())
     for row in self.rows:
         placed = Placed(row.number.to_bytes(16), row.identifier)
@@ -67,7 +67,7 @@ def _backwards(self: Tables, shard: int, rows: int) -> list[Waiting]:
 
 
 def _some(self: Tables, shard: int, rows: int) -> list[Waiting]:
-    """A snapshot that has a transaction, and not one that was committed before it began."""
+    """Return a snapshot that has a transaction, and not one that was committed before it began."""
     return [row for row in self.outbox.get(shard, []) if self._entropy.random() < 0.5][:rows]
 
 
@@ -95,13 +95,16 @@ _publish = Shard._publish
 
 
 async def _done_anyhow(self: Shard, page: Any) -> None:
-    """The cursor is stored whatever became of the page."""
+    """Store the cursor whatever became of the page."""
     await _publish(self, page)
 
 
 @contextmanager
 def _without_ownership_and_clearance() -> Iterator[None]:
-    """What a process may send ends neither with its claim nor half a window later: each covers for the other."""
+    """Hold the checks off: what a process may send ends neither with its claim nor half a window later.
+
+    Each check covers for the other.
+    """
     with (
         patch.object(Clearance, "check", lambda *_: None),
         patch.object(Ownership, "holds", lambda self: not self._ended),

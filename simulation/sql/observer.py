@@ -39,12 +39,15 @@ class Observer:
 
     @property
     def has_read_all(self) -> bool:
-        """Whether nothing is left to read."""
+        """True if nothing is left to read."""
         feed = self._services.server.tables.feed
         return all(not rows or self._cursors[shard] >= rows[-1].ulid for shard, rows in feed.items())
 
     def violations(self, *, is_complete: bool) -> list[str]:
-        """What it should have read otherwise: each event once, and those of a key as they were committed."""
+        """Return the violations.
+
+        The observer should have read each event once, and those of a key as they were committed.
+        """
         found = [
             f"{Wrong.DUPLICATED}: the observer has read {each!r} {times} times"
             for each, times in Counter(self._read).items()

@@ -45,7 +45,7 @@ def connected(services: Services) -> Iterator[None]:
 
 
 def feed(shards: int, claim_s: float) -> SqlFeed:
-    """The settings of the source."""
+    """Return the settings of the source."""
     identity = Identity(managed=False, client_id=None)
     return SqlFeed("postgresql://relay@database/outbox", identity, TABLE, shards, claim_s, max_bytes=200_000)
 

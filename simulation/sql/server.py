@@ -42,7 +42,7 @@ class Server:
         self._locks: dict[tuple[str, object], Lock] = {}
 
     def lock_of(self, table: str, row: object) -> Lock:
-        """The lock of a table's rows of a shard, or of another row."""
+        """Return the lock of a table's rows of a shard, or of another row."""
         return self._locks.setdefault((table, row), Lock(self.world.outside))
 
     def open(self, client: str, notify: Callable[[str], None], ended: Callable[[], None]) -> Backend:
@@ -117,7 +117,7 @@ class Backend:
         self._ended()
 
     def client_gone(self) -> None:
-        """The client has closed the connection: what has come before is still carried out."""
+        """Note that the client has closed the connection: what has come before is still carried out."""
         self._is_leaving = True
         self._next()
 

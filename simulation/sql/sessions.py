@@ -20,7 +20,7 @@ from simulation.world import Process
 
 
 async def connect(process: Process, line: Line, server: Server) -> SimulatedSession:
-    """A session of a process. Raises DatabaseError; a server that cannot be reached does not answer."""
+    """Open a session of a process. Raises DatabaseError; a server that cannot be reached does not answer."""
     answered: asyncio.Future[None] = process.loop.create_future()
 
     def arrive() -> None:
@@ -143,11 +143,11 @@ class SimulatedSession:
             self._news.set_result(None)
 
     def _ended(self) -> None:
-        """The server has ended the session."""
+        """End the session, as the server does."""
         self._back.write(self._lose)
 
     def _break(self) -> None:
-        """The connection breaks: what the server has done stays done."""
+        """Break the connection: what the server has done stays done."""
         self.backend.client_gone()
         self._back.write(self._lose)
 

@@ -1,4 +1,4 @@
-"""What the server does for each statement that changefeed sends: PostgreSQL's SQL, as far as it is used here.
+"""The server's handling of each statement that changefeed sends: PostgreSQL's SQL, as far as it is used here.
 
 A statement that is done at once returns its result. One with several steps, between which others may commit, is a
 generator: it yields `MOMENT` where time may pass, and a lock to wait for it.
@@ -55,8 +55,9 @@ class Statements:
         self._shuffle = shuffle
 
     def carry_out(self, statement: Statement, noted: Noted) -> Result | Steps:
-        """The result, or the steps to it. `noted` is called with the row of a claim before
-        and after each change. Raises ChangefeedError.
+        """Return the result, or the steps to it.
+
+        Calls `noted` with the row of a claim before and after each change. Raises ChangefeedError.
         """
         sql, values = statement.sql, [_plain(each) for each in statement.parameters]
         if _READ.fullmatch(sql):
@@ -110,7 +111,7 @@ class Statements:
     def _look_under_lock(
         self, shard: int, cursor: bytes, rows: int
     ) -> Generator[Lock | None, None, tuple[Sequence[Placed], Sequence[Waiting]]]:
-        """The page that another reader has numbered meanwhile; else the rows to number, as they are now."""
+        """Return the page that another reader has numbered meanwhile; else the rows to number, as they are now."""
         yield self.shard_lock(shard)
         page = self.tables.page(shard, cursor, rows)
         if page:
@@ -119,11 +120,11 @@ class Statements:
         return (), self.tables.taken(shard, rows)
 
     def shard_lock(self, shard: int) -> Lock:
-        """The lock of whoever numbers a shard."""
+        """Return the lock of whoever numbers a shard."""
         return self._lock_of("state", shard)
 
     def _last_within(self, page: Sequence[Placed], max_bytes: int | None) -> bytes:
-        """The last position of a page of at most `max_bytes`; a page has at least one event."""
+        """Return the last position of a page of at most `max_bytes`; a page has at least one event."""
         last, left = page[0].ulid if page else b"", max_bytes
         for row in page:
             if left is not None:
@@ -210,5 +211,5 @@ def _copy(row: ClaimRow) -> ClaimRow:
 
 
 def _size(event: Mapping[str, Any] | None) -> int:
-    """The bytes of a row's text, as PostgreSQL writes it: (a,b,,"c")."""
+    """Return the bytes of a row's text, as PostgreSQL writes it: (a,b,,"c")."""
     return 0 if event is None else 1 + sum(1 + len(str(value or "").encode()) for value in event.values())

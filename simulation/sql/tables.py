@@ -85,19 +85,19 @@ class Tables:
     # What writers do.
 
     def next_number(self) -> int:
-        """The next number of the outbox's sequence, which a rollback does not return."""
+        """Return the next number of the outbox's sequence, which a rollback does not return."""
         self._numbers += 1
         return self._numbers
 
     def commit(self, events: Iterable[StoredDocument], rows: Sequence[Waiting]) -> None:
-        """What a writer's transaction has inserted becomes visible, all at once."""
+        """Make the rows that a writer's transaction has inserted visible, all together."""
         for event in events:
             self.events[event["id"]] = event
         for row in rows:
             insort(self.outbox.setdefault(row.shard, []), row)
 
     def now_ms(self) -> int:
-        """The server's time in milliseconds since 1970."""
+        """Return the server's time in milliseconds since 1970."""
         return int(self._wall() * 1000)
 
     # What readers do.
@@ -109,24 +109,24 @@ class Tables:
         return placed[first : first + rows]
 
     def check_read(self, rows: int) -> None:
-        """Raises ArgumentError."""
+        """Check the page size. Raises ArgumentError."""
         if not 1 <= rows <= _PAGE:
             raise ArgumentError(f"pagesize is {rows}: set a pagesize from 1 to {_PAGE}")
 
     def is_head(self, shard: int, cursor: bytes) -> bool:
-        """Whether nothing is new behind a cursor, by one snapshot. Raises CursorError."""
+        """Return True if nothing is new behind a cursor, by one snapshot. Raises CursorError."""
         last = self._last_of_feed(shard)
         self._check_cursor(shard, cursor, max(self.state.get(shard, START), last))
         self.check_low_water(shard, cursor)
         return not self.outbox.get(shard) and last <= cursor
 
     def check_low_water(self, shard: int, cursor: bytes) -> None:
-        """Raises CursorPrunedError where retention has deleted positions behind the cursor."""
+        """Raise CursorPrunedError where retention has deleted positions behind the cursor."""
         if cursor != START and cursor < self.low_water.get(shard, START):
             raise CursorPrunedError(f"the cursor of shard {shard} is behind the low-water mark")
 
     def has_news(self, shard: int, cursor: bytes) -> bool:
-        """Whether a read may find something, or would refuse the cursor."""
+        """Return True if a read may find something, or would refuse the cursor."""
         last = self._last_of_feed(shard)
         return (
             last > cursor
@@ -166,7 +166,7 @@ class Tables:
         return placed
 
     def place(self, shard: int, taken: Sequence[Waiting], placed: Sequence[Placed]) -> None:
-        """The reader's transaction commits: its rows move from the outbox to the feed."""
+        """Commit the reader's transaction: its rows move from the outbox to the feed."""
         gone = set(taken)
         self.outbox[shard] = [row for row in self.outbox.get(shard, []) if row not in gone]
         for row in placed:
@@ -201,7 +201,7 @@ class Tables:
         return len(due)
 
     def read_by_all(self, shard: int) -> bytes | None:
-        """The position that every consumer has read in a shard; None if there are no consumers."""
+        """Return the position that every consumer has read in a shard, or None if there are no consumers."""
         consumers = {consumer for consumer, _ in self.claims}
         cursors = [
             self.claims[consumer, shard].last_ulid if (consumer, shard) in self.claims else START

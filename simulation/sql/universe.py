@@ -32,7 +32,7 @@ _PROCESSES, _SHARDS, _CLAIMS_S, _KEEPS_H = (2, 3), (1, 2, 3), (5.0, 10.0, 20.0),
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=_SPAN_S)
 
 
@@ -96,7 +96,7 @@ class Universe:
         self.world.outside.after(_TRICKLE_S, self._trickle, number + 1)
 
     def _is_quiet(self) -> bool:
-        """Whether no transaction is open, every shard was read to its end, and no key is parked."""
+        """Return True if no transaction is open, every shard was read to its end, and no key is parked."""
         tables = self.services.server.tables
         if self.world.rounds % 64 or self._writers.open or any(tables.outbox.values()):
             return False

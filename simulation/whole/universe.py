@@ -28,7 +28,7 @@ _REFUSED = 0.01
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=_KINDS, services=strikes.SERVICES, span_s=SPAN_S)
 
 
@@ -59,7 +59,10 @@ class _Services(Services):
             self.consumers.put(number, message)
 
     def judged_journal(self) -> Sequence[Entry]:
-        """The journal. What a consumer's operator has discarded counts as handled there, as for the consumer."""
+        """Return the journal.
+
+        What a consumer's operator has discarded counts as handled there, as for the consumer.
+        """
         return self.consumers.with_discarded()
 
 

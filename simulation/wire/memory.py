@@ -1,4 +1,7 @@
-"""What a library keeps for its whole process: another one for each simulated process, or the same for all."""
+"""The state that a library keeps for its whole process.
+
+Each simulated process has its own, or all have the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the emulators do, as entries of a universe's journal."""
+"""The emulators' actions, as entries of a universe's journal."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Watch:
         self._items: dict[Name, Line] = {}
 
     def of_topic(self, line: Line) -> None:
-        """The topic accepted a message, or dropped it."""
+        """Note that the topic accepted a message, or dropped it."""
         kind = entries.Accepted if line["outcome"] == "accepted" else entries.Duplicate
         digest = digest_of(json.loads(line["body"]), line["subject"], line["properties"].get("sequence"))
         of = {"key": line["session_id"], "id": line["message_id"], "number": line["sequence_number"]}
         self._notes.journal.append(kind(at=self._notes.at, digest=digest, **of))
 
     def of_account(self, line: Line) -> None:
-        """The account committed something."""
+        """Note that the account committed something."""
         container = line["container"].rpartition("/")[2]
         note: Callable[[Line, int, Line], None] = getattr(self, f"_in_{container}")
         for index, change in enumerate(line["changes"]):

@@ -111,7 +111,7 @@ class Services(Notes):
         execute_batch(account.items, container, effective, requested, _never, with_bodies=False)
 
     def settings(self) -> dict[str, str]:
-        """The settings of the app."""
+        """Return the settings of the app."""
         return {
             "COSMOS": self.gateway.connection_string,
             "SERVICEBUS": self.broker.connection_string,

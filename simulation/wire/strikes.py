@@ -33,7 +33,7 @@ class Strikes(strikes.Strikes):
         self._wire = services
 
     def _suspend(self, fault: Fault, host: Host) -> None:  # type: ignore[override]
-        """The machine is suspended: what is sent to it gets no answer."""
+        """Suspend the machine: what is sent to it gets no answer."""
         names = {host.process.name, host.worker.process.name}
         for way in self._wire.lines.values():
             way.cut |= names
@@ -41,13 +41,13 @@ class Strikes(strikes.Strikes):
         super()._suspend(fault, host)  # type: ignore[arg-type]
 
     def _restart(self, fault: Fault, host: Host) -> None:
-        """The service ends all connections, and refuses others for a while."""
+        """Restart the service: it ends all connections, and refuses others for a while."""
         port = self._wire.ports[fault.service]
         self._during(fault, port, "refuses", True, False)
         self._world.network.reset(port)  # type: ignore[attr-defined]
 
     def _lose_answers(self, fault: Fault, host: Host) -> None:
-        """The topic accepts transfers, and ends their connections instead of an answer."""
+        """Let the topic accept transfers, and end their connections instead of an answer."""
         self._wire.inject(
             FaultKind.CUT_AFTER_TRANSFER, count=1 + int(fault.size * _ANSWERS), reset=fault.size < 0.5
         )
@@ -73,8 +73,9 @@ class Strikes(strikes.Strikes):
 
     @property
     def _has_old_leases(self) -> bool:
-        """Whether the processors have not noticed a split or merge yet. Until they have, there is no other one:
-        the assumption OldLeasesGo.
+        """True while the processors have not noticed a split or merge.
+
+        Until they have, there is no other one: the assumption OldLeasesGo.
         """
         tokens = {lease.rpartition("..")[2] for lease in self._wire.watch.leases}
         return any(each.isdecimal() for each in tokens - {each.id for each in self._wire.partitions})

@@ -27,7 +27,7 @@ from simulation.wire.strikes import KINDS, SERVICES, Strikes
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=SPAN_S)
 
 

@@ -88,7 +88,7 @@ class _Child:
         self.process.start(self._load(app, environment))
 
     async def functions(self) -> Sequence[IndexedFunction]:
-        """The functions of the app, once it is loaded; for the host. Raises WorkerDied."""
+        """Return the functions of the app, once it is loaded; for the host. Raises WorkerDied."""
         functions: Sequence[IndexedFunction] = await self._ask(self._loaded())
         return functions
 

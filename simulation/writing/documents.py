@@ -59,7 +59,10 @@ class Documents:
         self.versions: defaultdict[tuple[str, str], list[tuple[int, Document]]] = defaultdict(list)
 
     def read(self, key: str, identifier: str, token: int) -> tuple[Document, int]:
-        """A document by a replica that has what `token` requires, and the replica's own. Raises StatusError."""
+        """Read a document by a replica that has what `token` requires, and the replica's own.
+
+        Raises StatusError.
+        """
         self._admit()
         seen = self.changes
         if self._entropy.random() < self.lag:

@@ -1,4 +1,4 @@
-"""What the writers write: orders, each of whose versions says who has written it and upon which version."""
+"""The orders that writers write. Each version says who has written it and upon which version."""
 
 from __future__ import annotations
 

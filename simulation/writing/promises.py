@@ -1,4 +1,4 @@
-"""What writers were told about their commits, held against what is stored."""
+"""The answers that writers got about their commits, held against what is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.writing.documents import Document, Documents
 
 
 class Told(StrEnum):
-    """What a writer knows of a commit at the end."""
+    """A writer's knowledge of a commit at the end."""
 
     COMMITTED = "committed"
     NOTHING = "nothing was written"
@@ -49,19 +49,19 @@ class Promises:
         self._made: list[Promise] = []
 
     def begin(self, stamp: str, events: int, *, overwrites: bool) -> Promise:
-        """A writer is about to commit."""
+        """Begin a commit of a writer."""
         made = Promise(stamp, events, overwrites)
         self._made.append(made)
         return made
 
     def saw(self, writer: str, key: str, identifier: str, written: str, read: str) -> None:
-        """A writer has read an order after its own commit: what it reads must not be older."""
+        """Check that a writer who reads an order after its own commit reads nothing older."""
         stamps = [each["data"]["stamp"] for each in self._orders(key, identifier)]
         if stamps.index(read) < stamps.index(written):
             self.wrong.append(f"{writer} read {identifier} as of {read}, though it had written {written}")
 
     def violations(self) -> list[str]:
-        """What must not have happened, once everything is over."""
+        """Return the violations, once everything is over."""
         written: Counter[str] = Counter()
         events: Counter[str] = Counter()
         found = list(self.wrong)

@@ -1,4 +1,4 @@
-"""What `outbox` takes of azure-cosmos: the container of one client, whose answers may be lost."""
+"""The part of azure-cosmos that `outbox` uses: the container of one client, whose answers may be lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Session:
         self.token = 0
 
     def update_session(self, connection: Any, result: Mapping[str, Any], headers: Mapping[str, Any]) -> None:
-        """As the SDK's own, which `outbox.session` calls."""
+        """Update the token as the SDK's own method does, which `outbox.session` calls."""
         self.token = max(self.token, int(headers.get(_TOKEN, 0)))
 
 
@@ -70,7 +70,7 @@ class SimulatedContainer:
         )
 
     async def execute_item_batch(self, batch_operations: Sequence[SdkOperation], partition_key: str) -> CosmosList:
-        """A transactional batch. The SDK does not keep the session token of its answer."""
+        """Execute a transactional batch. The SDK does not keep the session token of its answer."""
         operations = list(map(_operation, batch_operations))
         try:
             etags, token = await self._send(partial(self._documents.batch, partition_key, operations))

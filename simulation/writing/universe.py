@@ -21,7 +21,7 @@ _PATIENCE_S = 60.0
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """The plan of a seed. The writers stop after `events` events."""
+    """Return the plan of a seed. The writers stop after `events` events."""
     return Plan.of(seed, events, faults, kinds=KINDS, services=("documents",), span_s=_SPAN_S)
 
 
