@@ -14,7 +14,7 @@ from journal.specification import TOPICS_CLOCK_S, validate
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m journal", description=__doc__)
     commands = found.add_subparsers(dest="command", required=True)
     judging = commands.add_parser("check", help="say what is wrong with a journal, such as one of `make chaos`")

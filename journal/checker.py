@@ -16,7 +16,7 @@ from journal.violations import Violations
 
 
 class Policy(StrEnum):
-    """What becomes of later events of a key when one can never be published: RELAY_ON_POISON."""
+    """The fate of later events of a key when one can never be published: RELAY_ON_POISON."""
 
     SKIP = "skip"
     """They are published."""
@@ -53,7 +53,7 @@ class Wrong(StrEnum):
 
 @dataclass(slots=True)
 class Report(Violations):
-    """What is wrong with a journal, by the kinds of `Wrong`.
+    """The faults of a journal, by the kinds of `Wrong`.
 
     Attributes:
         quarantined: Number of events that were set aside, or parked, and not released.
@@ -65,13 +65,13 @@ class Report(Violations):
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.counts.total() and self.quarantined == self.expected_quarantined
 
 
 @dataclass(slots=True)
 class _Event:
-    """What a journal says about one event. Numbers are lines of the journal; 0 means that there is none."""
+    """The entries of a journal about one event. Numbers are lines of the journal; 0 means that there is none."""
 
     key: str
     id: str
@@ -93,7 +93,7 @@ class _Event:
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is in quarantine at the end, or was removed from it for good."""
+        """True if the event is in quarantine at the end, or was removed from it for good."""
         return bool(self.set_aside or self.parked) and not self.released
 
     @property
@@ -280,7 +280,7 @@ class _Checker:
                 furthest = event
 
     def _may_be_late(self, event: _Event, line: int) -> bool:
-        """Whether it was released, where releasing does not keep order."""
+        """Return True if the event was released, where releasing does not keep order."""
         return self._policy is not Policy.PARK and bool(event.released) and 0 < event.set_aside < line
 
     def _judge_held_back(self, events: list[_Event]) -> None:

@@ -40,7 +40,7 @@ class Entry:
     by: str = ""
 
     def to_line(self) -> str:
-        """The entry as a line, without its end. Values that are None are left out."""
+        """Return the entry as a line, without its end. Values that are None are left out."""
         values = ((name, getattr(self, name)) for name in _NAMES[type(self)])
         present = {name: value for name, value in values if value is not None}
         return json.dumps({"kind": self.kind, **present}, separators=(",", ":"))
@@ -227,7 +227,7 @@ _HINTS = {each: {name: get_type_hints(each)[name] for name in _NAMES[each]} for 
 
 
 def digest_of(data: Any, subject: str | None = None, sequence: object = None) -> str:
-    """A short digest of what a message carries: its body as a JSON value, its subject and its sequence property.
+    """Return a short digest of a message's body as a JSON value, its subject and its sequence property.
 
     It differs for 1 and 1.0, and for -0.0 and 0.0, which Python's equality takes for the same.
     """
@@ -236,7 +236,7 @@ def digest_of(data: Any, subject: str | None = None, sequence: object = None) ->
 
 
 def parse(lines: Iterable[str]) -> Iterator[Entry]:
-    """The entries of a journal's lines. Raises JournalError, which names the line."""
+    """Parse the entries of a journal's lines. Raises JournalError, which names the line."""
     for number, line in enumerate(lines, 1):
         try:
             yield _entry(line)
@@ -265,7 +265,7 @@ def _entry(line: str) -> Entry:
 
 
 def _checked(kind: str, name: str, value: Any, hint: Any) -> Any:
-    """The value as its field has it. Raises JournalError."""
+    """Return the value in the type of its field. Raises JournalError."""
     if isinstance(hint, UnionType):
         (hint,) = (each for each in get_args(hint) if each is not type(None))
     if hint in (Position, Range):

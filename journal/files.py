@@ -10,7 +10,7 @@ from journal.entries import Entry, parse
 
 
 def load(path: Path) -> list[Entry]:
-    """The entries of a journal. Raises JournalError, which names the line, and OSError."""
+    """Load the entries of a journal. Raises JournalError, which names the line, and OSError."""
     if path.suffix == ".gz":
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             return list(parse(lines))

@@ -69,7 +69,7 @@ class _Event:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a lease may pass it."""
+        """True if a lease may pass the event."""
         return bool(self.accepted) or self.is_aside
 
     @property
@@ -184,7 +184,7 @@ class _Validator:
         return self._window_s is None or at - event.accepted[-1] < self._window_s + slack_s
 
     def _open_before(self, event: _Event) -> _Event | None:
-        """The first event of its key that has to come before it, and did not."""
+        """Return the first event of its key that has to come before it, and did not."""
         events, key = self._keys[event.entry.key], event.entry.key
         while self._first_open[key] < len(events) and self._is_out_of_the_way(events[self._first_open[key]]):
             self._first_open[key] += 1
@@ -196,7 +196,7 @@ class _Validator:
         return event.is_settled or event.is_ordered or not event.entry.sound
 
     def _may_be_late(self, event: _Event) -> bool:
-        """Whether it is being released, where that does not keep order."""
+        """Return True if the event is being released, where that does not keep order."""
         return event.is_aside and self._policy is not Policy.PARK
 
     def _of_lease(self, line: int, entry: entries.OfLease) -> None:
@@ -274,5 +274,5 @@ class _Validator:
 
 
 def _reach(position: Position) -> tuple[float, ...]:
-    """Compares positions: a shorter one lies behind those that begin with it."""
+    """Return a value that compares positions: a shorter one lies behind those that begin with it."""
     return (*position, math.inf)

@@ -1,4 +1,4 @@
-"""What is wrong with a journal."""
+"""The faults that a journal can show."""
 
 from __future__ import annotations
 
