@@ -68,7 +68,7 @@ def all_benchmarks() -> list[Benchmark]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     listed = "\n".join(f"  {each.name:<12} {each.about}" for each in all_benchmarks())
     top = Parser(
         prog="python -m bench",

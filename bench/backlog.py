@@ -102,7 +102,10 @@ class Group:
         return Turn((after - before) / (ended - began) if after > before else float("nan"), shares)
 
     async def _reached(self, events: float) -> tuple[float, int]:
-        """The time at which the topics were first seen to hold at least this many events each, and their count."""
+        """Return the time at which the topics were first seen to hold at least this many events each.
+
+        Returns their count, too.
+        """
         async with asyncio.timeout(_RELAYED_WITHIN_S):
             while (accepted := await self._testbed.accepted()) < events * len(self._topics):
                 await asyncio.sleep(0.02)

@@ -63,12 +63,12 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether the median meets the limit."""
+        """True if the median meets the limit."""
         return self._meets(self.measured)
 
     @property
     def certain(self) -> bool:
-        """Whether the whole interval is on the median's side of the limit."""
+        """True if the whole interval is on the median's side of the limit."""
         return all(self._meets(end) == self.met for end in self.interval)
 
     @property
@@ -121,7 +121,7 @@ class Plan:
     scratch: Path
 
     def pick(self, *, quick: T, full: T) -> T:
-        """The one of the two that this run calls for."""
+        """Return the one of the two that this run calls for."""
         return full if self.full else quick
 
 
@@ -129,10 +129,10 @@ class Live(Protocol):
     """Where a benchmark reports its progress."""
 
     def step(self, what: str) -> None:
-        """A new step begins: `what` names it, such as `10 ms 100x1: article, 3 of 20`."""
+        """Begin a new step: `what` names it, such as `10 ms 100x1: article, 3 of 20`."""
 
     def rate(self, value: float, unit: str) -> None:
-        """The latest measurement, shown next to the step."""
+        """Show the latest measurement next to the step."""
 
 
 class Benchmark(Protocol):
@@ -151,24 +151,26 @@ class Benchmark(Protocol):
 
 
 def shown(value: float) -> str:
-    """A number with as many digits as anyone needs."""
+    """Format a number with as many digits as anyone needs."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; NaN of nothing."""
+    """Return the median; NaN of nothing."""
     return statistics.median(values) if values else float("nan")
 
 
 def percent(share: float) -> str:
-    """A share of 1 as text, such as `45 %`."""
+    """Format a share of 1 as text, such as `45 %`."""
     return f"{share * 100:.0f} %"
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, from order statistics; lowest and highest for fewer than six values.
+    """Return the 95 % interval of the median, from order statistics.
+
+    It has the lowest and highest for fewer than six values.
 
     The k-th lowest and the k-th highest of n values enclose the median of what they are drawn from, unless fewer
     than k of them fall on one side of it, with the binomial distribution B(n, 1/2), whatever theirs is.

@@ -63,7 +63,7 @@ class Broker:
         return int(self._process.pid)
 
     def settings(self, **changed: str) -> dict[str, str]:
-        """The environment of a relay that sends to this broker."""
+        """Return the environment of a relay that sends to this broker."""
         return {**environment(self.connection_string), **changed}
 
     def processor_seconds(self) -> float:
@@ -116,7 +116,7 @@ class Broker:
 
 
 def environment(connection_string: str) -> dict[str, str]:
-    """The settings of a relay that sends to the broker of this connection string."""
+    """Return the settings of a relay that sends to the broker of this connection string."""
     return {"COSMOS": _UNUSED_COSMOS, "SERVICEBUS": connection_string, "SERVICEBUS_TOPIC": TOPIC}
 
 

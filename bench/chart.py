@@ -17,7 +17,7 @@ _TICKS = 5
 
 
 def drawn(report: Report) -> str:
-    """An SVG with a bar for each of the colours' names in each shape; without bars if none were measured."""
+    """Draw an SVG with a bar for each of the colours' names in each shape; without bars if none were measured."""
     tables = [table for table in report.tables if table.title == title(_DELAY_MS)]
     groups = [(row[0], list(_rates(table, row))) for table in tables for row in table.rows]
     step = _round_up(max((rate for _, bars in groups for _, rate in bars), default=1.0) / _TICKS)

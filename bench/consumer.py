@@ -40,7 +40,7 @@ _SETTLED_S = 0.3
 
 
 class Receiving(Protocol):
-    """What is measured."""
+    """The receiving that is measured."""
 
     async def run(self) -> None:
         """Receive until `stop`."""

@@ -22,13 +22,13 @@ class Usage:
 
     @classmethod
     def now(cls) -> Usage:
-        """The current values. Children count as this process's own once they have ended."""
+        """Return the current values. Children count as this process's own once they have ended."""
         times = os.times()
         own = times.user + times.system + times.children_user + times.children_system
         return cls(machine_seconds(), own, time.monotonic())
 
     def others_share(self, since: Usage) -> float:
-        """The share of all processors, 0 to 1, that other processes used since then."""
+        """Return the share of all processors, 0 to 1, that other processes used since then."""
         available = (self.moment - since.moment) * (psutil.cpu_count() or 1)
         others = (self.machine - since.machine) - (self.own - since.own)
         return min(1.0, max(0.0, others / available)) if available > 0 else 0.0

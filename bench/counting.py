@@ -34,7 +34,7 @@ class CountingSession:
         await self._session.listen(channel)
 
     async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
-        """It waits for what the database sends, and asks nothing."""
+        """Wait for what the database sends, without a statement."""
         return await self._session.notified(timeout_s, payload)
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ class Curve:
         return None
 
     def described(self) -> str:
-        """A markdown table of the points, and a sentence about the bend."""
+        """Return a markdown table of the points, and a sentence about the bend."""
         lines = [f"| {self.of} | {self.unit} |", "| --: | --: |"]
         lines += [f"| {_number(x)} | {_number(y)} |" for x, y in self.points]
         return "\n".join([*lines, "", self._sentence()])
@@ -53,7 +53,7 @@ class Curve:
 
 
 def rendered(page: str, curves: Iterable[Curve]) -> str:
-    """The page with every curve between its markers written again.
+    """Return the page with every curve between its markers written again.
 
     Raises:
         KeyError: The page names a curve that was not measured.

@@ -62,7 +62,7 @@ class Source:
         self._text = " ".join(self._random.choices(_WORDS, k=_TEXT_BYTES // 2))
 
     def batch(self, workload: Workload) -> list[dict[str, Any]]:
-        """The documents of one batch, as the change feed has them: keys mixed."""
+        """Return the documents of one batch, as the change feed has them: keys mixed."""
         documents = [self._event(key, workload.size) for key in self._keys(workload)]
         documents += [self.contact(workload.size) for _ in range(_others(workload))]
         self._random.shuffle(documents)
@@ -74,11 +74,11 @@ class Source:
             yield to_text(self.batch(workload), rewrite_dates=False)
 
     def invocations(self, workload: Workload, number: int) -> list[DocumentList]:
-        """`number` batches as the function receives them: decoded by azure-functions' own converter."""
+        """Return `number` batches as the function receives them: decoded by azure-functions' own converter."""
         return [self.decoded(self.batch(workload)) for _ in range(number)]
 
     def decoded(self, documents: list[dict[str, Any]]) -> DocumentList:
-        """These documents as the function receives them."""
+        """Return these documents as the function receives them."""
         decoded: DocumentList = from_text(to_text(documents, rewrite_dates=False))
         return decoded
 
@@ -114,7 +114,7 @@ class Source:
         return data
 
     def contact(self, size: int = ARTICLE) -> dict[str, Any]:
-        """A document of another type, as the article's contact is."""
+        """Return a document of another type, as the article's contact is."""
         identifier = self._identifier()
         data = {
             "name": {"firstName": "John", "lastName": "Doe"},
@@ -148,7 +148,7 @@ def _others(workload: Workload) -> int:
 
 
 def _just_now() -> int:
-    """A time of commit, in seconds since 1970, that is not over when the document is measured.
+    """Return a time of commit, in seconds since 1970, that is not over when the document is measured.
 
     Of an older one, the relay asks the quarantine whether another process has set it aside.
     """

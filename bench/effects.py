@@ -1,4 +1,4 @@
-"""What the consumers of a benchmark do with an event, in each kind of store: count it for its key, once.
+"""The effect that consumers of a benchmark have for an event, in each kind of store: count it for its key, once.
 
 Of each store there are three handlers: as `docs/receiving-events.md` has it, the same by hand, and without a note.
 """
@@ -46,7 +46,7 @@ class Effects:
         self.wrong = ""
 
     def add(self, key: str, number: int) -> None:
-        """An effect was had, and cannot be lost any more. The events of a key are numbered from 1."""
+        """Note an effect that cannot be lost any more. The events of a key are numbered from 1."""
         before = self._last.get(key, 0)
         if number != before + 1:
             self.wrong = f"{key} has {number} after {before}"
@@ -64,13 +64,16 @@ class Store(Protocol):
     """A consumer's database, open."""
 
     def with_inbox(self, effects: Effects) -> WithInbox:
-        """The handler with the store of `inbox`."""
+        """Return the handler with the store of `inbox`."""
 
     def by_hand(self, effects: Effects) -> Handle:
-        """The same effect and a note of it in one transaction, with nothing but the driver."""
+        """Return a handler with the same effect and a note of it in one transaction.
+
+        It uses nothing but the driver.
+        """
 
     def without_once(self, effects: Effects) -> Handle:
-        """The effect alone."""
+        """Return a handler with the effect alone."""
 
 
 Open = Callable[[str, int], AbstractAsyncContextManager[Store]]
@@ -78,7 +81,7 @@ Open = Callable[[str, int], AbstractAsyncContextManager[Store]]
 
 
 def number_of(body: bytes) -> int:
-    """The event's number within its key. Every handler reads the event, as a real one does."""
+    """Return the event's number within its key. Every handler reads the event, as a real one does."""
     return int(json.loads(body)["number"])
 
 

@@ -74,13 +74,13 @@ async def _running_worker(environment: Mapping[str, str]) -> AsyncIterator[Count
 
 
 def _is_idle(statements: list[str]) -> bool:
-    """Whether this session has stored cursors, and has looked for another page three times since then."""
+    """Return True if this session has stored cursors, and has looked for another page three times since then."""
     stores = _stores(statements)
     return bool(stores) and sum(_LOOKS in text for text in statements[stores[-1] :]) >= 3
 
 
 def between_stores(statements: list[str]) -> float:
-    """Number of statements from one stored cursor to the next, on average; at least two are stored."""
+    """Return the average number of statements from one stored cursor to the next; at least two are stored."""
     stores = _stores(statements)
     return (stores[-1] - stores[0]) / (len(stores) - 1)
 

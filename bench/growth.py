@@ -59,7 +59,7 @@ class Growth:
 
 
 async def _rates(workloads: Sequence[Workload], plan: Plan, live: Live) -> dict[Workload, float]:
-    """The relay's median rate at each of the workloads, in events a second."""
+    """Return the relay's median rate at each of the workloads, in events a second."""
     rates: dict[Workload, list[float]] = {workload: [] for workload in workloads}
     async with Broker(plan.scratch, ack_delay_ms=_ACK_DELAY_MS) as broker:
         source = Source(plan.seed)
@@ -75,7 +75,7 @@ async def _rates(workloads: Sequence[Workload], plan: Plan, live: Live) -> dict[
 
 
 async def _backlogs(leases: int, hosts: int, plan: Plan, live: Live) -> float:
-    """The median rate at which backlogs of events with a key each are relayed, in events a second."""
+    """Return the median rate at which backlogs of events with a key each are relayed, in events a second."""
     group = Group(
         balanced_keys(leases),
         hosts=hosts,

@@ -151,7 +151,10 @@ async def _measure(session: AsyncSession, size: int) -> dict[str, float]:
 
 
 async def _visited(session: AsyncSession) -> tuple[float, float]:
-    """The median of pages that a first page of the backlog visits, and of those that are not in the cache."""
+    """Return the median of pages that a first page of the backlog visits.
+
+    Returns that of the pages outside the cache, too.
+    """
     hit, read = [], []
     for _ in range(5):
         result = await session.execute(Statement(f"explain (analyze, buffers, format json) {_NUMBER}"))
@@ -162,7 +165,7 @@ async def _visited(session: AsyncSession) -> tuple[float, float]:
 
 
 async def _ms(act: Callable[[], Awaitable[object]], times: int = _TIMES) -> float:
-    """The median of the later executions, in milliseconds."""
+    """Return the median of the later executions, in milliseconds."""
     found = []
     for _ in range(times):
         began = time.perf_counter()
@@ -172,5 +175,5 @@ async def _ms(act: Callable[[], Awaitable[object]], times: int = _TIMES) -> floa
 
 
 def _position(number: int) -> bytes:
-    """As changefeed.ulid writes it."""
+    """Return a position in the form that changefeed.ulid writes."""
     return (1_500_000_000_000 + number).to_bytes(6, "big") + bytes(10)

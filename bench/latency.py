@@ -168,7 +168,7 @@ def _window(commits: list[Commit], subscriber: Subscriber, shares: dict[str, flo
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
-    """The value below which that part of a sorted, non-empty sequence lies."""
+    """Return the value below which that part of a sorted, non-empty sequence lies."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * fraction))]
 
 
@@ -187,7 +187,7 @@ def _targets(delay: int, windows: Sequence[Window]) -> list[Target]:
 
 
 def row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
-    """A row of the table with the header COLUMNS."""
+    """Return a row of the table with the header COLUMNS."""
 
     def middle(since: str, fraction: float) -> str:
         return f"{median([percentile(getattr(window, since), fraction) for window in windows]):.0f}"

@@ -32,13 +32,13 @@ class Progress:
             self._in_place.stop()
 
     def step(self, what: str) -> None:
-        """A new step begins."""
+        """Begin a new step."""
         self._step = what
         if self._console.is_terminal:
             self._show("")
 
     def rate(self, value: float, unit: str) -> None:
-        """The latest measurement."""
+        """Show the latest measurement."""
         self._show(f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:,.2f} {unit}")
 
     def _show(self, measured: str) -> None:

@@ -30,10 +30,10 @@ def facts() -> dict[str, str | int | float]:
 
 
 def described(found: Mapping[str, str | int | float]) -> str:
-    """The machine as text."""
+    """Describe the machine as text."""
     return f"{found['cores']} cores, {found['memory_gib']} GiB of memory, {found['system']}, {found['python']}"
 
 
 def packages(found: Mapping[str, str | int | float]) -> str:
-    """The packages as text."""
+    """List the packages as text."""
     return ", ".join(f"{name} {found[name]}" for name in _DISTRIBUTIONS if name in found)

@@ -31,12 +31,12 @@ def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The number of the key's physical partition, of this many equal ones."""
+    """Return the number of the key's physical partition, of this many equal ones."""
     return locate(_DEFINITION.split(partitions), _DEFINITION.of_values([key]).effective)
 
 
 def event(identifier: str, partition_key: str) -> dict[str, Any]:
-    """A domain event of the article's shape; about 400 bytes."""
+    """Return a domain event of the article's shape; about 400 bytes."""
     return {
         "id": identifier,
         "partitionKey": partition_key,
@@ -53,7 +53,7 @@ def event(identifier: str, partition_key: str) -> dict[str, Any]:
 
 
 def contact(partition_key: str, version: int) -> dict[str, Any]:
-    """The business document that accompanies the events of its key."""
+    """Return the business document that accompanies the events of its key."""
     return {
         "id": partition_key,
         "partitionKey": partition_key,

@@ -32,7 +32,7 @@ class OwnCost:
 
     @property
     def own(self) -> float:
-        """What remains."""
+        """The part of the cost that remains without the encoding."""
         return self.whole - self.encoding
 
 

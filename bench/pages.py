@@ -39,7 +39,7 @@ def publish(report: Report, root: Path = ROOT) -> list[Path]:
 
 
 def published(root: Path = ROOT) -> Report:
-    """The results of the last full run."""
+    """Return the results of the last full run."""
     return Report.from_json((root / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
 
 

@@ -41,7 +41,7 @@ class Proxy(ABC):
         await asyncio.gather(*self._passing, return_exceptions=True)
 
     def through(self, connection_string: str) -> str:
-        """The same connection string, with this proxy's port."""
+        """Return the same connection string, with this proxy's port."""
         return connection_string.replace(f":{self._broker_port};", f":{self.port};")
 
     @abstractmethod

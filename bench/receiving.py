@@ -33,7 +33,7 @@ _CALLED = {INBOX: "inbox", BY_HAND: "by hand", IN_TURN: "in turn"}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What waits in the subscription when a turn begins.
+    """The messages that wait in the subscription when a turn begins.
 
     Attributes:
         name: In the tables.
@@ -191,7 +191,10 @@ async def fill(connection_string: str, keys: int, events: int) -> None:
 
 
 def _message(key: str, number: int) -> ServiceBusMessage:
-    """As the relay sends it, without a number of the entity: the receiver by hand does not look for gaps."""
+    """Return a message as the relay sends it.
+
+    It has no number of the entity: the receiver by hand does not look for gaps.
+    """
     action, created_at = "ContactNameUpdatedEvent", "2026-02-09T11:37:37.3022907+02:00"
     data = {
         "name": {"firstName": "Jane", "lastName": "Doe"},
@@ -211,7 +214,7 @@ def _message(key: str, number: int) -> ServiceBusMessage:
 
 
 def findings_of(found: dict[Place, dict[str, Samples]], *judged: Place) -> Findings:
-    """The targets of the judged places, and the table of all."""
+    """Return the targets of the judged places, and the table of all."""
     targets = [
         Target(
             f"receiving, {place.name}: inbox against the SDK's receiver by hand",

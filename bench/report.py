@@ -38,7 +38,7 @@ class Report:
 
     @classmethod
     def of(cls, findings: Iterable[Findings], *, full: bool, seed: int, since: Usage) -> Report:
-        """The report of a run that ends now."""
+        """Return the report of a run that ends now."""
         now, found = Usage.now(), list(findings)
         run = {
             "full": full,
@@ -57,7 +57,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """A report as `to_json` wrote it."""
+        """Read a report as `to_json` wrote it."""
         content = json.loads(text)
         targets = [
             Target(
@@ -82,7 +82,7 @@ class Report:
         return cls(content["run"], tuple(targets), tuple(tables), tuple(curves))
 
     def to_json(self) -> str:
-        """The whole report, one line for each target, row and curve."""
+        """Return the whole report, one line for each target, row and curve."""
         targets = [_json(asdict(target) | _judged(target)) for target in self.targets]
         tables = [
             f'{{"title": {_json(table.title)}, "prose": {_json(table.prose)},\n  '
@@ -110,7 +110,7 @@ class Report:
         return text
 
     def headlined(self, page: str) -> str:
-        """The page with the headlines between its markers written again."""
+        """Return the page with the headlines between its markers written again."""
         written = markdown(headlines_table(self.targets))
         return _HEADLINES.sub(lambda found: f"{found[1]}\n{written}\n{found[2]}", page)
 
@@ -133,7 +133,7 @@ class Report:
 
 
 def targets_table(targets: Iterable[Target]) -> Table:
-    """The measurement next to its target."""
+    """Return the table of each measurement next to its target."""
     rows = [
         (
             target.name + (f" ({target.note})" if target.note else ""),
@@ -148,7 +148,7 @@ def targets_table(targets: Iterable[Target]) -> Table:
 
 
 def headlines_table(targets: Iterable[Target]) -> Table:
-    """The targets of the README's headlines."""
+    """Return the table of the README's headlines."""
     chosen = [target for target in targets if target.headline][:HEADLINES]
     rows = [(each.name, _measured(each) + ("" if each.met else f", **misses {each.wanted}**")) for each in chosen]
     return Table("Headlines", ("what", "measured"), tuple(rows))
@@ -182,7 +182,7 @@ def _interval(target: Target) -> str:
 
 
 def _number(value: float, target: Target) -> str:
-    """A count, which has no unit; without decimals if it is whole."""
+    """Format a count, which has no unit; without decimals if it is whole."""
     return f"{value:g}" if not target.unit and value.is_integer() else shown(value)
 
 
@@ -195,7 +195,7 @@ def _judged(target: Target) -> dict[str, Any]:
 
 
 def markdown(table: Table) -> str:
-    """The table as markdown, numbers to the right."""
+    """Return the table as markdown, numbers to the right."""
     rule = tuple("---" if number == 0 else "--:" for number in range(len(table.columns)))
     return "\n".join("| " + " | ".join(row) + " |" for row in (table.columns, rule, *table.rows))
 

@@ -45,7 +45,7 @@ class Sources:
 
 
 async def _compare(plan: Plan, live: Live) -> dict[Source, list[Turn]]:
-    """Turns of one reader of each source, in alternating order."""
+    """Measure turns of one reader of each source, in alternating order."""
     turns: dict[Source, list[Turn]] = {source: [] for source in _SOURCES}
     repeats = plan.pick(quick=3, full=6)
     pages = 10

@@ -287,6 +287,6 @@ async def _all_in(seen: Mapping[str, float], writer: Writer) -> None:
 
 
 def _counted(sessions: CountedSessions) -> Counter[str]:
-    """Number of statements of each kind asked so far."""
+    """Return the number of statements of each kind asked so far."""
     texts = [text for statements in sessions.opened for text in statements]
     return Counter(kind for text in texts for part, kind in _KINDS.items() if part in text)

@@ -81,14 +81,14 @@ class Testbed:
         self._topics = topics
 
     def outbox(self) -> CosmosOutbox | SqlOutbox:
-        """The outbox, to be opened by whoever writes to it."""
+        """Return the outbox, to be opened by whoever writes to it."""
         settings = self.stack.settings
         if self.stack.source is Source.SQL:
             return SqlOutbox(settings["SQL"], self._partitions)
         return CosmosOutbox(settings["COSMOS"])
 
     async def accepted(self) -> int:
-        """Number of messages that the topics have accepted so far, without duplicates."""
+        """Return the number of messages that the topics have accepted so far, without duplicates."""
         counts = await self._get(int(self.stack.servicebus.details["admin_port"]), "/admin/entities")
         return sum(int(counts[topic]["accepted"]) for topic in self._topics)
 
@@ -163,7 +163,7 @@ class ProcessorUse:
     """How much of one core each process has used since construction."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
-        """`processes`: process ids by the name under which they and their children are reported."""
+        """Watch `processes`: process ids by the name under which they and their children are reported."""
         self._processes = {name: psutil.Process(pid) for name, pid in processes.items()}
         self._before = {name: processor_seconds(process) for name, process in self._processes.items()}
         self._machine_before = machine_seconds()
@@ -181,7 +181,10 @@ class ProcessorUse:
 
 
 def processor_seconds(process: psutil.Process) -> float:
-    """Used so far by the process and its descendants, as a Functions host has a worker; by this process alone."""
+    """Return the processor seconds of the process and its descendants, as a Functions host has a worker.
+
+    Of this process, returns its own alone.
+    """
     descendants = [] if process.pid == os.getpid() else process.children(recursive=True)
     times = [each.cpu_times() for each in (process, *descendants)]
     return float(sum(each.user + each.system for each in times))

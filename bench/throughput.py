@@ -127,7 +127,7 @@ def _targets(results: Results) -> Iterator[Target]:
 
 
 def _ceiling(samples: dict[str, Samples], baseline: str) -> str:
-    """The result of the wire alone against the baseline, if it was measured."""
+    """Return the result of the wire alone against the baseline, if it was measured."""
     if WIRE not in samples:
         return ""
     return f"the wire alone: {median(ratios(samples[WIRE], samples[baseline])):.3g} {TIMES}"

@@ -47,7 +47,7 @@ class Work:
         return Work(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
 
     def copy(self) -> Work:
-        """The current counts."""
+        """Return the current counts."""
         return self - Work()
 
 

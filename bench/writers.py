@@ -65,7 +65,7 @@ class Variant:
 
 
 async def _relay(url: str) -> None:
-    """The relay's worker on all shards, until cancelled."""
+    """Run the relay's worker on all shards, until cancelled."""
     settings = {"SQL": url, "SQL_FEED": _FEED, "SQL_SHARDS": str(_SHARDS)}
     async with running_worker(AcceptingSenders(), lambda: connect_async(url), **settings):
         await asyncio.Event().wait()

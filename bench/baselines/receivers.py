@@ -1,4 +1,4 @@
-"""What a service would write with the SDK's receiver alone, instead of with `inbox`.
+"""Receivers that a service would write with the SDK alone, instead of with `inbox`.
 
 `ByHand` keeps the same promises: many sessions at a time, each in order, locks renewed, each message settled after
 its effect. `InTurn` is the loop of the SDK's examples: a session, its messages, the next session.

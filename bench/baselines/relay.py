@@ -13,7 +13,7 @@ from relay.settings import Settings
 
 
 def publisher(*, pipelined: bool) -> dict[str, str]:
-    """The setting that chooses the pipelined sender, or the pool of the SDK's senders."""
+    """Return the setting that chooses the pipelined sender, or the pool of the SDK's senders."""
     return {"RELAY_PIPELINED": str(pipelined).lower()}
 
 

@@ -27,7 +27,7 @@ _ENVELOPE_BYTES = 96 + 3 * 36
 room for ids and keys of 36 characters, so both fill their batches equally."""
 
 SENDERS = 32
-"""As many as the relay's pool has."""
+"""The number of senders, as many as the relay's pool has."""
 
 MessageFields = dict[str, Any]
 """The arguments of AmqpAnnotatedMessage: the SDK's cheapest form of a message, which the relay uses too."""
@@ -101,7 +101,7 @@ class Prebuilt:
 
 
 def fields_by_key(documents: DocumentList) -> dict[str, list[MessageFields]]:
-    """The message of each event, as the message contract defines it."""
+    """Return the message of each event, as the message contract defines it."""
     found: dict[str, list[MessageFields]] = {}
     for document in documents:
         if document["type"] == EVENT_TYPE:

@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     names = ", ".join(each.name for each in fields(Prices))
     made = argparse.ArgumentParser(prog="python -m bench.costs", description=__doc__, epilog=f"prices: {names}")
     made.add_argument("--rate", type=_rate, action="append", help="events a second; repeat it for further rows")

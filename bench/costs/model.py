@@ -1,4 +1,7 @@
-"""What a load takes of each service, and what that costs a month. Sources of the quantities: docs/capacity.md."""
+"""The amounts of each service that a load takes, and their costs a month.
+
+Sources of the quantities: docs/capacity.md.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What services write.
+    """The load that services write.
 
     Attributes:
         rate: Events a second.
@@ -141,7 +144,10 @@ def lease_ru(load: Load, plan: Plan) -> float:
 
 
 def enough_delay_ms(load: Load, plan: Plan) -> int:
-    """The shortest RELAY_POLL_DELAY_MS with which the lease container suffices, in steps of half a second."""
+    """Return the shortest RELAY_POLL_DELAY_MS with which the lease container suffices.
+
+    It has steps of half a second.
+    """
     while lease_ru(load, plan) > LEASE_CONTAINER_RU:
         plan = replace(plan, poll_delay_s=plan.poll_delay_s + 0.5)
     return round(plan.poll_delay_s * 1000)
@@ -159,7 +165,10 @@ def month(load: Load, plan: Plan, prices: Prices) -> Mapping[str, float]:
 
 
 def servicebus(load: Load, plan: Plan, prices: Prices) -> float:
-    """The namespace: its units, or its operations, one for each 64 KB that is sent or received."""
+    """Return the costs of the namespace.
+
+    It counts its units, or its operations, one for each 64 KB that is sent or received.
+    """
     if plan.premium:
         return units(load) * prices.premium_unit
     operations = (

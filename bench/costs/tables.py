@@ -38,7 +38,7 @@ _MARKED = re.compile(r"(<!-- costs: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 
 def rendered(page: str, prices: Prices) -> str:
-    """The page with every table between its markers written again."""
+    """Return the page with every table between its markers written again."""
     return _MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]](prices)}\n{found[3]}", page)
 
 
@@ -94,7 +94,7 @@ def _example(load: Load, plan: Plan, prices: Prices) -> dict[str, str]:
 
 
 def idle(prices: Prices, streams: int = 1) -> str:
-    """A month without events, by service."""
+    """Return the table of a month without events, by service."""
     columns = [dict(month(Load(0, streams=streams), plan, prices)) for plan in IDLE]
     names = [*columns[1], "in all"]
     values = [{**each, "in all": sum(each.values())} for each in columns]
