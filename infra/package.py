@@ -23,7 +23,7 @@ _LEFT_OUT = {"LICENSE", "pyproject.toml"}
 
 
 def packed(root: Path) -> Iterator[tuple[str, Path]]:
-    """The name in the zip of each file, and where it is."""
+    """Yield the name in the zip of each file, and where it is."""
     for name, path in FILES.items():
         yield name, root / path
     for name in OPTIONAL:

@@ -27,7 +27,7 @@ TARGET = ROOT / "infra" / "relay.json"
 
 
 def parameters(found: RelayFile) -> dict[str, Any]:
-    """The parameters `destinations` and `streams` of the templates, without what is default."""
+    """Return the parameters `destinations` and `streams` of the templates, without what is default."""
     streams = list(pairs_of(found))
     used = dict.fromkeys(destination for _, destination in streams)
     return {
@@ -64,7 +64,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def written(path: Path) -> str:
-    """The text of relay.json for a relay.toml, which need not exist. Raises SettingsError."""
+    """Return the text of relay.json for a relay.toml, which need not exist. Raises SettingsError."""
     return json.dumps(parameters(file.read(path)), indent=2) + "\n"
 
 

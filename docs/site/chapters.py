@@ -24,17 +24,17 @@ class NoTable(ValueError):
 
 
 def pages_in(text: str) -> list[str]:
-    """The Markdown pages that a text links to, without their suffix, each once."""
+    """Return the Markdown pages that a text links to, without their suffix, each once."""
     return list(dict.fromkeys(_LINK.findall(text)))
 
 
 def pages_below(readme: str) -> list[str]:
-    """The pages that the README of a folder lists: those in the folder or below it."""
+    """Return the pages that the README of a folder lists: those in the folder or below it."""
     return [page for page in pages_in(readme) if not page.startswith("..")]
 
 
 def chapters(readme: str) -> Iterator[tuple[str, list[str]]]:
-    """The captions and pages of the table in README.md, in its order.
+    """Yield the captions and pages of the table in README.md, in its order.
 
     Raises:
         NoTable: There is none.
@@ -52,12 +52,12 @@ def chapters(readme: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_readme_of_folder(page: str) -> bool:
-    """Whether a page is the README of a folder other than the root."""
+    """Return True if a page is the README of a folder other than the root."""
     return page != README and posixpath.basename(page) == README
 
 
 def without_place(page: str, pages: Collection[str]) -> str:
-    """The error for a page that the order does not have: it names the README that has to link to it."""
+    """Return the error for a page that the order does not have: it names the README that has to link to it."""
     folder = posixpath.dirname(page)
     place = f"the table in {README}.md, under '## {HEADING}'"
     while folder:

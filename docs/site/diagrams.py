@@ -22,12 +22,12 @@ _TITLE = re.compile(r"^ *accTitle: *(.+)$", re.MULTILINE)
 
 
 def picture(text: str, scheme: str) -> str:
-    """The path of a diagram's picture. Another text has another picture."""
+    """Return the path of a diagram's picture. Another text has another picture."""
     return f"{FOLDER}/{hashlib.sha256(text.strip().encode()).hexdigest()[:12]}-{scheme}.svg"
 
 
 def image(text: str, scheme: str) -> nodes.image:
-    """The picture for a colour scheme; the theme hides the one for the other."""
+    """Return the picture for a colour scheme; the theme hides the one for the other."""
     title = _TITLE.search(text)
     assert title
     return nodes.image(uri=f"/{picture(text, scheme)}", alt=title[1], classes=[f"only-{scheme}"])

@@ -39,7 +39,7 @@ _THEMES = {"light": ("default", "#ffffff"), "dark": ("dark", "#131416")}
 
 
 def diagrams(root: Path) -> Iterator[str]:
-    """The texts of all diagrams in tracked pages."""
+    """Yield the texts of all diagrams in tracked pages."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True
     ).stdout

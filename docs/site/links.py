@@ -27,7 +27,10 @@ def show_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def address(app: Sphinx, docname: str, target: str) -> str | None:
-    """The address in the repository of a file that a page links to; None if the repository's is not known."""
+    """Return the address in the repository of a file that a page links to.
+
+    It is None if the repository's is not known.
+    """
     if not app.config.repository_url:
         return None
     path, _ = app.env.relfn2path(target, docname)

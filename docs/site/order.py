@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 def contents(pages: list[str], caption: str = "") -> str:
-    """A table of contents that is in the sidebar, and not on the page itself."""
+    """Return a table of contents that is in the sidebar, and not on the page itself."""
     options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
     return "\n".join(["", "", "```{toctree}", *options, "", *pages, "```", ""])
 

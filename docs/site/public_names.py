@@ -14,7 +14,7 @@ MODULES = ("outbox", "outbox.attrs", "outbox.pydantic", "inbox", "changefeed", "
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """The names that a module offers: `__all__`, or else what it defines without an underscore."""
+    """Return the names that a module offers: `__all__`, or else what it defines without an underscore."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return list(listed)
@@ -26,13 +26,16 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def has_docstring(value: Any) -> bool:
-    """Whether a class, function or property says what it is. What dataclasses write themselves says nothing."""
+    """Return True if a class, function or property has a docstring.
+
+    The text that dataclasses write themselves does not count.
+    """
     text = inspect.getdoc(value)
     return bool(text) and not (inspect.isclass(value) and str(text).startswith(f"{value.__name__}("))
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that a class defines."""
+    """Yield the public methods and properties that a class defines."""
     for name, value in vars(cls).items():
         if not name.startswith("_") and (
             inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
@@ -41,7 +44,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def fields_without_meaning(cls: type) -> Iterator[str]:
-    """The public fields of a dataclass that neither its docstring nor that of a base names."""
+    """Yield the public fields of a dataclass that neither its docstring nor that of a base names."""
     docstrings = " ".join(each.__doc__ or "" for each in cls.__mro__[:-1])
     for each in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
         if not each.name.startswith("_") and not re.search(rf"\b{each.name}\b", docstrings):
@@ -49,7 +52,7 @@ def fields_without_meaning(cls: type) -> Iterator[str]:
 
 
 def undocumented(name: str, value: Any) -> Iterator[str]:
-    """The public names without a docstring: this one's, and those of its members."""
+    """Yield the public names without a docstring: this one's, and those of its members."""
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return
     if not has_docstring(value):
@@ -59,7 +62,7 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
 
 
 def problems(modules: Sequence[str]) -> Iterator[str]:
-    """What the docstrings of the public names of these modules lack."""
+    """Yield the gaps in the docstrings of the public names of these modules."""
     for module_name in modules:
         module = importlib.import_module(module_name)
         for name in public_names(module):
@@ -71,14 +74,14 @@ def problems(modules: Sequence[str]) -> Iterator[str]:
 
 
 def full_names(modules: Sequence[str]) -> Iterator[str]:
-    """The public names of these modules, with their modules."""
+    """Yield the public names of these modules, with their modules."""
     for module_name in modules:
         for name in public_names(importlib.import_module(module_name)):
             yield f"{module_name}.{name}"
 
 
 def absent(name: str, pages: Sequence[str]) -> str:
-    """The error for a public name that the reference does not have."""
+    """Return the error for a public name that the reference does not have."""
     return (
         f"{name} is public and not in the reference: add it to one of {', '.join(f'{page}.rst' for page in pages)}"
     )

@@ -31,7 +31,7 @@ class _Markers:
 
 
 def entry(directive: str, *text: str) -> Iterator[str]:
-    """A directive and the text below it."""
+    """Yield the lines of a directive and the text below it."""
     yield from (f".. {directive}", "", *(f"   {line}" for line in text), "")
 
 

@@ -15,7 +15,7 @@ _DOCSTRINGS = ("outbox/src/**/*.py", "inbox/src/**/*.py", "changefeed/**/*.py", 
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """The files that the site is made of."""
+    """Yield the files that the site is made of."""
     for pattern in (*_PAGES, *_DOCSTRINGS):
         yield from (path for path in root.glob(pattern) if path.is_file() and "__pycache__" not in path.parts)
 

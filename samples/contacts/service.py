@@ -14,7 +14,7 @@ _COMMIT_RETRIES = 2
 _RETRY_DELAY_S = 0.2
 
 Accepts = Callable[[str], bool]
-"""Whether the caller accepts the version with this ETag."""
+"""A function that returns True if the caller accepts the version with this ETag."""
 
 
 class Repository(Protocol):

@@ -36,11 +36,11 @@ class EntityTags:
         )
 
     def match_strongly(self, etag: str) -> bool:
-        """The comparison of If-Match: a weak tag never matches."""
+        """Compare tags as If-Match does: a weak tag never matches."""
         return self.any or etag in self.strong
 
     def match_weakly(self, etag: str) -> bool:
-        """The comparison of If-None-Match: the prefix W/ makes no difference."""
+        """Compare tags as If-None-Match does: the prefix W/ makes no difference."""
         return self.any or etag in self.strong or etag in self.weak
 
     @property
@@ -55,7 +55,7 @@ async def require_if_match(
         str, Header(description="The ETag, in quotes, of the version to change; `*` for any. Required, or 428.")
     ] = "",
 ) -> EntityTags:
-    """The versions that the client accepts to change.
+    """Return the versions that the client accepts to change.
 
     Raises:
         PreconditionRequired: The header is missing. Without it, a client could overwrite another one's change.
@@ -70,5 +70,5 @@ async def parse_if_none_match(
         str, Header(description="The ETag, in quotes, of the version the client has. If unchanged: 304.")
     ] = "",
 ) -> EntityTags:
-    """The versions that the client already has."""
+    """Return the versions that the client already has."""
     return EntityTags.parse(if_none_match)

@@ -34,7 +34,7 @@ _REQUIRED = frozenset({"name", "description", "email", "company"})
 
 
 def rows_of(change: Change) -> list[tuple[str, str, int, str]]:
-    """The rows that a change stores: contact id, aspect, version and value, as JSON."""
+    """Return the rows that a change stores: contact id, aspect, version and value, as JSON."""
     aspects = {**change.aspects, _DELETED: True} if change.deleted else change.aspects
     return [(change.contact_id, aspect, change.version, json.dumps(value)) for aspect, value in aspects.items()]
 

@@ -87,7 +87,7 @@ class PostgresDirectory:
                     await cursor.executemany(_APPLY, rows_of(change))
 
     async def contacts(self) -> list[dict[str, Any]]:
-        """As `Directory.contacts`."""
+        """Return the contacts, as `Directory.contacts` does."""
         async with self._pool.connection() as connection:
             cursor = await connection.execute(_ALL)
             return list(contacts_of(await cursor.fetchall()))

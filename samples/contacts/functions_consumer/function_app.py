@@ -17,7 +17,10 @@ app = func.FunctionApp()
 
 @functools.cache
 def directory() -> Directory:
-    """The directory of this process. The first message opens it, on the event loop's thread, where it is used."""
+    """Return the directory of this process.
+
+    The first message opens it, on the event loop's thread, where it is used.
+    """
     return Directory(Path(os.environ.get("DIRECTORY") or ".local/directory.sqlite"))
 
 

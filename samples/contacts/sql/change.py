@@ -43,7 +43,7 @@ class Change:
 
     @classmethod
     def of(cls, contact: Contact) -> Self:
-        """The rows to write. Raises InvalidDocument: an event could not be relayed unchanged."""
+        """Return the rows to write. Raises InvalidDocument: an event could not be relayed unchanged."""
         number = sequence_of(contact)
         events = []
         for order, raised in enumerate(raised_by(contact)):
@@ -70,12 +70,12 @@ class Change:
 
 
 def etag_of(version: int) -> str:
-    """The ETag of a version, in quotes."""
+    """Return the ETag of a version, in quotes."""
     return f'"{version}"'
 
 
 def version_of(etag: str) -> int:
-    """The version that has this ETag."""
+    """Return the version that has this ETag."""
     return int(etag.strip('"'))
 
 

@@ -37,5 +37,8 @@ async def open_sql(environment: Mapping[str, str] = os.environ) -> AsyncIterator
 
 
 def _sqlalchemy_url(url: str) -> URL:
-    """The URL as SQLAlchemy spells it, with the name of the driver: https://docs.sqlalchemy.org/dialects/postgresql."""
+    """Return the URL as SQLAlchemy spells it, with the driver's name.
+
+    See https://docs.sqlalchemy.org/dialects/postgresql.
+    """
     return make_url(url).set(drivername="postgresql+psycopg")

@@ -16,5 +16,5 @@ E = TypeVar("E", Unavailable, CommitUncertain)
 
 
 def failure(error: Exception, what: str, kind: type[E]) -> OutboxError:
-    """The error for the caller; the driver's text is left out, as it may have parameters."""
+    """Return the error for the caller; the driver's text is left out, as it may have parameters."""
     return kind(f"PostgreSQL did not answer to {what} ({type(error).__name__}).")

@@ -30,7 +30,7 @@ class SqlContacts:
         self._tracked.append(contact)
 
     async def read(self, identifier: str, /, *, if_none_match: str | None = None) -> Contact:
-        """The stored contact.
+        """Read the stored contact.
 
         Raises:
             NotFound: There is none with this id, or it is deleted.

@@ -36,7 +36,7 @@ class SqlUnitOfWork:
         self._in_doubt: list[Change] = []
 
     def repository(self, kind: type[Contact], /) -> SqlContacts:
-        """The repository of contacts."""
+        """Return the repository of contacts."""
         return SqlContacts(self._engine, self._tracked)
 
     async def commit(self) -> None:
@@ -82,7 +82,7 @@ class SqlUnitOfWork:
         await connection.execute(insert(tables.outbox), places)
 
     async def _is_committed(self, changes: list[Change]) -> bool:
-        """Whether an attempt whose answer was lost was committed. The ids of events are random."""
+        """Return True if an attempt whose answer was lost was committed. The ids of events are random."""
         stored = select(exists().where(tables.domain_event.c.id == changes[0].event_ids[0]))
         try:
             async with self._engine.connect() as connection:
