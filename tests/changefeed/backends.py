@@ -70,7 +70,7 @@ class Backend(Protocol):
         """End a session on the server, and wait until it has gone."""
 
     def blocked(self, session_id: int) -> bool:
-        """Whether a session waits for a lock."""
+        """Return True if a session waits for a lock."""
 
     def outbox_held(self) -> AbstractContextManager[None]:
         """Hold the lock of every row of the outbox: a reader can number them, and not finish."""

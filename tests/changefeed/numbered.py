@@ -78,7 +78,7 @@ class Service:
         assert self.rows("select pg_terminate_backend(%s, %s)", pid, WATCHDOG_S * 1000) == [(True,)]
 
     def blocked(self, pid: int) -> bool:
-        """Whether a session waits for a lock."""
+        """Return True if a session waits for a lock."""
         return bool(self.rows("select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", pid))
 
     def sweeper(self, group: int = 0) -> int | None:

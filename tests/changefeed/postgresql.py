@@ -125,7 +125,7 @@ class PostgresBackend:
         self._until("select not exists (select from pg_stat_activity where pid = ?)", session_id)
 
     def blocked(self, session_id: int) -> bool:
-        """Whether a session waits for a lock."""
+        """Return True if a session waits for a lock."""
         return bool(self.rows("select cardinality(pg_blocking_pids(?)) > 0", session_id)[0][0])
 
     @contextmanager

@@ -180,7 +180,7 @@ def test_a_feed_can_be_set_up_without_roles(postgresql: PostgresBackend) -> None
 
 
 def test_an_owner_that_is_no_superuser_sets_up_and_drops_a_feed(postgresql: PostgresBackend) -> None:
-    """As on a managed server."""
+    """Set up a feed with the rights of an owner on a managed server."""
     postgresql.execute("create role admin login createrole")
     name = postgresql.rows("select current_database()")[0][0]
     with psycopg.connect(postgresql.url, autocommit=True) as owner:

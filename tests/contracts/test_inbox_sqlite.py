@@ -1,4 +1,4 @@
-"""What `SqliteStore` does beyond the contract of a store: one connection for all handlers, and its migrations."""
+"""`SqliteStore` beyond the contract of a store: one connection for all handlers, and its migrations."""
 
 from __future__ import annotations
 

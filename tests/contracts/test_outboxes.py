@@ -50,7 +50,7 @@ class Harness(ABC):
 
     @abstractmethod
     async def pass_all(self) -> None:
-        """As if the relay had published everything."""
+        """Set the positions to those after everything was published."""
 
     @abstractmethod
     def again(self, *, from_beginning: bool = True) -> Outbox:

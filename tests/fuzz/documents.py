@@ -78,7 +78,7 @@ _DATA = st.one_of(
 
 
 def _storable(key: Any) -> bool:
-    """Whether Cosmos DB stores a document with this partition key, so that the change feed can hold it.
+    """Return True if Cosmos DB stores a document with this partition key, so that the change feed can hold it.
 
     Source: https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits.
     """

@@ -77,7 +77,7 @@ class Topic:
         self._refused = frozenset()
 
     def holds(self, key: str, identifier: str) -> bool:
-        """Whether an event was accepted."""
+        """Return True if an event was accepted."""
         return (key, identifier) in self._seen
 
     def _accept(self, messages: list[Message]) -> None:

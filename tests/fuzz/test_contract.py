@@ -23,7 +23,7 @@ def _with(**changes: Any) -> str:
 
 
 def inexpressible(document: dict[str, Any], reason: Reason) -> bool:
-    """Whether the schema's `$comment` says that it cannot refuse this document for this reason."""
+    """Return True if the schema's `$comment` says that it cannot refuse this document for this reason."""
     keys = {Reason.ID_TOO_LONG: "id", Reason.PARTITION_KEY_TOO_LONG: "partitionKey"}
     if reason in keys:
         # More than 128 UTF-16 units in no more than 128 characters.

@@ -33,7 +33,7 @@ def text(name: str) -> str:
 
 
 def listed() -> list[Requirement]:
-    """What the short lists name."""
+    """Return the requirements that the short lists name."""
     lines = [line for name in LISTS for line in text(name).splitlines()]
     return [Requirement(line) for line in lines if line and line[0] != "#"]
 

@@ -98,7 +98,7 @@ BOTH_SENDERS = pytest.mark.parametrize("pipelined", [True, False], ids=["pipelin
 
 @pytest.fixture
 def pipelined() -> bool:
-    """Whether relays have the pipelined sender."""
+    """True if relays have the pipelined sender."""
     return True
 
 

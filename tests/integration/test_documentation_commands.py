@@ -72,7 +72,7 @@ def served(text: str, ports: dict[int, int]) -> set[int]:
 
 
 def answers(port: int) -> bool:
-    """Whether a process listens on this port."""
+    """Return True if a process listens on this port."""
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,4 +1,4 @@
-"""What `CosmosStore` does beyond the contract of a store: its batches, their limits, and answers that are lost."""
+"""`CosmosStore` beyond the contract of a store: its batches, their limits, and answers that are lost."""
 
 from __future__ import annotations
 

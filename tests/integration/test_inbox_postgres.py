@@ -1,4 +1,4 @@
-"""What `PostgresStore` and `SqlAlchemyStore` do beyond the contract of a store: concurrency, faults and misuse."""
+"""`PostgresStore` and `SqlAlchemyStore` beyond the contract of a store: concurrency, faults and misuse."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ async def run(language: Language, contact: str, stack: RunningStack, folder: Pat
 
 
 def environment(stack: RunningStack) -> dict[str, str]:
-    """What `source .local/stack.env` sets, as far as the programs need it."""
+    """Return the variables that `source .local/stack.env` sets, as far as the programs need them."""
     return {"PATH": os.environ["PATH"], **{name: stack.stack.settings[name] for name in ("COSMOS", "SERVICEBUS")}}
 
 

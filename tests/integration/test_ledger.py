@@ -34,7 +34,7 @@ KEYS = [f"k{number}" for number in range(30)]
 
 
 class NothingPassed(CosmosSource):
-    """Has no lease that has passed anything, likewise."""
+    """A source without a lease that has passed anything."""
 
     async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()

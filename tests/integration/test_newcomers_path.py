@@ -133,7 +133,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
 
 
 async def assert_nothing_is_said_if_nobody_reads(shell: Shell) -> None:
-    """As by `watch | head`, but at once."""
+    """Check that a closed output stops a command silently, as `watch | head` does, but right away."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

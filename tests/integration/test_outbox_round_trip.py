@@ -1,4 +1,7 @@
-"""What a commit accepts is read back value for value; what it refuses names the field, and nothing is written."""
+"""A commit that is accepted is read back value for value.
+
+One that is refused names the field, and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ def as_json(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are one; unlike `==`, which takes True for 1."""
+    """Return True if two JSON values are one; unlike `==`, which takes True for 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

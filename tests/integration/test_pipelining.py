@@ -226,7 +226,7 @@ def imported_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _renamed(self: Any, channel: int, performative: Any) -> None:
-    """As another version might have it."""
+    """Take an argument under the name that another version might give it."""
 
 
 def _another_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ IDS = st.one_of(
 
 
 def is_taken(message: bytes) -> bool:
-    """Whether the broker takes it."""
+    """Return True if the broker takes the message."""
     try:
         parse(message)
     except (ServiceBusError, codec.CodecError):

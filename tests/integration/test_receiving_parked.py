@@ -145,7 +145,7 @@ async def test_while_the_store_is_away_nothing_is_dead_lettered_or_overtaken(tmp
 
 
 async def test_a_message_whose_deliveries_end_without_an_answer_parks_its_key(servicebus: Broker) -> None:
-    """As when each process that handles it is killed."""
+    """End each delivery without an answer, as when each process that handles it is killed."""
     consumer = Consumer()
     tried: list[int] = []
 

@@ -239,7 +239,7 @@ async def committed(trigger: TriggerLeases, *documents: dict[str, Any]) -> list[
 
 
 async def attempts(relay: CosmosRelay, feed: list[dict[str, Any]], count: int) -> str:
-    """What the last of several attempts that fail says."""
+    """Return the message of the last of several attempts that fail."""
     said = ""
     for retry_count in range(count):
         with pytest.raises(PublishError) as raised:

@@ -49,7 +49,7 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 def quarantined(database: str) -> bool:
-    """Whether quarantine has taken anything."""
+    """Return True if quarantine has taken anything."""
     with psycopg.connect(database) as reader:
         return bool(reader.execute("select 1 from relay.item where reason is not null").fetchall())
 

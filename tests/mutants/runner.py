@@ -74,7 +74,7 @@ class Workbench:
         return max(_LEAST_S, 5 * (time.monotonic() - began))
 
     def kills(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> bool:
-        """Whether one of `tests` fails on `mutant`, or does not end within `limit_s` seconds."""
+        """Return True if one of `tests` fails on `mutant`, or does not end within `limit_s` seconds."""
         path = self._copy / mutant.path
         whole, stat = path.read_bytes(), path.stat()
         self._tries += 1

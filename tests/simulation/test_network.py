@@ -264,7 +264,7 @@ def test_a_socket_can_choose_how_long_it_waits_for_an_answer(world: ConnectedWor
 
 
 def runs_until(world: ConnectedWorld, task: asyncio.Task[bytes], rounds: int) -> bool:
-    """Whether the task ends within a number of rounds of callbacks."""
+    """Return True if the task ends within a number of rounds of callbacks."""
     last = world.rounds + rounds
     world.run(lambda: task.done() or world.rounds > last, 10)
     return task.done()

@@ -1,4 +1,4 @@
-"""What a universe leaves behind when it has ended: nothing that runs later."""
+"""The state that a universe leaves behind when it has ended: nothing that runs later."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_when_every_process_waits_for_another_one_that_is_said(world: World) -> 
 
 
 def observed(seed: str) -> tuple[object, ...]:
-    """What code learns from the world that asks for time and randomness, in each way that there is."""
+    """Return the answers of the world to code that asks for time and randomness, in each way that there is."""
     world = World(seed)
     process = world.process("p")
     process.skew_s = 7

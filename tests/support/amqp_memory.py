@@ -62,7 +62,7 @@ class _Sdk:
 
 
 class MemoryConnection(sdk.Connection):
-    """As `sdk.Connection` once it is open; only the sockets and the SDK are not there.
+    """An open `sdk.Connection` without the sockets and the SDK.
 
     Attributes:
         written: The frames of the relay's link, when nobody else takes them.

@@ -165,7 +165,7 @@ class Peer(Listener):
         return made
 
     def nothing_more(self) -> bool:
-        """Whether no frame of the relay's session is left that the test has not asked for."""
+        """Return True if no frame of the relay's session is left that the test has not asked for."""
         return self._frames.empty()
 
     async def until(self, condition: Any) -> None:

@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is answered any more."""
+        """True if nothing is answered any more."""
         return self._ended
 
     # What a test makes it do, on a transfer

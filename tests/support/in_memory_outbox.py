@@ -82,14 +82,17 @@ class InMemoryOutbox:
                 self.payloads[key, stored["id"]] = jsontext.encode(stored["data"]).decode()
 
     def pass_all(self) -> None:
-        """As if the relay had published everything."""
+        """Set the positions to those after everything was published."""
         for event in self.committed:
             at = self.positions_at.get(event.partition)
             if at is None or event.place > at:
                 self.positions_at[event.partition] = event.place
 
     def reach(self, lsn: int | None) -> None:
-        """As if the relay had published everything up to an LSN; None: no position shows how far it is."""
+        """Set the positions to those after everything up to an LSN was published.
+
+        With None, no position shows how far it is.
+        """
         self.positions_at = {} if lsn is None else {"0": (lsn, sys.maxsize)}
 
     def from_the_relays_position(self) -> InMemoryOutbox:

@@ -51,7 +51,7 @@ class _Token:
         return cls(key_range, int(lsn))
 
     def is_required_by(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request must see what was written under this token."""
+        """Return True if a request must see what was written under this token."""
         required = [_Token.of(part) for part in headers.get(_TOKEN, "").split(",") if part]
         return any(token.range == self.range and token.lsn >= self.lsn for token in required)
 

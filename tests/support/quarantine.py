@@ -43,5 +43,8 @@ async def settled(
 
 
 async def quarantined(container: ContainerProxy) -> list[dict[str, Any]]:
-    """What is in a quarantine container apart from orders: records, their parts, and markers of parked keys."""
+    """Return the items of a quarantine container apart from orders.
+
+    They are records, their parts, and markers of parked keys.
+    """
     return [item async for item in container.read_all_items() if item["type"] != ORDER_TYPE]

@@ -88,7 +88,7 @@ class SqlDeployment:
         )
 
     def pass_all(self, *shards: int) -> None:
-        """As if the relay had published everything."""
+        """Set the positions to those after everything was published."""
         for shard_id in shards or (0,):
             positions = self.read(shard_id)
             self.pass_to(positions[-1] if positions else bytes(16), shard_id)

@@ -36,7 +36,7 @@ def log_rules() -> dict[str, Resource]:
 
 @cache
 def log_rules_of_streams(*others: str) -> dict[str, Resource]:
-    """Likewise, of an app that reads its outbox for further streams too."""
+    """Return the log rules by name, of an app that reads its outbox for further streams too."""
     streams = [{"name": name} for name in ("default", *others)]
     found = Project(ROOT).deploy(cosmosContainer=OUTBOX, streams=streams).of(LOG_RULES)
     return {rule.name.removeprefix("relay-").rpartition("-")[0]: rule for rule in found}

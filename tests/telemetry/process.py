@@ -57,7 +57,7 @@ class WorkerProcess:
         )
 
     async def kill(self) -> None:
-        """As the host kills its worker, and as a crash ends it: without a last word."""
+        """Kill the worker as the host does, and as a crash ends it: without a last word."""
         if not self._reader.at_eof():
             os.kill(self.greeting["pid"], signal.SIGKILL)
         async with asyncio.timeout(WATCHDOG_S):

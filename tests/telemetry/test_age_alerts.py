@@ -152,7 +152,7 @@ async def test_a_wrong_setting_raises_an_alert_that_names_it(caplog: pytest.LogC
 
 
 def answers(rows: Rows, missing: frozenset[str] = frozenset()) -> list[Any]:
-    """What the operator sees: the answer of the query."""
+    """Return the answer of the query that the operator sees."""
     text = (ROOT / "infra" / "queries" / "unloaded.kql").read_text(encoding="utf-8")
     with Workspace(rows, missing=missing) as workspace:
         return workspace.query(text)

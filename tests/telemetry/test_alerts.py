@@ -59,7 +59,7 @@ def fresh(name: str, count: int = 3) -> list[dict[str, Any]]:
 
 
 def outbox_writes(minutes_ago: float) -> Row:
-    """As Cosmos DB sums up five minutes of writes."""
+    """Return a row with which Cosmos DB sums up five minutes of writes."""
     return {
         "TimeGenerated": ago(minutes=minutes_ago),
         "CollectionName": OUTBOX,
@@ -69,7 +69,7 @@ def outbox_writes(minutes_ago: float) -> Row:
 
 
 def host_log(level: str, message: str, category: str = "Host.General", **columns: Any) -> Row:
-    """As the Functions host writes it."""
+    """Return a row that the Functions host writes."""
     at = {"TimeGenerated": ago(minutes=1), "Level": level, "Category": category, "Message": message}
     return at | columns
 
@@ -215,7 +215,7 @@ async def test_one_sick_stream_among_healthy_ones_raises_alerts_that_name_it(
 
 
 def of_stream(rows: Rows, name: str | None) -> dict[str, list[Row]]:
-    """What a stream has reported; None for `default`."""
+    """Return the rows that a stream has reported; None for `default`."""
     return {
         table: [row for row in found if row.get("Properties", {}).get("stream") == name]
         for table, found in rows.items()

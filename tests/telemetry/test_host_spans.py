@@ -1,4 +1,4 @@
-"""What the workspace drops of the Functions host's own spans, and how much that is."""
+"""The part of the Functions host's own spans that the workspace drops, and how much that is."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ KEY = "partition-key-of-a-person"
 
 
 def measured(envelope: Envelope) -> bool:
-    """Whether it is a metric's."""
+    """Return True if it is a metric's."""
     return bool(envelope["data"]["baseType"] == "MetricData")
 
 

@@ -86,7 +86,7 @@ def test_every_test_that_the_documentation_names_exists(page: Path) -> None:
 
 
 def missing(place: str) -> bool:
-    """Whether a place that runs a block, `PATH` or `PATH::test`, does not exist."""
+    """Return True if a place that runs a block, `PATH` or `PATH::test`, does not exist."""
     path, _, test = place.partition("::")
     file = ROOT / path
     return not file.is_file() or (test != "" and f"def {test}(" not in file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What the operators' pages show of the output of commands, logs and the host is what the code prints."""
+"""The output of commands, logs and the host on the operators' pages is the output that the code prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _VALUES = re.compile(
 
 @dataclass(frozen=True)
 class Printed:
-    """What is printed: patterns of lines, whose groups are what they say themselves, and single words."""
+    """The printed texts: patterns of lines, whose groups are what they say themselves, and single words."""
 
     lines: tuple[re.Pattern[str], ...]
     words: frozenset[str]
@@ -54,7 +54,7 @@ class Printed:
 
 @cache
 def printed() -> Printed:
-    """What the relay prints."""
+    """Return the texts that the relay prints."""
     patterns: list[re.Pattern[str]] = []
     words: set[str] = set()
     for line in {line for _, text in texts("relay") for line in text.split("\n")}:
@@ -92,7 +92,9 @@ ERRORS = {name for name, each in vars(errors).items() if isinstance(each, type)}
 
 
 def quoted() -> list[str]:
-    """What the runbook quotes: in quotation marks, as code that is no command, in blocks without a language.
+    """Return the quotations of the runbook.
+
+    They are in quotation marks, code that is no command, or blocks without a language.
 
     Each line alone, and what is before and after an ellipsis.
     """
@@ -113,7 +115,7 @@ def said_anywhere() -> list[str]:
 
 
 def is_said(fragment: str) -> bool:
-    """Whether a text has the fragment, whatever its numbers."""
+    """Return True if a text has the fragment, whatever its numbers."""
     pieces = [each.strip() for each in re.split(r"\d+", fragment) if each.strip()]
     return any(all(piece in text for piece in pieces) for text in said_anywhere())
 

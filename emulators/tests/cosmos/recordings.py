@@ -74,7 +74,7 @@ class Exchange:
 
     @property
     def is_row_batch(self) -> bool:
-        """Whether the body is HybridRow, which .NET writes batches in."""
+        """True if the body is HybridRow, which .NET writes batches in."""
         return (self.body or b"")[:1] == b"\x81"
 
     @property

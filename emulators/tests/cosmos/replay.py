@@ -102,7 +102,10 @@ class Replay:
             yield f"{where}: {live!r} instead of {recorded!r}"
 
     def _is_same(self, recorded: str, live: str) -> bool:
-        """Whether two generated values may be equivalent: each recorded one always has the same live one."""
+        """Return True if two generated values may be equivalent.
+
+        Each recorded one always has the same live one.
+        """
         return self._live.setdefault(recorded, live) == live
 
 

@@ -124,7 +124,7 @@ async def test_pages_of_a_query_sorted_by_arrays_and_objects_lose_nothing(contai
 
 
 def _resume_value(value: Any) -> dict[str, Any]:
-    """As SqlQueryResumeValue.cs writes it: two signed words."""
+    """Return a value in the form of SqlQueryResumeValue.cs: two signed words."""
     place = ComplexPlace.of(value)
     low, high = struct.unpack("<qq", place.rank)
     return {"type": place.type, "low": low, "high": high}

@@ -216,7 +216,7 @@ async def test_a_worker_outlives_its_host_for_a_limited_time(
 
 
 def _is_alive(group: int) -> bool:
-    """Whether any process of the group is left."""
+    """Return True if any process of the group is left."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -203,7 +203,7 @@ class TsqlBackend:
             self._until("select count(*) from sys.dm_exec_sessions where session_id = ?", session_id)
 
     def blocked(self, session_id: int) -> bool:
-        """Whether a session waits for a lock."""
+        """Return True if a session waits for a lock."""
         if self._database.babelfish:
             query = "select cardinality(pg_catalog.pg_blocking_pids(?))"
         else:
@@ -292,7 +292,7 @@ def session_id(session: Session) -> int:
 
 
 def _utc(time_hint: datetime | str) -> datetime | str:
-    """As the column time_hint has it, without a time zone."""
+    """Return a time without a time zone, the form of the column time_hint."""
     if isinstance(time_hint, datetime) and time_hint.tzinfo is not None:
         return (time_hint - time_hint.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
     return time_hint

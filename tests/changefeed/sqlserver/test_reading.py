@@ -24,7 +24,7 @@ def _ulids(events: Events, shard_id: int = 0) -> list[bytes]:
 
 
 def test_one_statement_writes_an_event_and_its_place(events: Events) -> None:
-    """As docs/writing-from-any-language.md shows it."""
+    """Write with the statement that docs/writing-from-any-language.md shows."""
     for number in (1, 2):
         events.run(
             "begin transaction; insert into {events} (id, data) output 0, inserted.id "

@@ -91,7 +91,7 @@ def test_a_feed_that_was_dropped_leaves_its_events_and_can_be_set_up_again(
 
 
 def test_a_feed_that_lacks_a_procedure_can_be_dropped(events: Events, database: TsqlDatabase) -> None:
-    """As where the event table was gone before an upgrade."""
+    """Drop a feed whose event table was gone before an upgrade."""
     events.run(f"drop procedure changefeed.[retain:{events.table}]")
 
     drop_feed(database.owner, events.table)

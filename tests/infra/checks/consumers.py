@@ -1,4 +1,4 @@
-"""What watches consumers: the rules, the workbook and the queries of consumers.bicep, and its runbook."""
+"""The watching of consumers: the rules, the workbook and the queries of consumers.bicep, and its runbook."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def an_existing_application_insights_gets_the_role_and_is_not_changed(project: P
 
 @check
 def a_second_app_shares_leases_and_keeps_its_own_identity(project: Project) -> None:
-    """What both deployments have in one place is the same; what differs has another name."""
+    """Check that both deployments have what they share in one place, and other names for what differs."""
     shared: dict[str, Any] = {**ACCOUNT, **NAMESPACE, "lockContainers": True}
     one, two = (project.deploy(**shared, environmentName=name) for name in ("first", "second"))
     in_one, in_two = ({each.id: each for each in deployment.resources} for deployment in (one, two))

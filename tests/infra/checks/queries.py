@@ -13,7 +13,7 @@ SENT_AS = {"FunctionAppLogs": "FunctionAppLogs", "CDBDataPlaneRequests5M": "Data
 """The category of a diagnostic setting that fills a table. App… tables come from Application Insights."""
 
 OF_EVERYTHING = {"stream"}
-"""What every metric and every log record of a stream other than `default` has: relay/telemetry/stream.py."""
+"""The properties of each metric and log record of a stream other than `default`: relay/telemetry/stream.py."""
 
 IN_PREVIEW = {"CDBDataPlaneRequests5M"}
 """Tables whose category is exported only on request: queries must work without them."""

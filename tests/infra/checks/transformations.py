@@ -1,4 +1,4 @@
-"""What the workspace drops before it stores and bills it."""
+"""The rows that the workspace drops before it stores and bills them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def named(row: list[str]) -> list[str]:
 
 
 def exists(test: str) -> bool:
-    """Whether a test that a row names is in the file that it names."""
+    """Return True if a test that a row names is in the file that it names."""
     file, separator, name = re.fullmatch(r"([\w/.]+?)(::|: )(.+)", test).groups()  # type: ignore[union-attr]
     path = (PYTHON if separator == "::" else JAVASCRIPT) / file
     start = f"def {name}(" if separator == "::" else f'check("{name}", '

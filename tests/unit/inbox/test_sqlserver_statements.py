@@ -26,7 +26,7 @@ EVENT = Identity("events", "k ", "a")
 
 
 def answers(sql: str) -> Result:
-    """What a server says of an entity that is at number 9 and misses 2 to 5."""
+    """Return a server's answers about an entity that is at number 9 and misses 2 to 5."""
     if "declare @new" in sql:
         return Result([[0 if "inbox_progress" in sql else 1]], 0)
     if "select progress" in sql:

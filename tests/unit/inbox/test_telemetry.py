@@ -1,4 +1,4 @@
-"""What a receiver reports: a span linked to where the event was raised, and counts; no body and no key."""
+"""The reports of a receiver: a span linked to where the event was raised, and counts; no body and no key."""
 
 from __future__ import annotations
 

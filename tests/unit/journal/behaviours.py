@@ -210,7 +210,7 @@ def _storer(state: State) -> tuple[str, bool]:
 
 
 class _Feed:
-    """What one consumer gets of one shard. The events of `pair`, which have an order, are of one key."""
+    """The events of one shard that a consumer gets. Those of `pair`, which have an order, are of one key."""
 
     def __init__(self, consumer: str, shard: int, pair: Sequence[int]) -> None:
         self._consumer = consumer

@@ -65,7 +65,7 @@ def test_a_recorded_journal_is_right(policy: Policy) -> None:
 
 
 def may_be_dropped(journal: Sequence[Entry], line: int) -> bool:
-    """What nobody can miss: what had no effect, and the end of a story."""
+    """Return True if nobody can miss the line: it had no effect, or is the end of a story."""
     match journal[line]:
         case entries.Duplicate() | entries.Killed() | entries.Resumed():
             return True
@@ -109,7 +109,7 @@ REPEATABLE = (
 @given(journal_and_line)
 @QUICKLY
 def test_a_line_that_is_doubled_is_one_too_many(chosen: tuple[Policy, int]) -> None:
-    """What may be said twice: a record is there, a message was dropped, a process is frozen or killed."""
+    """Double a line: a record may be there, a message dropped, a process frozen or killed more than once."""
     policy, line = chosen
     journal = list(JOURNALS[policy])
     entry = journal[line]
@@ -168,7 +168,7 @@ def _is_first_position(journal: Sequence[Entry], line: int) -> bool:
 
 
 def are_in_order(first: Entry, second: Entry) -> bool | None:
-    """Whether the second has to come after the first; None if that depends on more than the two."""
+    """Return True if the second has to come after the first, or None if that depends on more than the two."""
     match first, second:
         case (entries.OfLease(), entries.OfLease()):
             return first.lease == second.lease

@@ -1,4 +1,4 @@
-"""What a campaign knows of its events, liveness and the operator, and the judgement of a soak."""
+"""A campaign's knowledge of its events, liveness and the operator, and the judgement of a soak."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from relay.console.texts import Commands
 
 
 def sentence(template: str, **values: object) -> str:
-    """What a fragment of the page says, without its markup."""
+    """Return the text of a fragment of the page, without its markup."""
     pages = Pages("t", ConsoleSettings(), Commands(), [Extension("local", TEMPLATES)])
     return " ".join(re.sub("<[^>]+>", "", pages.fragment(f"local/{template}", **values)).split())
 

@@ -1,4 +1,4 @@
-"""What the emulators and a database recorded, as entries of a campaign's journal."""
+"""The records of the emulators and a database, as entries of a campaign's journal."""
 
 from __future__ import annotations
 

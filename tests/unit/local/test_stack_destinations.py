@@ -1,4 +1,4 @@
-"""What a local stack makes for the relay.toml of its app: entities in one or several namespaces."""
+"""The entities that a local stack makes for the relay.toml of its app, in one or several namespaces."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _item(reply: Reply) -> dict[str, Any]:
 
 
 def _sent(body: Any) -> bytes:
-    """As the SDK (4.17.1) writes it."""
+    """Return a body as the SDK (4.17.1) writes it."""
     return json.dumps(body, separators=(",", ":")).encode()
 
 

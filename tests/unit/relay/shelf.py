@@ -1,4 +1,4 @@
-"""What is in quarantine in the tests of its commands: events, orders, and records on the shelf of a deployment."""
+"""The quarantine in the tests of its commands: events, orders, and records on the shelf of a deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console sends and reads stays small, whatever documents have and however many look."""
+"""The console sends and reads little, whatever documents have and however many look."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CURRENT = {"paths": ["/partitionKey"], "kind": "Hash", "version": 2}
 
 
 def of_the_sdk(value: Any) -> str:
-    """As `feed_range_from_partition_key` works it out, which needs a container."""
+    """Return the key that `feed_range_from_partition_key` works out, which needs a container."""
     definition = cast(Any, PartitionKey("/partitionKey"))
     return str(definition._get_epk_range_for_partition_key(value).min)
 

@@ -1,4 +1,4 @@
-"""What `check` says of parked keys, blocked keys and events that wait; its commands put each right."""
+"""The findings of `check` about parked keys, blocked keys and events that wait; its commands put each right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several processes and an operator do to the quarantine at the same time: steps of `spec/Park.tla`."""
+"""Several processes and an operator at the quarantine at the same time: steps of `spec/Park.tla`."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ CROSS_REFERENCES = ("never counts: ", "has no route: ", "is also the name of", "
 
 
 def parsed(content: dict[str, Any]) -> list[str]:
-    """What is wrong with the content."""
+    """Return the problems of the content."""
     try:
         parse(content)
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""What is reported of a stream names it, and nothing of the stream `default` does."""
+"""The telemetry of a stream names it, and that of the stream `default` does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a released event arrives behind later ones of its partition key."""
+"""The order of a released event among later ones of its partition key."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OutboxAt(CosmosOutbox):
 
 
 async def went_out(event: dict[str, Any], *feed: dict[str, Any], passed: int | None = 100) -> bool:
-    """Whether an event behind this one was passed, in an outbox with this feed."""
+    """Return True if an event behind this one was passed, in an outbox with this feed."""
     return bool(await OutboxAt(Container(list(feed)), passed).passed_behind(sound(event)))
 
 

@@ -51,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def shown(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
-    """Whether an update after each of these seconds was shown."""
+    """Return for each update after these seconds, True if it was shown."""
     stream = progress.stream
     assert isinstance(stream, Stream)
     found = []
