@@ -59,8 +59,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Operations on one logical partition, applied all or none. `size` is in bytes, as azure-cosmos sends them by
-    default.
+    """Operations on one logical partition, applied all or none.
+
+    `size` is in bytes, as azure-cosmos sends them by default.
     """
 
     partition_key: str

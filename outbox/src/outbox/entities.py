@@ -84,8 +84,10 @@ class DomainEntity(ABC):
         raise TypeError(f"{type(self).__name__} cannot be deleted: it defines no deleted_event().")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the JSON values to store as `data`: the fields, the stored members that the class does not have,
-        `id` and `deleted`. The last two are set at the commit in any case, so an override need not return them.
+        """Return the JSON values to store as `data`.
+
+        They are the fields, the stored members that the class does not have, `id` and `deleted`. The last two are
+        set at the commit in any case, so an override need not return them.
 
         Raises:
             TypeError: The class does not override this, and is not a dataclass or has a field that cannot be
@@ -141,8 +143,9 @@ class DomainEntity(ABC):
 
     @property
     def domain_events(self) -> tuple[DomainEvent, ...]:
-        """The events raised since the entity was read or last saved, in order; a new entity starts with its
-        created event.
+        """The events raised since the entity was read or last saved, in order.
+
+        A new entity starts with its created event.
         """
         return tuple(raised.event for raised in raised_by(self))
 
@@ -208,8 +211,9 @@ def check_class(kind: type[DomainEntity]) -> None:
 
 
 def check_ttl(ttl: int | None) -> None:
-    """Raise ValueError if `ttl` is not a valid time to live:
-    https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live.
+    """Raise ValueError if `ttl` is not a valid time to live.
+
+    See https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live.
     """
     if ttl is not None and ttl != NO_EXPIRY and not 0 < ttl <= MAX_TTL_S:
         raise ValueError(f"A time to live must be -1 or 1 to {MAX_TTL_S} seconds, not {ttl}.")

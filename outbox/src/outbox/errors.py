@@ -68,8 +68,9 @@ class PreconditionFailed(OutboxError):
 
 
 class Throttled(OutboxError):
-    """Wait `retry_after` seconds, then repeat the call. Repeat commit() on the same unit of work: it is applied
-    once.
+    """Wait `retry_after` seconds, then repeat the call.
+
+    Repeat commit() on the same unit of work: it is applied once.
     """
 
     http_status = 429
@@ -98,8 +99,9 @@ class BatchTooLarge(Refused):
 
 
 class MixedPartitions(Refused):
-    """Nothing was written. Commit each partition key in its own unit of work, or give the entities the same
-    partition key.
+    """Nothing was written.
+
+    Commit each partition key in its own unit of work, or give the entities the same partition key.
     """
 
     def __init__(self, what: str, partition_keys: tuple[str, ...]) -> None:
@@ -116,8 +118,9 @@ class InvalidContinuation(Refused):
 
 
 class CommitUncertain(OutboxError):
-    """Call commit() again on the same unit of work without changing it. The commit is applied once, even if this
-    attempt succeeded.
+    """Call commit() again on the same unit of work without changing it.
+
+    The commit is applied once, even if this attempt succeeded.
     """
 
     http_status = 503
@@ -130,8 +133,9 @@ class Unavailable(OutboxError):
 
 
 class ServiceRefused(OutboxError):
-    """The refused request wrote nothing. Check that the database and the container exist and that the client has
-    access.
+    """The refused request wrote nothing.
+
+    Check that the database and the container exist and that the client has access.
     """
 
     http_status = 502

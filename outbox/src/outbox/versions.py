@@ -37,8 +37,9 @@ def restore(kind: type[E], document: Mapping[str, Any]) -> E:
 
 
 def adopt_version(entity: DomainEntity, document: Mapping[str, Any]) -> bool:
-    """Take the ETag and sequence of the stored version, so that a commit replaces it. Return whether the ETag
-    changed.
+    """Take the ETag and sequence of the stored version, so that a commit replaces it.
+
+    Return True if the ETag changed.
 
     Raises:
         NotFound: The stored version is deleted.
