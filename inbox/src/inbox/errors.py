@@ -23,15 +23,18 @@ class DeadLetter(Exception):
 
 
 class OutsideBlock(Exception):
-    """A statement through the connection of a `SqliteStore` would have become a part of another handler's block of
-    `once`, or would have ended one: it was not executed. In other stores: the transaction of a block had ended, or
-    failed, before the block did, and nothing of the block was committed since then.
+    """A statement was not executed, or its block had no transaction any more.
+
+    In a `SqliteStore`, it would have become a part of another handler's block of `once`, or would have ended one.
+    In other stores: the transaction of a block had ended, or failed, before the block did, and nothing of the
+    block was committed since then.
     """
 
 
 class Conflict(Exception):
-    """Raised at the end of a block of a `CosmosStore`: another delivery of the message, or another event of its
-    entity, was handled at the same time. Nothing was written, and the message is delivered again.
+    """Another delivery of the message, or another event of its entity, was handled at the same time.
+
+    Raised at the end of a block of a `CosmosStore`. Nothing was written, and the message is delivered again.
     """
 
 

@@ -49,8 +49,10 @@ class Failed:
 
 
 class Session:
-    """Handles the messages of the session that an SDK receiver accepts. Every method except `close` may raise any
-    error of the SDK, or `Unanswered`; the session is then lost, and unsettled messages are delivered again.
+    """Handles the messages of the session that an SDK receiver accepts.
+
+    Every method except `close` may raise any error of the SDK, or `Unanswered`; the session is then lost, and
+    unsettled messages are delivered again.
 
     Args:
         receiver: Not open yet.

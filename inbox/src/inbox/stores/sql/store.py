@@ -42,8 +42,10 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
 
     @asynccontextmanager
     async def once(self, message: Message, *, entity: str | None = None) -> AsyncIterator[ArrivalIn[ConnectionT]]:
-        """See `Store.once`. The block is a transaction: what is written through `arrival.connection` is committed
-        with the message, or not at all.
+        """See `Store.once`.
+
+        The block is a transaction: what is written through `arrival.connection` is committed with the message, or
+        not at all.
 
         Raises:
             OutsideBlock: The handler has ended the transaction itself, by whatever statement, or a statement in it
