@@ -47,8 +47,10 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command with the environment of the process; returns the exit code. Wrong usage raises
-    SystemExit(2)."""
+    """Run one command with the environment of the process; return the exit code.
+
+    Wrong usage raises SystemExit(2).
+    """
     switch_off_sdk_tracing()
     arguments = parser().parse_args(words)
     terminal = Terminal(as_json=arguments.json)

@@ -206,8 +206,9 @@ class Writable(Protocol):
 
 
 class Items(Writable, Protocol):
-    """A store. What is promised is that `count`, of one partition key, is at least as recent as an earlier `read`
-    of that key from the same object.
+    """A store of items.
+
+    Its `count`, of one partition key, is at least as recent as an earlier `read` of that key from the same object.
     """
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:

@@ -55,8 +55,10 @@ class StoredQuarantine:
         self._parked: dict[str, _Parking] = {}
 
     async def holds(self) -> Holds:
-        """One query. A key that this process has parked is in it until its release, however far behind the replica
-        that answers; what another process has just written may be missing.
+        """Read the holds with one query.
+
+        A key that this process has parked is in it until its release, however far behind the replica that answers;
+        what another process has just written may be missing.
         """
         with _explaining("parked keys and orders to set events aside must be read"):
             found = await self._items.holds()

@@ -174,7 +174,7 @@ def _optional(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _storable(value: Any, kind: str) -> Any:
-    """jsonb has no place for the character 0: lists lose the texts with it."""
+    """Return a value without the character 0, for which jsonb has no place: lists lose the texts with it."""
     if kind != "jsonb":
         return value
     if isinstance(value, Mapping):

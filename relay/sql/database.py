@@ -222,7 +222,8 @@ class BoundedSession:
     """
 
     def __init__(self, session: AsyncSession, limit_s: float, needed: Callable[[], bool] = lambda: True) -> None:
-        """
+        """Bound the calls of a session.
+
         Args:
             session: The session to use, which is closed with this one. A bounded session gives its connection, and
                 the limits are those given here.
