@@ -140,7 +140,9 @@ class TooLarge(CosmosError):
 
 
 class TooManyRequests(CosmosError):
-    """The code word and the sub-status are those of the service's answers as users report them, such as
+    """The request rate is too large.
+
+    The code word and the sub-status are those of the service's answers as users report them, such as
     https://github.com/Azure/azure-sdk-for-java/issues/20288.
     """
 

@@ -86,8 +86,10 @@ class ServiceBusNamespace:
         self._loop.wait(self._faults.remove_all())
 
     def counts(self, entity: str) -> dict[str, Any]:
-        """Messages that a queue or topic has accepted, refused and dropped as duplicates, and those in a queue or
-        subscription (`topic/Subscriptions/name`).
+        """Return the numbers of messages of an entity.
+
+        They are those that a queue or topic has accepted, refused and dropped as duplicates, and those in a queue
+        or subscription (`topic/Subscriptions/name`).
         """
         return dict(self._loop.wait(self._get("/admin/entities"))[entity])
 
