@@ -117,8 +117,10 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when all errors are zero, exactly the poison is in quarantine, and the campaign was live; 1 when not; 2 on
-    Windows and with a kind of another source; 130 when stopped.
+    """Run a campaign, and return the exit code.
+
+    It is 0 when all errors are zero, exactly the poison is in quarantine, and the campaign was live; 1 when not; 2
+    on Windows and with a kind of another source; 130 when stopped.
     """
     if sys.platform == "win32":
         print("`chaos` freezes processes with POSIX signals. Run it on Linux, macOS or WSL.", file=sys.stderr)

@@ -96,8 +96,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the demo: 0 when every event arrived once, in order and unaltered, and the directory built from them
-    matches the contacts; 1 when not; 130 when stopped.
+    """Run the demo, and return the exit code.
+
+    It is 0 when every event arrived once, in order and unaltered, and the directory built from them matches the
+    contacts; 1 when not; 130 when stopped.
     """
     # Each logs every request or message at INFO: thousands of lines.
     for name in ("httpx", "inbox", "samples.contacts.consumer"):

@@ -34,8 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Create the missing databases and containers: 0; 1 when the account refuses or does not answer; 2 without a
-    connection string, or with a wrong relay.toml.
+    """Create the missing databases and containers, and return the exit code.
+
+    It is 0; 1 when the account refuses or does not answer; 2 without a connection string, or with a wrong
+    relay.toml.
     """
     if not arguments.connection_string:
         print("No account: set COSMOS or pass --connection-string.", file=sys.stderr)
