@@ -24,9 +24,10 @@ _ALL = "SELECT contact_id, sequence FROM missing_events ORDER BY contact_id, seq
 
 
 class Gaps:
-    """The missing events. A contact's events are numbered without gaps, so a skipped number is an event that did
-    not arrive: it is in quarantine, or it expired before it was relayed. It may still arrive if operators release
-    it.
+    """The missing events.
+
+    A contact's events are numbered without gaps, so a skipped number is an event that did not arrive: it is in
+    quarantine, or it expired before it was relayed. It may still arrive if operators release it.
 
     Events before the first one received do not count as missing, because a subscription starts when it is created.
 
