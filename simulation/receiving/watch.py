@@ -87,8 +87,10 @@ class Watch:
 
     @contextmanager
     def handling(self, process: Process, consumer: str, key: str) -> Iterator[None]:
-        """A handler runs. Once another one has begun with the key, it has to end soon, unless it is the other one
-        whose lock is lost, and which has not noticed yet.
+        """Note a handler while it runs.
+
+        Once another one has begun with the key, it has to end soon, unless it is the other one whose lock is lost,
+        and which has not noticed yet.
         """
         running = self._handling[consumer, key]
         for other in running:
