@@ -24,7 +24,7 @@ REMEDY = (
 
 
 def missing() -> str | None:
-    """What is missing for compiling an extension module: the compiler or the headers.
+    """Return the part that is missing for compiling an extension module: the compiler or the headers.
 
     Visual C++ is not looked for: None on Windows.
     """
@@ -38,7 +38,7 @@ def missing() -> str | None:
 
 
 def has_wheel(requirement: str) -> bool:
-    """Whether pip finds a wheel, on the package index or where PIP_FIND_LINKS says."""
+    """Return True if pip finds a wheel, on the package index or where PIP_FIND_LINKS says."""
     options = ("--quiet", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check")
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "pip", "download", *options, "--dest", directory, requirement]
