@@ -92,7 +92,10 @@ class BatchTooLarge(Refused):
     http_status = 413
 
     def __init__(self, what: str, operations: int, size: int) -> None:
-        """`operations` is the number of operations in the batch, `size` its size in bytes as sent."""
+        """Create the error.
+
+        `operations` is the number of operations in the batch, `size` its size in bytes as sent.
+        """
         self.operations = operations
         self.size = size
         super().__init__(what)
@@ -141,6 +144,6 @@ class ServiceRefused(OutboxError):
     http_status = 502
 
     def __init__(self, what: str, status: int) -> None:
-        """`status` is the HTTP status of the response."""
+        """Create the error; `status` is the HTTP status of the response."""
         self.status = status
         super().__init__(what)

@@ -88,7 +88,7 @@ def _too_large(batch: Batch) -> BatchTooLarge:
 
 
 def _status(error: AzureError) -> int | None:
-    """None if there was no response: no connection, a lost connection or a timeout."""
+    """Return the status, or None if there was no response: no connection, a lost connection or a timeout."""
     if isinstance(error, ClientAuthenticationError):
         return error.status_code or HTTPStatus.UNAUTHORIZED.value
     return error.status_code if isinstance(error, HttpResponseError) else None

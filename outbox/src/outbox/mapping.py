@@ -178,7 +178,7 @@ def _nested(value: Any, data: Mapping[str, Any], without: frozenset[str]) -> Ite
 
 
 def _objects(value: Any, data: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Each dataclass, attrs class or model within `value`, with the JSON object that it is stored as."""
+    """Yield each dataclass, attrs class or model within `value`, with the JSON object that it is stored as."""
     if value is data:
         return
     if is_record(type(value)) and isinstance(data, dict):
