@@ -15,7 +15,7 @@ def note_closed(sequence: int) -> None:
 
 
 def noting_closed() -> list[int]:
-    """Have what the current task notes from now on put into the list that is returned."""
+    """Put what the current task notes from now on into the list that is returned."""
     noted: list[int] = []
     _closed.set(noted)
     return noted

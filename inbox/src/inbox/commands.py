@@ -268,5 +268,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _shown(text: str) -> str:
-    """Text that may be of others, as a terminal can be given it: characters that do not print are escaped."""
+    """Return text that may be of others, as a terminal can be given it.
+
+    Characters that do not print are escaped.
+    """
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -88,7 +88,7 @@ class Completions:
 
 
 def arrived(receiver: Any) -> int:
-    """How many messages the SDK has read from the connection and not handed out."""
+    """Return the number of messages that the SDK has read from the connection and not handed out."""
     client = receiver._handler
     return 0 if client is None else int(client._received_messages.qsize())
 

@@ -99,7 +99,7 @@ class Order:
         self._numbers[place.key] = [each for each in self._numbers[place.key] if each != place.sequence_number]
 
     def left(self) -> list[Place]:
-        """Those that are not done."""
+        """Return the places that are not done."""
         return [Place(number, key) for key, numbers in self._numbers.items() for number in numbers]
 
 

@@ -63,6 +63,6 @@ class Unanswered(Exception):
 
 
 def sendable(text: str) -> str:
-    """Text as a message, a database and a log can hold it, cut to the longest description."""
+    """Return text as a message, a database and a log can hold it, cut to the longest description."""
     # JSON can contain a lone surrogate; AMQP and log files cannot.
     return text[:_LONGEST].encode(errors="replace").decode()

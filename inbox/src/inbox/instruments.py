@@ -148,7 +148,10 @@ def _links(message: Message) -> list[trace.Link]:
 
 
 def _lag_s(created_at: str | None) -> float | None:
-    """Seconds since then; None if it is no time with an offset. The clocks of two machines differ."""
+    """Return the seconds since then.
+
+    It is None if it is no time with an offset. The clocks of two machines differ.
+    """
     try:
         created = datetime.fromisoformat(created_at or "")
     except ValueError:

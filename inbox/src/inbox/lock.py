@@ -135,7 +135,7 @@ class Lock:
         await within(limit_s, self._locked.renew_lock(), "The renewal of the lock")
 
     def _ends_at(self) -> float:
-        """When the lock ends, on the monotonic clock."""
+        """Return the time at which the lock ends, on the monotonic clock."""
         until = self._locked.locked_until_utc
         assert until is not None, "the broker gives it with the session or the message"
         left = until - datetime.now(UTC)

@@ -62,5 +62,5 @@ class Message:
 
 
 def _refuse(constant: str) -> None:
-    """Python reads NaN and the infinities, which JSON does not have."""
+    """Refuse NaN and the infinities, which Python reads and JSON does not have."""
     raise ValueError(f"{constant} is not JSON")

@@ -92,7 +92,7 @@ class Parking(Protocol):
         """Return the messages of a parked key in their order, from the one behind `after` on."""
 
     async def release(self, topic: str, key: str) -> bool:
-        """Have the messages of a key handed to the handler; False if it is not parked.
+        """Hand the messages of a key to the handler; return False if it is not parked.
 
         Raises:
             NotReleased: Its first message is only a place.

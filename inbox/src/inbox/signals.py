@@ -39,7 +39,10 @@ def _stop(loop: asyncio.AbstractEventLoop, receiver: Stoppable, number: signal.S
 
 
 def _stop_without_loop(loop: asyncio.AbstractEventLoop, receiver: Stoppable, number: signal.Signals) -> None:
-    """On Windows, loops have no signal handlers; a signal of `signal` wakes the loop all the same."""
+    """Stop on a signal on Windows, where loops have no signal handlers.
+
+    The signal of `signal` wakes the loop all the same.
+    """
 
     def stop(*_: Any) -> None:
         signal.signal(number, before)

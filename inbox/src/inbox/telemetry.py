@@ -37,7 +37,7 @@ def note_missing(numbers: range) -> None:
 
 
 def noting_missing() -> list[int]:
-    """Have what the current task notes from now on put into the list that is returned."""
+    """Put what the current task notes from now on into the list that is returned."""
     noted: list[int] = []
     _missing.set(noted)
     return noted

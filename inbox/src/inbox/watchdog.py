@@ -95,7 +95,7 @@ class Watchdog:
         return "A callback" if task is None else task.get_name()
 
     def _stack(self) -> str:
-        """Where the callback is that runs: lines of code, without values, of this library none."""
+        """Return the place of the callback that runs: lines of code, without values, and none of this library."""
         frame = sys._current_frames().get(self._thread_id)
         kept: list[traceback.FrameSummary] = []
         for line in traceback.extract_stack(frame) if frame is not None else ():

@@ -23,7 +23,7 @@ class Width:
         self._ahead = self._fewest
 
     def wanted(self, busy: int) -> int:
-        """How many requests are to be open beside this number of sessions that are handled."""
+        """Return the number of requests to keep open beside this number of sessions that are handled."""
         return min(self._ahead, self._sessions - busy)
 
     def came(self, after_s: float) -> None:

@@ -147,12 +147,12 @@ class SqliteConnection(sqlite3.Connection):
         return self.cursor().executescript(*args)
 
     def commit(self) -> None:
-        """Has no effect in autocommit mode; refused while a block is open."""
+        """Do nothing in autocommit mode; refuse while a block is open."""
         self.check_no_block()
         super().commit()
 
     def rollback(self) -> None:
-        """Has no effect in autocommit mode; refused while a block is open."""
+        """Do nothing in autocommit mode; refuse while a block is open."""
         self.check_no_block()
         super().rollback()
 

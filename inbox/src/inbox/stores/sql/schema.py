@@ -23,7 +23,7 @@ class Migration:
 
 
 def migrations(dialect: Dialect) -> list[Migration]:
-    """All migrations of a database, in order."""
+    """Return all migrations of a database, in order."""
     folder = resources.files("inbox.stores.sql").joinpath("migrations", dialect.name)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Migration(int(file.name[:4]), _statements(file.read_text("utf-8"), dialect)) for file in files]
