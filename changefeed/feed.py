@@ -49,7 +49,7 @@ class Pauses:
         self._pauses_s: dict[int, float] = {}
 
     def news(self, shard_id: int) -> None:
-        """There was something to read: more may follow soon."""
+        """Note that there was something to read: more may follow soon."""
         self._last_news[shard_id] = time.monotonic()
         self._pauses_s[shard_id] = _SOONEST_LOOK_S
 
@@ -67,7 +67,7 @@ class Feed:
     """The feed of one table, read through a sync session."""
 
     def __init__(self, session: Session, table: str) -> None:
-        """`table` is `schema.Table`, as it was given to setup_feed."""
+        """Create the reader of a feed. `table` is `schema.Table`, as it was given to setup_feed."""
         self._session = session
         self._table = table
         self._pauses = Pauses()
@@ -81,7 +81,7 @@ class Feed:
         max_bytes: int | None = None,
         unlimited: bool = False,
     ) -> Page:
-        """One page; the first reader of an event gives it its position.
+        """Read one page; the first reader of an event gives it its position.
 
         Args:
             shard_id: The shard.
@@ -149,7 +149,10 @@ class AsyncFeed:
         max_bytes: int | None = None,
         unlimited: bool = False,
     ) -> Page:
-        """One page, as `Feed.read`."""
+        """Read one page; the first reader of an event gives it its position.
+
+        See `Feed.read` for the arguments and errors.
+        """
         reading = _read(self._session.dialect, self._table, shard_id, cursor, page_size, max_bytes, unlimited)
         return await run_async(self._session, reading)
 

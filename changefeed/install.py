@@ -18,7 +18,7 @@ from changefeed.tables import Tables
 
 
 def migrations(dialect: str) -> list[Migration]:
-    """All migrations for `postgresql` or `sqlserver`, in order."""
+    """Return all migrations for `postgresql` or `sqlserver`, in order."""
     folder = resources.files("changefeed").joinpath(dialect, "migrations")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Migration(int(file.name[:4]), file.name, file.read_text(encoding="utf-8")) for file in files]

@@ -131,7 +131,10 @@ class Dialect(Protocol):
         """Return True if `read` may find something. Takes no lock."""
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
+        """Return the channel on which commits notify readers, or None.
+
+        Raises SetupError if there is no such feed.
+        """
 
     def install(self, migrations: Sequence[Migration], /) -> Operation[list[str]]:
         """Apply what is missing, each migration as a whole; returns the names of what was applied."""
@@ -179,7 +182,7 @@ class Dialect(Protocol):
         """
 
     def size(self, table: str, /) -> Operation[tuple[int, int]]:
-        """Rows of the feed, as the server estimates them, and its bytes with the index."""
+        """Return the rows of the feed, as the server estimates them, and its bytes with the index."""
 
     def ulid(self, ulid: bytes, /) -> Any:
         """Return a ULID as a parameter."""

@@ -67,7 +67,10 @@ class Tables:
     """
 
     def __init__(self, dialect: Dialect, table: str, key: str = "partition_key") -> None:
-        """`table` is `schema.Table`, as it was given to setup_feed; `key` the column that has an event's key."""
+        """Name the tables of a feed.
+
+        `table` is `schema.Table`, as it was given to setup_feed; `key` the column that has an event's key.
+        """
         self.dialect = dialect
         self.table = table
         self._key = f"e.{dialect.quoted(key)}"
@@ -108,7 +111,7 @@ class Tables:
         return [(row[0], _entry(result, row, 2, bytes(row[1]))) for row in result.rows]
 
     def unnumbered_of_key(self, partition_key: str, limit: int) -> Operation[list[Unnumbered]]:
-        """Those of them that have no position, the latest first."""
+        """Return those events of a key that have no position, the latest first."""
         result = yield Statement(
             f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
             f"join {self.events} e on e.id = o.id "

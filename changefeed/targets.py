@@ -72,7 +72,7 @@ async def execute_async(target: Any, insert: Insert) -> None:
 
 
 def _library(target: Any) -> str:
-    """Which library the object is of."""
+    """Return the name of the library that the object is of."""
     for base in type(target).__mro__:
         root = base.__module__.partition(".")[0]
         if root == "sqlalchemy" or root in _PLACEHOLDERS:

@@ -25,7 +25,9 @@ class Statements(Protocol):
     """Operations on numbered changes and their sweepers, in one database's SQL."""
 
     def sweep(self, sweep_group: int, /) -> Operation[tuple[int, int]]:
-        """One pass in one transaction: number committed changes, a bounded number of each shard, in one snapshot.
+        """Make one pass in one transaction.
+
+        It numbers committed changes, a bounded number of each shard, in one snapshot.
 
         Returns how many, and the age of the oldest in milliseconds. Waits for another pass, 10 s at most.
         """
@@ -37,7 +39,10 @@ class Statements(Protocol):
         """Give the lock of a sweep group back."""
 
     def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
-        """Where commits notify the sweepers of a group; None if those of one of its shards do not."""
+        """Return the channel on which commits notify the sweepers of a group.
+
+        It is None if those of one of its shards do not.
+        """
 
     def read_changes(self, feed_id: int, shard: int, cursor: int, page_size: int, /) -> Operation[list[Change]]:
         """Return the changes behind the cursor, in order: one round trip. Raises ArgumentError, CursorError."""
@@ -46,7 +51,10 @@ class Statements(Protocol):
         """Return True if `read_changes` will find something."""
 
     def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """Where the sweeper notifies readers; None if it does not. Raises ArgumentError: no such shard."""
+        """Return the channel on which the sweeper notifies readers, or None.
+
+        Raises ArgumentError: no such shard.
+        """
 
 
 class _PostgresStatements:
@@ -112,7 +120,7 @@ class _SqlServerStatements:
         )
 
     def sweep_channel(self, sweep_group: int, /) -> Operation[str | None]:
-        """None: commits notify nobody here."""
+        """Return None: commits notify nobody here."""
         yield from ()
         return None
 
@@ -125,7 +133,7 @@ class _SqlServerStatements:
         return bool(result.rows[0][0])
 
     def change_channel(self, feed_id: int, shard: int, /) -> Operation[str | None]:
-        """None: the sweeper notifies nobody here. Raises ArgumentError if there is no such shard."""
+        """Return None: the sweeper notifies nobody here. Raises ArgumentError if there is no such shard."""
         yield Statement("exec changefeed.check_shard ?, ?", (feed_id, shard))
         return None
 

@@ -42,7 +42,7 @@ class SweepGroupStatus:
 
 
 def sweep_groups(dialect: Dialect) -> Operation[list[SweepGroupStatus]]:
-    """All of them by number."""
+    """Return all sweep groups by number."""
     result = yield Statement(
         "select s.sweep_group, s.feed_id, s.shard, s.last_change_sequence_number, "
         "(select count(*) from changefeed.change c "

@@ -101,7 +101,10 @@ class PostgresDialect:
         return bool(result.rows[0][0])
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """Where commits notify readers; None if they do not. Raises SetupError if there is no such feed."""
+        """Return the channel on which commits notify readers, or None.
+
+        Raises SetupError if there is no such feed.
+        """
         result = yield Statement("select channel from changefeed.outbox_feed where table_name = ?", (table,))
         if not result.rows:
             raise SetupError(f"{table} has no feed. Set it up: python -m changefeed setup-feed {table} --keep 30d")

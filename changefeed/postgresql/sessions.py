@@ -233,7 +233,7 @@ def _check_settings(fixed: Result) -> None:
 
 
 def _repeatable(sqlstate: str | None) -> bool:
-    """Deadlocks, timeouts and lack of resources end a statement, not the connection."""
+    """Return True for deadlocks, timeouts and lack of resources, which end a statement, not the connection."""
     return sqlstate is not None and sqlstate[:2] in ("40", "53", "55", "57") and sqlstate not in _SHUTDOWN
 
 

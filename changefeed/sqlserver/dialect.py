@@ -58,7 +58,7 @@ class SqlServerDialect:
         return bool(result.rows[0][0])
 
     def channel(self, table: str, /) -> Operation[str | None]:
-        """None: commits notify nobody here. Raises SetupError if there is no such feed."""
+        """Return None: commits notify nobody here. Raises SetupError if there is no such feed."""
         result = yield Statement("select object_id(?)", (self._procedure("has_news", table),))
         if result.rows[0][0] is None:
             raise SetupError(_no_feed(table))

@@ -136,7 +136,7 @@ class SqlServerSession:
             self._connection.timeout = _STATEMENT_TIMEOUT_S
 
     def listen(self, channel: str, /) -> None:
-        """Nothing: this database notifies nobody."""
+        """Do nothing: this database notifies nobody."""
 
     def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
@@ -155,7 +155,7 @@ class AsyncSqlServerSession:
     dialect = SqlServerDialect()
 
     def __init__(self, session: SqlServerSession, thread: ThreadPoolExecutor) -> None:
-        """`thread` has one worker, and serves nothing else."""
+        """Create a session on a connection. `thread` has one worker, and serves nothing else."""
         self._session = session
         self._thread = thread
 
@@ -164,7 +164,7 @@ class AsyncSqlServerSession:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._session.execute, statement)
 
     async def listen(self, channel: str, /) -> None:
-        """Nothing: this database notifies nobody."""
+        """Do nothing: this database notifies nobody."""
 
     async def notified(self, timeout_s: float, payload: str | None = None, /) -> bool:
         """Wait that long; False."""
@@ -230,7 +230,7 @@ _FIXED_LENGTH = (1, -8)
 
 
 def _unpadded(text: bytes) -> str:
-    """Text of a fixed length without its padding; the driver gives converters UTF-16."""
+    """Return text of a fixed length without its padding; the driver gives converters UTF-16."""
     return text.decode("utf-16-le").rstrip(" ")
 
 
