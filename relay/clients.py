@@ -82,7 +82,9 @@ class ConnectionString:
         return values.get(name.lower())
 
     def problem(self, required: Sequence[str], *, base64: bool) -> str | None:
-        """Why the SDKs cannot use it, or would show a part of it; None if they can. It has no value in it.
+        """Return the reason why the SDKs cannot use it, or would show a part of it, or None.
+
+        It has no value in it.
 
         Args:
             required: `COSMOS_PARTS`, `SERVICEBUS_PARTS` or `BLOB_PARTS`.
@@ -296,7 +298,7 @@ def administration_address(
 
 
 def administration_connection(connection: Connection, address: str | None) -> Connection:
-    """How to connect to the management endpoint of a namespace.
+    """Return the connection to the management endpoint of a namespace.
 
     Args:
         connection: The setting `SERVICEBUS`, whose credentials are used for a URL.

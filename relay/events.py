@@ -131,7 +131,10 @@ class Rejected:
 
 
 def always_owned() -> bool:
-    """Default for sources that cannot tell, such as Cosmos DB, where the trigger owns the leases."""
+    """Return True.
+
+    It is the default for sources that cannot tell, such as Cosmos DB, where the trigger owns the leases.
+    """
     return True
 
 
@@ -224,7 +227,7 @@ def read_event(
 
 
 def by_partition_key(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Events by partition key, each list in the order given."""
+    """Return events by partition key, each list in the order given."""
     grouped: dict[str, list[Event]] = {}
     for event in events:
         grouped.setdefault(event.partition_key, []).append(event)

@@ -40,7 +40,10 @@ class Evidence:
     """Accepted and refused events; one for each publisher."""
 
     def __init__(self, window_s: float, clock: Callable[[], float] = time.time) -> None:
-        """`window_s` is the topic's duplicate detection window, in seconds; `clock` gives seconds since 1970."""
+        """Create the evidence.
+
+        `window_s` is the topic's duplicate detection window, in seconds; `clock` gives seconds since 1970.
+        """
         self._repeatable_s = window_s / 2
         self._clock = clock
         self._accepted = 0
@@ -105,7 +108,10 @@ class Evidence:
         return History(doubt.refusals, self._alike(doubt, enough=max(ALIKE, accepted + 1)), accepted)
 
     def _alike(self, doubt: _Doubt, enough: int) -> int:
-        """Partition keys refused with the same condition since this event was first refused; at most `enough`."""
+        """Count the partition keys refused with the same condition since this event was first refused.
+
+        Counts to `enough` at most.
+        """
         keys: set[str] = set()
         for (key, _), other in reversed(self._doubts.items()):
             if other.last < doubt.first or len(keys) >= enough:

@@ -102,7 +102,10 @@ class Fence:
     """Gives each attempt its clearance."""
 
     def __init__(self, window_s: float, settled: Settled) -> None:
-        """`window_s` is the topic's duplicate detection window; `settled` asks the source's checkpoint."""
+        """Create a fence.
+
+        `window_s` is the topic's duplicate detection window; `settled` asks the source's checkpoint.
+        """
         self._lasts_s = window_s / 2
         self._settled = settled
 
@@ -136,5 +139,5 @@ class Fence:
 
 
 def _committed(event: Event) -> float:
-    """Seconds since 1970, 0 if the source does not say: then the event counts as old."""
+    """Return the seconds since 1970, 0 if the source does not say: then the event counts as old."""
     return event.committed_at or 0.0

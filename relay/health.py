@@ -25,14 +25,17 @@ class Health:
             self._read_s = self._ended_s
 
     def stalled(self) -> str | None:
-        """Why a restart would help; None while rounds end. An outage of the database is no reason."""
+        """Return the reason why a restart would help, or None while rounds end.
+
+        An outage of the database is no reason.
+        """
         age_s = self._clock() - self._ended_s
         if age_s <= self._limit_s:
             return None
         return f"no look at the claims has ended for {age_s:.0f} s"
 
     def unready(self) -> str | None:
-        """Why the worker does not share in the work; None if it read the claims lately."""
+        """Return the reason why the worker does not share in the work, or None if it read the claims lately."""
         if self._read_s is None:
             return "the claims have not been read yet"
         age_s = self._clock() - self._read_s

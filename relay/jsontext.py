@@ -74,7 +74,7 @@ class _Text(str):
 
 
 def escaped(text: str) -> str:
-    """JSON text without half of a surrogate pair as it is; JSON can have it as an escape."""
+    """Return JSON text in which half of a surrogate pair is an escape, as JSON can have it."""
     return text if text.isascii() else _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -114,7 +114,7 @@ def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next character that is no space is."""
+    """Return the place of the next character that is no space."""
     while text[at] in " \t\n\r":
         at += 1
     return at

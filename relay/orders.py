@@ -66,7 +66,7 @@ class Orders:
     """Parked keys and orders; one for a process."""
 
     def __init__(self, quarantine: Quarantine, policy: OnPoison, settled: Settled) -> None:
-        """`settled` asks the source's checkpoint, as `ports.Source.settled`."""
+        """Create the orders; `settled` asks the source's checkpoint, as `ports.Source.settled` does."""
         self._quarantine = quarantine
         self._policy = policy
         self._settled = settled

@@ -84,7 +84,10 @@ class Quarantine(Protocol):
     """The store of documents that can never become messages, and of operators' orders."""
 
     async def holds(self) -> Holds:
-        """Events that must not be published now. Raises QuarantineError if it cannot be read."""
+        """Return the holds on events that must not be published now.
+
+        Raises QuarantineError if they cannot be read.
+        """
 
     async def store(
         self,

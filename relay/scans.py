@@ -43,7 +43,7 @@ class Refused:
     rejected: Rejected
 
     def data(self, partition_name: str) -> dict[str, Any]:
-        """For `--json`, with the partition under this name."""
+        """Return the event for `--json`, with the partition under this name."""
         return {
             "id": self.rejected.id,
             "partitionKey": self.rejected.partition_key,

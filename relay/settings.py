@@ -267,7 +267,7 @@ class Settings:
 
 
 def namespace(environment: Mapping[str, str], name: str) -> Connection:
-    """How to reach the namespace that a setting names, which `from_environment` has checked."""
+    """Return the connection to the namespace that a setting names, which `from_environment` has checked."""
     return _Reader(environment).namespace(name)
 
 
@@ -385,7 +385,7 @@ class _Reader:
         return found or Connection()
 
     def claim_check(self) -> ClaimCheck | None:
-        """Where large events go; None if they are quarantined."""
+        """Return the container for large events, or None if they are quarantined."""
         chosen = self._get("RELAY_LARGE") or Large.QUARANTINE
         if chosen not in list(Large):
             self.problems.append(
@@ -417,7 +417,10 @@ class _Reader:
         example: str | None = None,
         required: bool = True,
     ) -> Connection | None:
-        """How to reach a service; `example` is a URL of its accounts, None for a namespace of Service Bus."""
+        """Return the connection to a service.
+
+        `example` is a URL of its accounts, None for a namespace of Service Bus.
+        """
         whole = self._get(name)
         address_name, credential_name, client_name = (
             f"{name}__{suffix}" for suffix in (address, "credential", "clientId")

@@ -84,7 +84,7 @@ def read_streams(
 
 
 def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
-    """Fields of an SQL outbox by which a feed cannot be read."""
+    """Yield fields of an SQL outbox by which a feed cannot be read."""
     for each in streams:
         if each.sql is None or not each.selection.fields.names_fields:
             continue
@@ -122,7 +122,7 @@ def _sharing_memory(streams: list[Settings]) -> list[Settings]:
 
 
 def _shared(streams: list[Settings]) -> Iterator[str]:
-    """Places that two streams must not have in common, or that one stream must not use for two things.
+    """Yield places that two streams must not have in common, or that one stream must not use for two things.
 
     A place is compared as its service compares names: a container's by letter, a topic's or queue's without case.
     """
@@ -154,7 +154,7 @@ def _shared(streams: list[Settings]) -> Iterator[str]:
 
 
 def _without_type(streams: list[Settings]) -> Iterator[str]:
-    """Rules for a type that no event of their outbox has."""
+    """Yield rules for a type that no event of their outbox has."""
     for each in streams:
         for route in each.selection.routes:
             for condition in route.when:

@@ -59,7 +59,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """ISO 8601, such as `PT10M`."""
+    """Format a duration in ISO 8601, such as `PT10M`."""
     minutes, seconds = divmod(duration.seconds, 60)
     hours, minutes = divmod(minutes, 60)
     exact = f"{seconds}.{duration.microseconds:06}".rstrip("0").rstrip(".")
@@ -104,5 +104,5 @@ def parse_moment(text: str) -> float | timedelta:
 
 
 def format_time(seconds: int) -> str:
-    """ISO 8601 in UTC, such as `2026-02-09T11:37:00Z`."""
+    """Format a time in ISO 8601 in UTC, such as `2026-02-09T11:37:00Z`."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

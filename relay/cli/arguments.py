@@ -160,7 +160,7 @@ def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]
 
 
 def with_sql(streams: Sequence[Settings]) -> list[Settings]:
-    """Those that have an SQL outbox. Raises UsageError if there is none."""
+    """Return the streams that have an SQL outbox. Raises UsageError if there is none."""
     found = [each for each in streams if each.sql is not None]
     if not found:
         raise UsageError(
@@ -212,7 +212,10 @@ def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
 
 
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """`parse` as the type of an argument: argparse shows the text of its ValueError, not the function's name."""
+    """Return `parse` as the type of an argument.
+
+    Argparse shows the text of its ValueError, not the function's name.
+    """
 
     def parsed(text: str) -> T:
         try:
@@ -243,7 +246,7 @@ def port_number(text: str) -> int:
 
 
 def with_files(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """`environment` with the values of env files, which take precedence, a later file over an earlier one.
+    """Return `environment` with the values of env files. They take precedence, a later file over an earlier one.
 
     Raises:
         UsageError: A file cannot be read, or a line is not an assignment.

@@ -154,7 +154,10 @@ def _management(settings: Settings, environment: Mapping[str, str], administrati
 async def _one_entity_twice(
     streams: Sequence[Settings], environment: Mapping[str, str], administration: str | None
 ) -> list[Finding]:
-    """Streams of one outbox that send to one topic or queue, by two names of its namespace such as an alias."""
+    """Find streams of one outbox that send to one topic or queue by two names.
+
+    The names are those of its namespace, such as an alias.
+    """
     alike: dict[tuple[str, str], list[Settings]] = {}
     for each in streams:
         alike.setdefault((each.outbox, each.servicebus_topic.lower()), []).append(each)
@@ -179,7 +182,7 @@ async def _one_entity_twice(
 
 
 async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[Finding]:
-    """Where large events go, which is one container for all streams."""
+    """Return the findings about the storage of large events, which is one container for all streams."""
     if settings.claim_check is None:
         return []
     from relay.large.check import check
@@ -190,7 +193,7 @@ async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[F
 
 
 async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
-    """Of one outbox, unless what was `checked` of it says already why they cannot be read."""
+    """Return the holdups of one outbox, unless what was `checked` of it says already why they cannot be read."""
     if any(finding.unavailable for finding in checked):
         return []
     # With claim-check, no size is too large.

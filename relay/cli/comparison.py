@@ -48,7 +48,7 @@ class Difference:
 def compare(
     document: SourceDocument, message: ServiceBusReceivedMessage, cloudevents_source: str | None
 ) -> list[Difference]:
-    """Every difference between a stored document and its message, according to the message contract."""
+    """Return every difference between a stored document and its message, according to the message contract."""
     fields, mapped = document.fields, document.mapped or Mapped()
     expected = {
         "message_id": fields["id"],
@@ -100,7 +100,10 @@ def _expected_properties(document: SourceDocument, cloudevents_source: str | Non
 
 
 def differences(stored: Any, arrived: Any, path: str, remedy: str = BODY_REMEDY) -> list[Difference]:
-    """Where two JSON values differ. 1, 1.0 and true are different values, and so are 0.0 and -0.0."""
+    """Return the differences between two JSON values.
+
+    1, 1.0 and true are different values, and so are 0.0 and -0.0.
+    """
     if isinstance(stored, Mapping) and isinstance(arrived, Mapping):
         return [
             difference

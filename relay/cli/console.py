@@ -104,7 +104,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
 
 
 def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
-    """Of several streams, those that have an outbox of the wanted kind. Raises UsageError if none has."""
+    """Return the streams that have an outbox of the wanted kind. Raises UsageError if none has."""
     if len(streams) == 1 or source is None:
         return streams
     found = [each for each in streams if (each.cosmos if source == "cosmos" else each.sql) is not None]
@@ -114,7 +114,7 @@ def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
 
 
 def _name(settings: Settings) -> str:
-    """Of the only stream that is shown, for the title."""
+    """Return the name of the only stream that is shown, for the title."""
     kind = "queue " if settings.servicebus_is_queue else ""
     of = "" if settings.label is None else f"{settings.stream} → "
     return f"{of}{kind}{settings.servicebus_topic}"
@@ -130,7 +130,7 @@ def _commands(settings: Settings, source: str | None) -> PageCommands:
 
 
 def check_of(environment: Mapping[str, str]) -> Check:
-    """`python -m relay check` with these settings and without options, for the page."""
+    """Return `python -m relay check` with these settings and without options, for the page."""
 
     async def findings() -> Sequence[Finding]:
         try:

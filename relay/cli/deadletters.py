@@ -105,7 +105,7 @@ async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], t
 
 
 async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """One dead letter; its body only on request, as it may be personal."""
+    """Show one dead letter; its body only on request, as it may be personal."""
     settings = one_stream(arguments, environment)
     [subscription] = named(settings, [arguments.name])
     number = arguments.name.rpartition("/")[2]

@@ -84,7 +84,7 @@ class Plan:
     others: list[str] | None
 
     def from_when(self, letter: DeadLetter) -> str:
-        """When the topic takes a copy of the dead letter."""
+        """Return the time from which the topic takes a copy of the dead letter."""
         return iso(letter.enqueued_at + (self.window or timedelta()) + _WHOLE)
 
     @property

@@ -356,7 +356,7 @@ async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], te
 
 
 def _remarks(found: Found | None, key: str, event_id: str, settings: Settings) -> list[str]:
-    """Facts to consider before an event is set aside."""
+    """Return facts to consider before an event is set aside."""
     if found is None:
         return [
             f"The outbox has no document {event_id!r} with the partition key {key!r}: it has expired or was "

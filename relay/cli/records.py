@@ -149,7 +149,7 @@ class Records:
         return {item["partitionKey"]: item for item in sorted(items, key=itemgetter("since"))}
 
     async def holds(self) -> Holds:
-        """Parked keys and orders, as the relay reads them."""
+        """Return parked keys and orders, as the relay reads them."""
         return await self._items.holds()
 
     async def unpark(self, partition_key: str) -> bool:
@@ -268,7 +268,7 @@ def short_order(order: Item) -> str:
 
 
 def to_the_second(moment: str) -> str:
-    """ISO 8601 without the fraction of the second."""
+    """Format a time in ISO 8601 without the fraction of the second."""
     return f"{moment[:19]}Z"
 
 

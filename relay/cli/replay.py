@@ -161,7 +161,7 @@ def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
 
 
 def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, float | None]:
-    """`--from` and `--to` in seconds since 1970, also if they are how long ago; None if not given."""
+    """Return `--from` and `--to` in seconds since 1970, also if they are how long ago; None if not given."""
     times = {"--from": arguments.since, "--to": arguments.until}
     ago = {name: now - value.total_seconds() for name, value in times.items() if isinstance(value, timedelta)}
     if arguments.state is not None and ago:

@@ -65,6 +65,6 @@ def source_of(settings: Settings) -> str:
 
 
 def target_of(settings: Settings) -> str:
-    """Where a stream sends, in words."""
+    """Describe the destination of a stream."""
     namespace = "" if settings.servicebus_setting == SERVICEBUS else f" of {settings.servicebus_setting}"
     return f"{settings.destination}{namespace}"

@@ -221,7 +221,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def bounded(text: str) -> str:
-    """`text` without characters that a terminal obeys, at most `WIDEST` wide; what is cut off is an ellipsis."""
+    """Return `text` without characters that a terminal obeys, at most `WIDEST` wide.
+
+    An ellipsis is what is cut off.
+    """
     beginning = text[: 8 * WIDEST]
     shown = printable(beginning)
     if beginning == text and _width(shown) <= WIDEST:

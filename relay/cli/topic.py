@@ -398,7 +398,11 @@ def duplicate_window(facts: ServiceBusFacts, settings: Settings) -> timedelta | 
 
 
 def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | Gap) -> Finding:
-    """Partitioned or not, the first copy of each event arrives in order; ids need more care if it is not.
+    """Return the finding about partitioning.
+
+    The first copy of each event arrives in order either way; ids need more care without it.
+
+    The first copy of each event arrives in order either way; ids need more care without it.
 
     A topic of the Premium tier is partitioned only where its namespace is, so there this is no warning.
     https://learn.microsoft.com/azure/service-bus-messaging/service-bus-partitioning

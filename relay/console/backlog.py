@@ -89,11 +89,11 @@ class Backlog:
         return self._partitions.get(partition, {}).values()
 
     def oldest(self, partition: str) -> float | None:
-        """When the oldest event of a partition was committed; None if none waits."""
+        """Return the time at which the oldest event of a partition was committed, or None if none waits."""
         return min((event.committed_at for event in self.within(partition)), default=None)
 
     def expires_at(self) -> float | None:
-        """When the first of all is deleted; None if none is."""
+        """Return the earliest expiry among the waiting events, or None if none expires."""
         return min(
             (each.expires_at for each in self._waiting.values() if each.expires_at is not None), default=None
         )

@@ -42,7 +42,7 @@ class Followed:
         return self._keys[partition_key].changes
 
     def touch(self, partition_key: str) -> None:
-        """Something of a key has changed."""
+        """Note that something of a key has changed."""
         if (key := self._keys.get(partition_key)) is not None:
             key.changes += 1
 

@@ -88,6 +88,6 @@ class Freshness:
         return all(part in self._ended and now - self._ended[part] <= STALE_AFTER_S[part] for part in parts)
 
     def figures(self) -> dict[str, Known]:
-        """When each figure was known, by its name."""
+        """Return the time at which each figure was known, by its name."""
         known = {part: self.known(part) for part in Part}
         return {figure: known[part] for figure, part in FIGURES.items()}

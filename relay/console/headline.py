@@ -41,7 +41,10 @@ def headline(snapshot: Snapshot) -> Headline:
 
 
 def stale_since(snapshot: Snapshot) -> str:
-    """Since when some figure is not current, in words; empty if all are. `incomplete` if one was never read."""
+    """Describe since when some figure is not current; empty if all are.
+
+    It is `incomplete` if one was never read.
+    """
     stale = [known for known in map(snapshot.known_of, FIGURES) if known.stale]
     if not stale:
         return ""

@@ -202,7 +202,7 @@ class Snapshot:
     known: Mapping[str, Known] = field(default_factory=dict)
 
     def known_of(self, figure: str) -> Known:
-        """When a figure was known, by its name."""
+        """Return the time at which a figure was known, by its name."""
         return self.known.get(figure, UNKNOWN)
 
 
@@ -245,7 +245,10 @@ class Delivery:
 
 
 def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
-    """When the topic accepted an event, by the broker's own time; None if no subscription has it."""
+    """Return the time at which the topic accepted an event, by the broker's clock.
+
+    It is None if no subscription has it.
+    """
     return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
 
 

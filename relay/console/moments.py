@@ -35,7 +35,7 @@ def took_s(committed_at: float | None, created_at: str | None, until: float | No
 
 
 def estimated_at(committed_at: float, created_at: str | None, read_up_to: float | None, now: float) -> float:
-    """About when an event was committed, for the age of what waits.
+    """Estimate when an event was committed, for the age of what waits.
 
     What was not there when all had been read (`read_up_to`, None if that is long ago) was committed later; within
     what is left of the second, the writer's own clock is believed.
@@ -51,7 +51,7 @@ def estimated_at(committed_at: float, created_at: str | None, read_up_to: float 
 
 
 def written_moment(text: str | None) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601 with a zone; None for anything else."""
+    """Return the seconds since 1970 of a time in ISO 8601 with a zone, or None for anything else."""
     try:
         moment = datetime.fromisoformat(text or "")
         return None if moment.tzinfo is None else moment.timestamp()

@@ -103,7 +103,7 @@ class Overview:
         return jsontext.encode({"streams": [_members(each) for each in states]})
 
     async def wait(self, states: Sequence[StreamState], timeout_s: float) -> None:
-        """Until one of them has changed since, or for this many seconds."""
+        """Wait until one of the views has changed since, or for this many seconds."""
         waiting = [
             asyncio.ensure_future(stream.view.changed(state.snapshot.number))
             for stream, state in zip(self._streams, states, strict=True)

@@ -116,7 +116,10 @@ class Pages:
         streams: Sequence[StreamView] = (),
         stream: str | None = None,
     ):
-        """`name` is the topic's, for the title; `stream` that of the stream whose page it is, among `streams`."""
+        """Load the templates.
+
+        `name` is the topic's, for the title; `stream` that of the page's stream, among `streams`.
+        """
         base = "" if stream is None else path_of(stream)
         self.root = f"{base}/"
         loaders = {each.name: FileSystemLoader(each.templates) for each in extensions}
@@ -150,7 +153,7 @@ class Pages:
         self._sections: Mapping[str, str] = {}
 
     def fragment(self, template: str, **values: Any) -> str:
-        """One template with these variables."""
+        """Render one template with these variables."""
         return self._environment.get_template(template).render(values)
 
     def timeline(self, timeline: Timeline) -> str:
@@ -226,7 +229,7 @@ def _stale_of(states: Sequence[StreamState]) -> str:
 
 
 def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:
-    """All of them in their order; of very many, those that are behind."""
+    """Return all streams in their order; of very many, those that are behind."""
     if len(partitions) <= _MOST_PARTITIONS:
         return partitions
     ranked = sorted(partitions, key=lambda each: (each.retry is None, -each.oldest_s, -each.behind))

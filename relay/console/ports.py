@@ -47,7 +47,7 @@ class Topic(Protocol):
         """Return the findings that keep the topic from accepting events, such as that it is disabled."""
 
     async def subscriptions(self) -> Sequence[Subscription]:
-        """All of them, by name."""
+        """Return all subscriptions, by name."""
 
     async def dead_letters(self, subscription: str, /) -> Sequence[DeadLetterGroup]:
         """Return the dead-lettered messages of a subscription by reason, as far as they were peeked."""

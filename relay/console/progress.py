@@ -187,7 +187,7 @@ class Progress:
         )
 
     def _names(self) -> Sequence[str]:
-        """Each partition that the relay has a position in, or in which something waits."""
+        """Return each partition that the relay has a position in, or in which something waits."""
         return sorted(self._positions.keys() | self._backlog.partitions, key=_by_number)
 
     def _partition(self, name: str, now: float) -> Partition:

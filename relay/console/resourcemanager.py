@@ -95,7 +95,10 @@ class ResourceManager:
     """Reads one topic and its subscriptions, or one queue."""
 
     def __init__(self, topic: str, credential: AsyncTokenCredential, variable: str = VARIABLE) -> None:
-        """`topic` is the address in Resource Manager, which the variable says. Nothing is connected yet."""
+        """Create a reader, which is not connected yet.
+
+        `topic` is the address in Resource Manager, which the variable says.
+        """
         self._topic = topic
         self._variable = variable
         self._credential = credential
@@ -104,7 +107,7 @@ class ResourceManager:
         self._session: aiohttp.ClientSession | None = None
 
     async def subscriptions(self) -> list[Subscription]:
-        """Each subscription with its messages and dead letters, or the queue with its own.
+        """Return each subscription with its messages and dead letters, or the queue with its own.
 
         One request for each page of subscriptions, or for the queue.
 

@@ -38,7 +38,7 @@ Access = Callable[[web.Request], web.Response | None]
 
 
 def loopback(request: web.Request) -> web.Response | None:
-    """Access on an address of this machine alone.
+    """Return None for a request to an address of this machine alone, or else the refusal.
 
     The Host header must name this machine. A page of another site, whose name resolves to 127.0.0.1 (DNS
     rebinding), sends its own name.
@@ -53,7 +53,9 @@ def loopback(request: web.Request) -> web.Response | None:
 
 
 def platform_authentication(request: web.Request) -> web.Response | None:
-    """Access on an address that others reach: the authentication of Azure Container Apps or App Service.
+    """Return None for a request that the platform has authenticated, or else the refusal.
+
+    The platform is Azure Container Apps or App Service, at an address that others reach.
 
     It sets these headers for who has signed in, and removes them from requests that come from outside.
 
@@ -70,7 +72,7 @@ def platform_authentication(request: web.Request) -> web.Response | None:
 
 
 def access_for(host: str) -> Access:
-    """Who may see a console that listens on this address or name. Nothing else decides about it."""
+    """Return the rule of who may see a console on this address or name. Nothing else decides about it."""
     return loopback if is_loopback(host) else platform_authentication
 
 
@@ -109,7 +111,10 @@ def guarded(access: Access) -> Middleware:
 
 
 async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """For the signal `on_response_prepare`: data is stored nowhere, static files are asked about each time."""
+    """Set headers on the signal `on_response_prepare`.
+
+    Data is stored nowhere, static files are asked about each time.
+    """
     response.headers.update(_HEADERS)
     static = isinstance(response, web.FileResponse)
     response.headers["Cache-Control"] = "no-cache" if static else "no-store"

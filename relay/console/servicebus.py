@@ -47,7 +47,9 @@ class ServiceBusTopic:
     """Reads a topic; `ports.Topic` says what of it is promised."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        """`environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
+        """Create a view of the topic.
+
+        `environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
 
         Raises:
             SettingsError: CONSOLE_TOPIC_URL, or the variable of another namespace, is wrong.
@@ -80,7 +82,10 @@ class ServiceBusTopic:
         return sorted(found, key=lambda each: each.name)
 
     async def _managed(self) -> list[Subscription]:
-        """From the management endpoint. Two requests for each page of subscriptions, or one for the queue."""
+        """Read the management endpoint.
+
+        Makes two requests for each page of subscriptions, or one for the queue.
+        """
         with self._explaining("its messages cannot be counted", self._manage):
             if self._settings.servicebus_is_queue:
                 queue = await self._managing().get_queue_runtime_properties(self._topic)

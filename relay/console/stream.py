@@ -124,7 +124,7 @@ def overview_changes(overview: Overview, pages: Pages) -> AsyncIterator[bytes]:
 
 
 async def recent_events(view: View) -> AsyncIterator[bytes]:
-    """Each of the recent events as JSON: those that are there, and then whenever one is further.
+    """Yield each of the recent events as JSON: those that are there, and then whenever one is further.
 
     Whenever they become stale, and when they are current again, there is a message `known`.
     """
@@ -157,7 +157,10 @@ async def later(view: View, snapshot: Snapshot, timeout_s: float) -> Snapshot:
 
 
 def _known(snapshot: Snapshot) -> bytes:
-    """When the recent events were known, whether they are stale, and what could not be read."""
+    """Return the times of the recent events as JSON.
+
+    It has when they were known, if they are stale, and what could not be read.
+    """
     known = asdict(snapshot.known_of("recent"))
     return jsontext.encode({**known, "problems": [asdict(each) for each in snapshot.problems]})
 

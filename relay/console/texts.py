@@ -33,7 +33,7 @@ def count(number: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Events a second, with a decimal below ten."""
+    """Format events a second, with a decimal below ten."""
     if per_second is None:
         return UNKNOWN
     return f"{per_second:.1f}" if 0 < per_second < 9.95 else count(round(per_second))
@@ -108,7 +108,10 @@ def short(text: str | None, most: int = 160) -> str:
 
 
 def prose(text: str | None, most: int = 600) -> str:
-    """Sentences of others on one line. Long words, such as ids, lose their middle, so that the end stays."""
+    """Return sentences of others on one line.
+
+    Long words, such as ids, lose their middle, so that the end stays.
+    """
     words = [both_ends(visible(word), _LONG_WORD) for word in (text or "").split()]
     return both_ends(" ".join(words), most) if text else UNKNOWN
 

@@ -186,14 +186,14 @@ def _has_passed(known: Known, event: Committed | None) -> bool:
 
 
 def _about(gone: Tracked) -> float | None:
-    """About when an event that the outbox does not have was committed: when it was set aside or accepted."""
+    """Estimate when an event that the outbox does not have was committed: when it was set aside or accepted."""
     if gone.quarantined is None:
         return gone.published_at
     return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
 
 
 def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
-    """Its place: behind everything that was committed before it."""
+    """Return the event's place: behind everything that was committed before it."""
     at, place = _about(gone), None if record is None else record.committed
     for index, each in enumerate(events):
         if each.event is None:
@@ -246,7 +246,7 @@ class Step:
 
 
 def steps(tracked: Tracked) -> Sequence[Step]:
-    """Every step of an event that the console knows of, from its commit, and the one that it waits for."""
+    """Return every step of an event that the console knows of, from its commit, and the one that it waits for."""
     found = []
     if tracked.event is not None:
         found.append(Step("committed", "Committed", tracked.event.committed_at))

@@ -58,7 +58,7 @@ class Stretch:
         return NO_LEASE if self.lease is None else self.lease.token
 
     def start(self, rid: str) -> dict[str, Any]:
-        """Options of the SDK for reading what the lease has not passed; `rid` is the container's."""
+        """Return the SDK's options for reading what the lease has not passed; `rid` is the container's."""
         if self.lease is None or self.lease.continuation is None:
             return {"feed_range": {"Range": dict(self.bounds)}, "start_time": BEGINNING}
         return {"continuation": sdk_token(rid, self.bounds, self.lease.continuation)}

@@ -176,7 +176,7 @@ def _partition_key(subject: str, definition: Mapping[str, Any], expected: str) -
 
 
 def _time_to_live(setting: str, subject: str, default_s: int | None) -> Finding:
-    """`default_s`: -1 for on without a default, None for off."""
+    """Return the finding about the time to live; `default_s`: -1 for on without a default, None for off."""
     per_item, off, limited = _TIME_TO_LIVE[setting]
     found = per_item if default_s == -1 else off if default_s is None else limited
     return replace(found, what=f"{subject} {found.what.format(default_s)}")

@@ -51,7 +51,7 @@ class Containers:
     """One for a process. Nothing is connected until a container is asked for."""
 
     def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
-        """`call_timeout_s`: seconds after which a call without an answer is cut off."""
+        """Create the containers; `call_timeout_s`: seconds after which a call without an answer is cut off."""
         self.quarantine_name = settings.cosmos_quarantine_container
         self._settings = settings
         self._call_timeout_s = call_timeout_s

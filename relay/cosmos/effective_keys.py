@@ -26,7 +26,7 @@ class EffectiveKeys:
     """The effective partition keys of one container. Each is worked out once."""
 
     def __init__(self, container: ContainerProxy, definition: Mapping[str, Any]) -> None:
-        """`definition` is the member `partitionKey` of the container's definition."""
+        """Create the hash of keys; `definition` is the member `partitionKey` of the container's definition."""
         self._container = container
         self._hashes_strings = definition.get("kind") == "Hash" and definition.get("version") == 2
         self._known: dict[tuple[type, Any], str] = {}

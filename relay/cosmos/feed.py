@@ -72,7 +72,7 @@ class Feed:
     """Reads the events of a stream, page by page, each partition in the order of commits."""
 
     def __init__(self, container: ContainerProxy, selection: Selection, *, from_beginning: bool) -> None:
-        """`from_beginning`: False to start where the relay's leases are.
+        """Create a reader of the feed; `from_beginning`: False to start where the relay's leases are.
 
         Nothing else may use the client of `container`: the SDK hands over the token of a page with no document as
         that of its client's latest response.
@@ -134,7 +134,7 @@ class Feed:
 def numbered(
     documents: Sequence[SourceDocument], last: tuple[int | None, int] = _NOTHING
 ) -> Iterator[tuple[SourceDocument, tuple[int, int]]]:
-    """Documents in commit order, each with its place: its `_lsn`, and its number within that commit.
+    """Yield documents in commit order, each with its place: its `_lsn`, and its number within that commit.
 
     `last` is the place of the document before the first one.
     """
@@ -271,7 +271,10 @@ class CosmosReading:
     """See `outbox.Reading`. It has every event: none is `gone`."""
 
     def __init__(self, container: ContainerProxy, selection: Selection, chosen: Range) -> None:
-        """Nothing is read yet of the outbox container, of whose documents `selection` picks the events."""
+        """Create a reading of the outbox container, which has read nothing yet.
+
+        `selection` picks the events among its documents.
+        """
         self.unread = 0
         self.gone: list[Gone] = []
         self._container = container
@@ -280,7 +283,9 @@ class CosmosReading:
         self._counts: list[tuple[dict[str, Any], int | None]] = []
 
     async def count(self) -> int | None:
-        """None where routes decide, or the action may be within text, neither of which a query knows.
+        """Return the count.
+
+        It is None where routes decide, or the action may be within text, neither of which a query knows.
 
         Then the feed is read to its end.
         """

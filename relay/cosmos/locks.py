@@ -15,7 +15,9 @@ _STALE_LOCK_S = 60.0
 
 
 async def stale_locks(subject: str, leases: ContainerProxy) -> list[Finding]:
-    """Those that nobody can hold any more: documents `<prefix>.lock`, as the change feed processor names them.
+    """Find the lease locks that nobody can hold any more.
+
+    They are documents `<prefix>.lock`, as the change feed processor names them.
 
     `subject` names the lease container. Raises AzureError or OSError.
     """

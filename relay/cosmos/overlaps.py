@@ -30,7 +30,7 @@ def overlaps(subject: str, positions: Positions, feed_ranges: Iterable[Mapping[s
 
 
 def _groups(leases: Sequence[LeasePosition]) -> Iterator[list[LeasePosition]]:
-    """Leases, in the order of their ranges, of which each overlaps another one of its group."""
+    """Yield groups of leases, in the order of their ranges, of which each overlaps another one of its group."""
     group: list[LeasePosition] = []
     end = ""
     for lease in leases:
@@ -46,6 +46,8 @@ def _groups(leases: Sequence[LeasePosition]) -> Iterator[list[LeasePosition]]:
 
 def _meeting(positions: Positions, feed_range: Mapping[str, Any]) -> list[LeasePosition]:
     """Return the leases at different positions that meet in a physical partition.
+
+    Returns none unless one of them may make its lease.
 
     One of them may make its lease.
     """

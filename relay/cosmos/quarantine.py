@@ -39,7 +39,7 @@ class CosmosItems:
     """A store in the quarantine container; `quarantine.items.Items` says what each method does."""
 
     def __init__(self, containers: Containers) -> None:
-        """`containers` is the connection to use; it is closed with the store."""
+        """Create the store; `containers` is the connection to use, and is closed with the store."""
         self._containers = containers
 
     async def create(self, item: items.Item, /) -> None:

@@ -54,7 +54,7 @@ class CosmosOutbox:
     """
 
     def __init__(self, settings: Settings, *, from_beginning: bool = True) -> None:
-        """`from_beginning`: False to begin with the news behind the relay's leases."""
+        """Create the outbox; `from_beginning`: False to begin with the news behind the relay's leases."""
         self._settings = settings
         self._from_beginning = from_beginning
         self._containers = Containers(settings)
@@ -67,7 +67,7 @@ class CosmosOutbox:
         self._passed_of_key: dict[str, list[tuple[PlaceInFeed, str]]] = {}
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
-        """After a split, the children are read on from where their parent was read."""
+        """Return the new events. After a split, the children are read on from where their parent was read."""
         positions = self._own or await self._read_own()
         with explaining(self._settings.cosmos_container):
             if self._feed is None:
@@ -79,7 +79,7 @@ class CosmosOutbox:
         return [_position(lease) for lease in (await self._read_own()).leases]
 
     async def obstacles(self) -> Sequence[Finding]:
-        """Locks in the lease container that nobody holds any more."""
+        """Return the findings about locks in the lease container that nobody holds any more."""
         name = self._settings.cosmos_lease_container
         with explaining(name):
             return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
@@ -152,7 +152,7 @@ class CosmosOutbox:
         return self._settings.selection.judged(event_of(document))
 
     async def restored(self, document: SourceDocument, /) -> SourceDocument | None:
-        """None: the change feed has whole documents."""
+        """Return None: the change feed has whole documents."""
         return None
 
     def document_of(self, stored: StoredDocument, place: Place | None = None, /) -> SourceDocument:
@@ -186,7 +186,10 @@ class CosmosOutbox:
         return await self._passed(document.fields.get("partitionKey"), document.lsn) is True
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
-        """Events of a key are asked for in commit order: one reading of the feed serves them all."""
+        """Return the ids of later passed events.
+
+        Events of a key are asked for in commit order: one reading of the feed serves them all.
+        """
         place = event.document.place.in_feed
         if place is None or event.committed_at is None:
             return ()

@@ -88,7 +88,7 @@ def _examine(document: StoredDocument, lease: LeasePosition, settings: Settings,
 
 
 def _findings(found: _Found, settings: Settings) -> list[Finding]:
-    """Of what was read to its end."""
+    """Return the findings about what was read to its end."""
     correct = (
         f"Replace it in the container '{settings.cosmos_container}' before the relay comes to it. It then moves "
         "behind the later events of its partition key."

@@ -89,7 +89,7 @@ class DeadLetter:
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC, to the second."""
+    """Format a time in ISO 8601 in UTC, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -36,7 +36,7 @@ class Lookout:
     """
 
     def __init__(self, client: ServiceBusClient, outlet: Outlet, session_id: str | None) -> None:
-        """`client` makes no retries."""
+        """Create a lookout; `client` makes no retries."""
         self._outlet = outlet
         self._client = client
         self._session_id = session_id

@@ -78,7 +78,7 @@ class DeadLetterQueue:
             await self._receiver.close()
 
     async def peek(self, numbers: Iterable[int] | None = None) -> AsyncIterator[tuple[DeadLetter, bytes]]:
-        """Dead letters with their encodings, those that somebody has locked too. It locks none.
+        """Yield dead letters with their encodings, those that somebody has locked too. Locks none.
 
         Args:
             numbers: The sequence numbers of those that are asked for; None for all.

@@ -219,7 +219,7 @@ class Resubmission:
 
 
 def _by_key(letters: Sequence[DeadLetter]) -> dict[str | None, list[DeadLetter]]:
-    """Dead letters by session, in the order in which the topic accepted them."""
+    """Return dead letters by session, in the order in which the topic accepted them."""
     keys: defaultdict[str | None, list[DeadLetter]] = defaultdict(list)
     for letter in sorted(letters, key=lambda letter: (letter.order, letter.subscription, letter.sequence_number)):
         keys[letter.session_id].append(letter)

@@ -29,7 +29,7 @@ _MORE, _PAYLOAD = 5, 11
 
 
 async def peek(receiver: ServiceBusReceiver, number: int, count: int) -> list[bytes]:
-    """Messages from a sequence number on, encoded; at most `count`, perhaps fewer. None is the end.
+    """Peek messages from a sequence number on, encoded; at most `count`, perhaps fewer. None is the end.
 
     It neither locks nor removes any. Of a receiver of a session, those of the session.
     """
@@ -71,7 +71,7 @@ async def release(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusRec
 
 
 def keep_encoded(receiver: ServiceBusReceiver, take: Callable[[bytes], bytes]) -> None:
-    """Have a receiver, which must not be open yet, hand over each message as it was transferred.
+    """Let a receiver, which must not be open yet, hand over each message as it was transferred.
 
     Args:
         take: Called with an encoded message; the SDK decodes what it returns in its place.

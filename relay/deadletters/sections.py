@@ -55,7 +55,7 @@ def sections(encoded: bytes) -> Iterator[Section]:
 
 
 def end_of(encoded: bytes, at: int, depth: int = 0) -> int:
-    """Where the value at `at` ends. Raises ValueError if it is no value."""
+    """Return the place at which the value at `at` ends. Raises ValueError if it is no value."""
     if at >= len(encoded) or depth > _DEPTH:
         raise ValueError("a value that does not end")
     constructor = encoded[at]
@@ -134,7 +134,10 @@ def scalar(encoded: bytes, at: int) -> Scalar:
 
 
 def _extent(encoded: bytes, at: int) -> tuple[int, int]:
-    """Where the bytes of a value begin, behind its constructor and its size, and their number."""
+    """Return the place at which the bytes of a value begin, and their number.
+
+    They are behind its constructor and its size.
+    """
     kind = encoded[at] >> 4
     if (width := FIXED.get(kind)) is not None:
         return at + 1, width

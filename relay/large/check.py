@@ -51,7 +51,10 @@ async def check(settings: ClaimCheck, longest: timedelta | None) -> list[Finding
 
 
 def _kept(subject: str, account: str, longest: timedelta | None) -> Finding:
-    """Blob Storage does not show the lifecycle rules of its account: they belong to Azure Resource Manager."""
+    """Report how long contents are kept.
+
+    Blob Storage does not show the lifecycle rules of its account: they belong to Azure Resource Manager.
+    """
     look = f"Look it up: az storage account management-policy show -g GROUP --account-name {account}. "
     if longest is None:
         lives = "for how long messages wait cannot be read either"

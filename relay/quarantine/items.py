@@ -142,7 +142,7 @@ class RecordSummary:
         )
 
     def data(self) -> dict[str, Any]:
-        """For `--json`, under the names of the record."""
+        """Return the summary for `--json`, under the names of the record."""
         return {
             "id": self.id,
             "partitionKey": self.partition_key,
@@ -215,7 +215,7 @@ class Items(Writable, Protocol):
         """Delete an item; with an ETag, only if the item still has it. Raises ItemNotFound or ItemChanged."""
 
     async def holds(self) -> Holds:
-        """Every parked key and every order to set an event aside."""
+        """Return every parked key and every order to set an event aside."""
 
     async def count(self, chosen: Filter, /) -> int:
         """Return the number of records."""

@@ -77,7 +77,7 @@ class ParkedKey:
             marker = None
 
     async def _store(self, records: Sequence[Record], marker: Record | None) -> None:
-        """All of them in one batch, with the marker if it has to be created; otherwise one by one."""
+        """Store all of the records in one batch, with the marker if it has to be created; otherwise one by one."""
         refusal = await self._batch(records, marker, self.held.get(records[0]["id"]))
         if refusal is None:
             for record in records:
@@ -99,7 +99,10 @@ class ParkedKey:
         item: Rejected | None,
         unguarded: Container[str] = (),
     ) -> type[StoreError] | None:
-        """Store a batch and return None, or return the refusal. A record may exist already, or not fit."""
+        """Store a batch, and return None or the refusal.
+
+        It is refused if a record exists already, or does not fit.
+        """
         first: Operation = Touch(holds.PARKED_ID) if marker is None else Create(marker)
         operations = [first, *map(Create, records)]
         guarded = [each for each in records if each["id"] in self.behind and each["id"] not in unguarded]
@@ -126,14 +129,17 @@ class ParkedKey:
         return None
 
     def _without_orders(self, records: Sequence[Record]) -> Iterator[Operation]:
-        """Operations that are refused if an order holds the event of one of these records, and change nothing."""
+        """Return operations that are refused if an order holds the event of one of these records.
+
+        They change nothing.
+        """
         for record in records:
             order = holds.carried_out(self.partition_key, self.behind[record["id"]])
             yield Create(order)
             yield Delete(order["id"])
 
     async def _carry_out(self, operations: Sequence[Operation], item: Rejected | None) -> None:
-        """In one batch, with the order that holds `item` if it is given."""
+        """Carry out operations in one batch, with the order that holds `item` if it is given."""
         if item is None or not await hold(self.items, self.partition_key, item, *operations):
             if item is not None and len(operations) > 1:
                 raise NotParked

@@ -129,13 +129,13 @@ class _Layout:
                 _set(made, pointer, _value(condition))
 
     def _time(self, data: Mapping[str, Any]) -> str:
-        """Every database reads it in this form."""
+        """Format a time in a form that every database reads."""
         if not self._is_row:
             return str(data["createdAt"])
         return f"{datetime.fromisoformat(data['createdAt']).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def _add_texts(self, made: dict[str, Any]) -> None:
-        """Values of the columns that become properties: such a column often has to have one."""
+        """Add values of the columns that become properties: such a column often has to have one."""
         for each in self._selection.fields.properties:
             if (
                 len(each.pointer.names) == 1

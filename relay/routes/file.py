@@ -181,7 +181,7 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
 
 
 def _check_reach(found: RelayFile, top: Table) -> None:
-    """Each route takes some event of some outbox, and each outbox has a route."""
+    """Check that each route takes some event of some outbox, and that each outbox has a route."""
     if not found.routes:
         return
     # Most files have none.

@@ -173,7 +173,7 @@ def _time(value: Any) -> datetime:
 
 
 def _ttl(value: Any) -> Value:
-    """Milliseconds."""
+    """Return a time to live in milliseconds."""
     value = _number(value)
     wrong = f"is {_kind(value)}, not a duration, such as PT10M, or 600 in seconds"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -233,7 +233,7 @@ class Property:
     type: str | None = None
 
     def convert(self, value: Any) -> Value:
-        """Its value from what is there. Raises Unmappable."""
+        """Convert the value that is there. Raises Unmappable."""
         return (_as_is if self.type is None else TYPES[self.type])(value)
 
 
@@ -318,7 +318,10 @@ class Fields:
         return self._mapped(row, (row, opened), self._rows, place, event_type=usual)
 
     def of_document(self, name: str) -> tuple[Pointer, ...]:
-        """Where a field of a stored document is: the first of these that is there; an id is all of them."""
+        """Return the places of a field in a stored document.
+
+        The first that is there counts; an id is all of them.
+        """
         return self._documents[name]
 
     def of_columns(self, name: str) -> tuple[Pointer, ...]:
@@ -398,7 +401,7 @@ _REQUIRED = ("id", "key", "type", "action", "data")
 
 
 def _places(fields: Mapping[str, str], data: str | None) -> dict[str, tuple[Pointer, ...]]:
-    """Where fields are that relay.toml does not name; action and time may be within `data`."""
+    """Return the places of the fields that relay.toml does not name; action and time may be within `data`."""
     found: dict[str, tuple[Pointer, ...]] = {name: (Pointer.parse(text),) for name, text in fields.items()}
     for name, member in _BESIDE.items():
         found[name] = (*found.get(name, ()), Pointer.parse(f"{data or fields['data']}/{member}"))
@@ -427,7 +430,7 @@ def _joined(pointers: tuple[Pointer, ...], views: Sequence[Mapping[str, Any]]) -
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Texts, none of them empty, as one that no other texts of the same number become."""
+    """Join texts, none of them empty, to one that no other texts of the same number become."""
     if not any(" " in each for each in parts):
         return " ".join(parts)
     # Without any space, it is none of the above.

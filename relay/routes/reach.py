@@ -25,7 +25,7 @@ class Earlier:
         self._lengths: defaultdict[str, set[int]] = defaultdict(set)
 
     def add(self, number: int, route: Route) -> None:
-        """File the route at this place of the file, behind those that were added."""
+        """Add the route at this place of the file, behind those that were added."""
         if not route.when:
             self._of_every_event = number if self._of_every_event is None else self._of_every_event
             return

@@ -39,7 +39,10 @@ class Senders(Protocol):
 
 
 def differences() -> list[str]:
-    """How the installed SDK differs from the one that the pipelined sender was tested with; nothing if not."""
+    """List the ways in which the installed SDK differs from the one tested with the pipelined sender.
+
+    It is empty if it does not.
+    """
     try:
         # With another version of the SDK, not even this may be possible.
         from relay.servicebus.pipelined import sdk

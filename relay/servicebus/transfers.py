@@ -89,7 +89,7 @@ class Sender(Protocol):
 
 
 def alone(event: Event, message_of: Contract) -> Transfer:
-    """One message outside a batch: a link may take larger messages than batches."""
+    """Return one message outside a batch: a link may take larger messages than batches."""
     return Transfer((event,), message_of, encoding.encode(message_of(event)), 0)
 
 
@@ -106,7 +106,7 @@ def check_size(transfer: Transfer, limit: int) -> None:
 
 
 def in_batches(events: Sequence[Event], message_of: Contract, limit: int) -> Iterator[Transfer]:
-    """Transfers of one partition key's events in order, each batch as full as `limit` bytes allow.
+    """Yield transfers of one partition key's events in order, each batch as full as `limit` bytes allow.
 
     An event without a neighbour that fits is sent outside a batch. Messages are encoded when their turn comes.
     """

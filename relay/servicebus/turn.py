@@ -172,7 +172,7 @@ class Turn:
         return await self._sender.limits(self._left_s())
 
     def _left_s(self) -> float:
-        """Seconds for one step. Raises RetryableError at the end of the attempt."""
+        """Return the seconds for one step. Raises RetryableError at the end of the attempt."""
         return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
 
     async def _send_batch(self, batch: Transfer) -> None:

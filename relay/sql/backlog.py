@@ -47,7 +47,10 @@ class Backlog:
     """The feed of the settings, which is set up. Its methods raise ChangefeedError."""
 
     def __init__(self, session: AsyncSession, feed: SqlFeed, now_ms: int, readable: Collection[str]) -> None:
-        """`now_ms`: the server's clock, in milliseconds since 1970. `readable`: what may be selected from."""
+        """Create the scan.
+
+        `now_ms`: the server's clock, in milliseconds since 1970. `readable`: what may be selected from.
+        """
         self._session = session
         self._feed = feed
         self._subject = f"SQL_FEED '{feed.feed}'"
@@ -78,7 +81,7 @@ class Backlog:
         return [*found, *self._owners(claims, living), await self._late(waiting, cursors)]
 
     async def _size(self) -> AsyncIterator[Finding]:
-        """How large the feed is, unless it is empty, or that cannot be read with these rights."""
+        """Yield the finding about the feed's size, unless it is empty. These rights may not suffice to read it."""
         ages = [await self._oldest_s(shard_id, START) for shard_id in self._shards]
         since_s = max((age_s for age_s in ages if age_s is not None), default=None)
         if since_s is None:
@@ -129,7 +132,7 @@ class Backlog:
             await asyncio.sleep(self._feed.claim_s / _LOOKS)
 
     async def _positions(self, cursors: Mapping[int, bytes]) -> AsyncIterator[Finding]:
-        """About shards that are read no more, and about cursors that would skip events."""
+        """Yield the findings about shards that are read no more, and about cursors that would skip events."""
         outside = sorted(cursors.keys() - set(self._shards)) if "feed" in self._readable else []
         if left := [each for each in outside if await self._oldest_s(each, cursors[each]) is not None]:
             yield Finding.error(

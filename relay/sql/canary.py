@@ -37,7 +37,7 @@ class SqlCanary:
         *,
         key: Sequence[str] = ("id",),
     ) -> None:
-        """`columns` are the types of the event table's columns, `key` its primary key."""
+        """Create the canary; `columns` are the types of the event table's columns, `key` its primary key."""
         self._session = session
         self._feed = feed
         self._columns = columns

@@ -149,7 +149,7 @@ class DatabaseCheck:
         return Finding.ok(f"the schema changefeed has version {version}")
 
     async def _events(self) -> AsyncIterator[Finding]:
-        """About the columns of the event table."""
+        """Yield the findings about the columns of the event table."""
         if not self._exists("events"):
             said = f"{self._subject} has a feed, but there is no such table, or this login may not see it"
             remedy = f"Create the table again, then {INSTALL}; or grant the right to select from it."
@@ -201,7 +201,7 @@ class DatabaseCheck:
         )
 
     async def _damage(self) -> AsyncIterator[Finding]:
-        """About functions and rights that went with the event table when it was replaced."""
+        """Yield the findings about functions and rights that went with the event table when it was replaced."""
         if not self._exists("events") or not self._catalog.shows_all:
             return
         if lacking := await run_async(self._session, self._session.dialect.damage(self._feed.feed)):
@@ -211,7 +211,7 @@ class DatabaseCheck:
             )
 
     def _reading(self) -> Finding:
-        """About the rights to read the feed and to store cursors."""
+        """Return the finding about the rights to read the feed and to store cursors."""
         table = self._feed.feed
         lacking = [
             f"{right} on {table if purpose == 'events' else f'{purpose}:{table}'}"
@@ -244,7 +244,7 @@ class DatabaseCheck:
         return Finding.ok(f"this login may read and write the quarantine, {table}")
 
     async def _maintenance(self, autovacuum: bool | None) -> AsyncIterator[Finding]:
-        """About the factors of reading speed, if this login may see them."""
+        """Yield the findings about the factors of reading speed, if this login may see them."""
         cache, notifies, undecided, without, oldest_s = None, None, False, None, 0.0
         if not self._lacking("outbox_feed", ("select",)):
             statement = self._catalog.maintenance(self._feed.feed)

@@ -64,7 +64,10 @@ class Database:
     """One for a process. Nothing is connected until it is used."""
 
     def __init__(self, settings: SqlFeed, *, call_timeout_s: float | None = CALL_TIMEOUT_S) -> None:
-        """`call_timeout_s`: maximum seconds of a statement on the shared session; None for no limit."""
+        """Create the database's connection.
+
+        `call_timeout_s`: maximum seconds of a statement on the shared session; None for no limit.
+        """
         self.quarantine_table = settings.quarantine_table
         self._settings = settings
         self._call_timeout_s = math.inf if call_timeout_s is None else call_timeout_s

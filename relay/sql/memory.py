@@ -26,7 +26,7 @@ class Memory:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` is the size of all pages that are held at a time."""
+        """Create the memory; `max_bytes` is the size of all pages that are held at a time."""
         self.share = max(1, max_bytes // _SHARES)
         self._max_bytes = self._free = max_bytes
         self._waiting: deque[asyncio.Future[None]] = deque()

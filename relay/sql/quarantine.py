@@ -86,7 +86,7 @@ class SqlItems:
     """A store in the table relay.item; `quarantine.items.Items` says what each method does."""
 
     def __init__(self, database: Database) -> None:
-        """`database` is the connection to use; it is closed with the store."""
+        """Create the store; `database` is the connection to use, and is closed with the store."""
         self._database = database
         self._table = database.quarantine_table
 

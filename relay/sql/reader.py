@@ -86,7 +86,7 @@ class SqlOutbox:
     """
 
     def __init__(self, feed: SqlFeed, *, from_beginning: bool = True) -> None:
-        """`from_beginning`: False to begin with the news behind the relay's cursors."""
+        """Create the outbox; `from_beginning`: False to begin with the news behind the relay's cursors."""
         self._settings = feed
         self._selection = feed.selection
         self._from_beginning = from_beginning
@@ -124,11 +124,11 @@ class SqlOutbox:
         return found
 
     async def obstacles(self) -> Sequence[Finding]:
-        """None: nothing but the claims, which expire, keeps a worker from a shard."""
+        """Return none: nothing but the claims, which expire, keeps a worker from a shard."""
         return []
 
     async def next_pages(self, limit: int, /) -> Sequence[NextPage]:
-        """Of events with positions: the relay has seen no others yet."""
+        """Return the next page of events with positions: the relay has seen no others yet."""
         claims = await self._claims()
         found = []
         for shard_id in range(self._settings.shards):
@@ -138,11 +138,11 @@ class SqlOutbox:
         return found
 
     async def partition_of(self, partition_key: str, /) -> str | None:
-        """Unknown: writers choose the shard of an event."""
+        """Return None: the position is unknown, as writers choose the shard of an event."""
         return None
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
-        """Two statements, each of which looks for the key in the event table.
+        """Return the last events of a key, by two statements that look for the key in the event table.
 
         Without an index that begins with the key's column the database reads all of that table; with it, the
         events of the key, whose positions it then sorts.
@@ -214,7 +214,7 @@ class SqlOutbox:
         return from_text(ulid) <= (await self._read_cursors()).get(shard_id, START)
 
     async def passed_behind(self, event: Event, /) -> Collection[str]:
-        """By the feed of the event's shard, up to its present cursor."""
+        """Return the ids of later passed events, by the feed of the event's shard up to its present cursor."""
         ulid, shard_id = event.document.place.ulid, event.document.place.shard
         if ulid is None or shard_id is None:
             return ()
@@ -298,7 +298,7 @@ class SqlReading:
     """See `outbox.Reading`. Nothing is counted, so nothing is `unread`."""
 
     def __init__(self, outbox: SqlOutbox, feed: SqlFeed, chosen: Range, cursors: Mapping[int, bytes]) -> None:
-        """`cursors` say how far the relay is in each shard. Nothing is read yet."""
+        """Create a reading, which has read nothing yet; `cursors` say how far the relay is in each shard."""
         self.unread = 0
         self.gone: list[Gone] = []
         self._outbox = outbox
@@ -308,11 +308,14 @@ class SqlReading:
         self._start = from_text(chosen.cursor) if chosen.cursor is not None else _before(chosen.since)
 
     async def count(self) -> int | None:
-        """Unknown: the feed stores only positions and keys."""
+        """Return None: the count is unknown, as the feed stores only positions and keys."""
         return None
 
     async def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
-        """Of each shard, one after another. Events that have no position yet get one, as by any reader."""
+        """Yield the documents of each shard, one after another.
+
+        Events that have no position yet get one, as by any reader.
+        """
         shards = range(self._feed.shards) if self._range.shard is None else [self._range.shard]
         for shard_id in shards:
             cursor = self._start

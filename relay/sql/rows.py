@@ -121,7 +121,7 @@ def event_in(document: SourceDocument, entry: Entry, selection: Selection, posit
 
 
 def committed_at(ulid: bytes) -> int:
-    """When an event with this position was committed, in whole seconds since 1970."""
+    """Return the time at which an event with this position was committed, in whole seconds since 1970."""
     # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
     return min(position_time(ulid), int(time.time()))
 

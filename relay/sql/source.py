@@ -37,7 +37,7 @@ class Ownership:
     """The claim on one shard, whose owner can tell without a query if it still holds."""
 
     def __init__(self, claim_s: float, since: tuple[float, float]) -> None:
-        """`since` is `now()` before the claim was asked for."""
+        """Create the claim's state; `since` is `now()` before the claim was asked for."""
         self._lasts_s = claim_s * _SHARE
         self._renewed = since
         self._ended = False
@@ -47,7 +47,7 @@ class Ownership:
         self._renewed = max(self._renewed, since)
 
     def end(self) -> None:
-        """Another process has the shard."""
+        """Note that another process has the shard."""
         self._ended = True
 
     def holds(self) -> bool:

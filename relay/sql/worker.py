@@ -130,7 +130,9 @@ class Worker:
         poll_delay_s: float,
         rules: StreamRules | None = None,
     ) -> None:
-        """`connect` opens a session: it is called for every shard, and again when a session is lost.
+        """Create a worker.
+
+        `connect` opens a session: it is called for every shard, and again when a session is lost.
 
         `page_size` is the maximum number of events of one attempt, 1 to 1000, and `poll_delay_s` the maximum
         seconds between looks at an idle shard. `rules` are those of the stream in time, which are added at the

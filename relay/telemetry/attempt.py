@@ -232,7 +232,7 @@ class RelayTelemetry:
         *,
         label: str | None = None,
     ) -> None:
-        """`label` is the stream's."""
+        """Create the telemetry; `label` is the stream's."""
         self._label = label
         self._of_stream = {f"relay.{name}": value for name, value in (attributes_of(label) or {}).items()}
         self.headroom = Headroom(clock, monotonic, label)

@@ -38,7 +38,10 @@ class Batch:
     accepted: Callable[[Event], bool]
 
     def expiry(self) -> float | None:
-        """When the first event that is not accepted yet will be deleted, in seconds since 1970; None if never."""
+        """Return the time at which the first event that is not accepted yet will be deleted.
+
+        It is in seconds since 1970; None if never.
+        """
         pending = (event.expires_at for event in self.events if not self.accepted(event))
         moments = chain(pending, (item.expires_at for item in self.rejected))
         return min((moment for moment in moments if moment is not None), default=None)
@@ -65,7 +68,7 @@ class Headroom:
         monotonic: Callable[[], float] = time.monotonic,
         label: str | None = None,
     ) -> None:
-        """`label` is the stream's."""
+        """Create the gauge; `label` is the stream's."""
         self.label = label
         self._clock = clock
         self._monotonic = monotonic
@@ -95,7 +98,10 @@ class Headroom:
                 self._failed[batch.identity] = _Failed(expiry, self._monotonic() + FORGOTTEN_AFTER_S)
 
     def least(self) -> float | None:
-        """Seconds until the first event on its way is deleted, negative once it is; None if there is none."""
+        """Return the seconds until the first event on its way is deleted.
+
+        It is negative once it is; None if there is none.
+        """
         now = self._monotonic()
         with self._lock:
             self._failed = {name: each for name, each in self._failed.items() if each.forgotten_at > now}
@@ -109,7 +115,7 @@ class ShardAges:
     """How old the oldest event is that the reader of each shard of an SQL feed still has to publish."""
 
     def __init__(self, label: str | None = None) -> None:
-        """`label` is the stream's, whose shards have the numbers of those of other streams."""
+        """Create the gauge; `label` is the stream's, whose shards have the numbers of those of other streams."""
         self._prefix = "" if attributes_of(label) is None else f"{label}/"
         self._lock = threading.Lock()
         self._watched: dict[Callable[[], float], int] = {}

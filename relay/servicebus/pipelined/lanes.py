@@ -231,7 +231,10 @@ class PipelinedSenders:
     def __init__(
         self, client: ServiceBusClient, topic: str, size: int, *, open_timeout_s: float = _OPEN_TIMEOUT_S
     ) -> None:
-        """`client` makes no retries, and is closed by its owner; `size` partition keys send at a time."""
+        """Create the lanes.
+
+        `client` makes no retries, and is closed by its owner; `size` partition keys send at a time.
+        """
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size

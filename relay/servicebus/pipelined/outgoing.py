@@ -36,7 +36,10 @@ class Outgoing:
     def __init__(
         self, connection: sdk.Connection, deliveries: Deliveries, credit: Credit, drain: Callable[[], None]
     ) -> None:
-        """`drain` is called once written frames have to leave this process; `drained` follows when they have."""
+        """Create the queue.
+
+        `drain` is called once written frames have to leave this process; `drained` follows when they have.
+        """
         self._connection = connection
         self._deliveries = deliveries
         self._credit = credit

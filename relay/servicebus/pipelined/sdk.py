@@ -79,7 +79,7 @@ _USED: Mapping[Callable[..., Any], tuple[str, ...]] = {
 
 
 def differences() -> list[str]:
-    """How the installed SDK differs from the one this was tested with; nothing if it does not."""
+    """List the ways in which the installed SDK differs from the tested one; empty if it does not."""
     version = azure.servicebus.__version__
     found = []
     if version not in TESTED_VERSIONS:
@@ -134,7 +134,10 @@ class Connection:
     """A connection that the SDK has opened and authenticated, and whose frames are read here."""
 
     def __init__(self, sender: ServiceBusSender) -> None:
-        """`sender` has opened nothing yet, and is used for nothing else. `open` makes the connection."""
+        """Create a connection, which `open` makes.
+
+        `sender` has opened nothing yet, and is used for nothing else.
+        """
         self._sender = sender
         # The SDK's internals are untyped; this class isolates them.
         self._handler: Any = None
