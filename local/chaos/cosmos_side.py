@@ -127,7 +127,7 @@ class CosmosSide:
         await self._hosts.kill(process, victim)
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """Return the events of a stream in the outbox since the stack began."""
+        """Return the recorded changes of a stream's events since the stack began."""
         settings = self._settings[stream.name]
         others = [each.lease_prefix for each in self._settings.values() if each is not settings]
 

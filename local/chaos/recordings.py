@@ -30,7 +30,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Recorded:
-    """The events in an outbox.
+    """The recorded changes in an outbox.
 
     Attributes:
         origins: Each event by its id.

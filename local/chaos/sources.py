@@ -46,13 +46,13 @@ class SourceSide(Protocol):
         """
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """Return the events of a stream in the outbox since the stack began."""
+        """Return the recorded changes of a stream's events since the stack began."""
 
     async def met(self) -> Counter[str]:
         """Return the number of times each edge case was met."""
 
     async def quarantined(self, stream: Stream) -> dict[str, str]:
-        """Reasons by the id of the quarantined document."""
+        """Return the reasons by the id of the quarantined document."""
 
     async def end_faults(self) -> None:
         """End what is pending at the processes that relay. Faults of `parts` are ended by the injector."""

@@ -99,7 +99,7 @@ class SqlSide:
         self._relays.kill(process)
 
     async def recorded(self, stream: Stream) -> Recorded:
-        """Return the events of a stream in the outbox since the stack began."""
+        """Return the recorded changes of a stream's events since the stack began."""
         feed = self._feeds[stream.name]
         rows = await self._rows(recording.READ)
         return recording.recorded(rows, feed.feed, feed.consumer, feed.quarantine_table)
