@@ -15,7 +15,7 @@ from simulation.world import World
 
 
 class Notes:
-    """The events of a universe.
+    """The occurrences in a universe, as they are noted.
 
     Attributes:
         policy: What becomes of events behind a poisoned one.

@@ -17,7 +17,7 @@ EVENTS, FAULTS = 200, 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The events of a universe, apart from the choices that its world makes by its seed.
+    """The parameters and faults of a universe, apart from the choices that its world makes by its seed.
 
     Attributes:
         seed: Names the universe, among those of one kind.
