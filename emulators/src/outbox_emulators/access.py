@@ -41,7 +41,7 @@ class Access:
         self._hosts = {"localhost", *(host.lower() for host in hosts if host)}
 
     def refusal(self, headers: Mapping[str, str]) -> str | None:
-        """Why a request with these headers is refused, or None if it may be served."""
+        """Return the reason why a request with these headers is refused, or None if it may be served."""
         if headers.get("Sec-Fetch-Site", "none") not in _OWN_SITE:
             return _OTHER_SITE
         try:

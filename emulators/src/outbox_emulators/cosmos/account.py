@@ -102,7 +102,7 @@ class Account:
         self.catalog.delete_database(database)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Items that have not expired, by database and container."""
+        """Count the items that have not expired, by database and container."""
         return {
             database.id: {container.id: self.count(container) for container in database.containers.values()}
             for database in self.catalog.databases.values()

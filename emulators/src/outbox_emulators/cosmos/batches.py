@@ -71,7 +71,7 @@ class BatchOperation:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> BatchOperation:
-        """From the columns of a HybridRow."""
+        """Read an operation from the columns of a HybridRow."""
         body = _text(row, "resourceBody")
         return cls(
             kind=row["operationType"],

@@ -75,7 +75,10 @@ class Catalog:
     def create_container(
         self, database: Database, requested: Mapping[str, Any], physical_partitions: int = 0
     ) -> Container:
-        """With as many physical partitions as the account gives, or more. Raises BadRequest or Conflict."""
+        """Create a container with as many physical partitions as the account gives, or more.
+
+        Raises BadRequest or Conflict.
+        """
         name = check_name(requested.get("id"))
         definition = normalised_definition(name, requested)
         if name in database.containers:

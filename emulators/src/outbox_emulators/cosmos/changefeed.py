@@ -85,7 +85,7 @@ class ChangeFeed:
     def _page(
         self, partition: Partition, key_range: KeyRange | None, position: FeedPosition, max_items: int
     ) -> tuple[list[list[Item]], bool]:
-        """Whole transactions, or the rest of the first, and whether these are the last."""
+        """Return whole transactions, or the rest of the first, and True if these are the last."""
         transactions: list[list[Item]] = []
         count = size = 0
         for _, group in itertools.groupby(

@@ -62,7 +62,7 @@ def replaced_definition(current: Mapping[str, Any], requested: Mapping[str, Any]
 
 
 def default_ttl_of(definition: Mapping[str, Any]) -> int | None:
-    """Seconds, -1 for "on, without a default", None for "off"."""
+    """Return the seconds, -1 for "on, without a default", None for "off"."""
     ttl: int | None = definition.get("defaultTtl")
     return ttl
 

@@ -29,7 +29,7 @@ class Scheme(Enum):
 
 
 def effective_key(components: Sequence[Any], scheme: Scheme) -> str:
-    """From JSON scalars, with `{}` for undefined."""
+    """Return the effective key of JSON scalars, with `{}` for undefined."""
     match scheme:
         case Scheme.HASH_V1:
             cut = [part[:_V1_CHARACTERS] if isinstance(part, str) else part for part in components]
@@ -90,7 +90,7 @@ def _for_hashing(component: Any, string_end: bytes) -> bytes:
 
 
 def _encoded(component: Any) -> bytes:
-    """Version 1's binary form, in which bytes compare as values do."""
+    """Encode in version 1's binary form, in which bytes compare as values do."""
     match component:
         case None:
             return b"\x01"

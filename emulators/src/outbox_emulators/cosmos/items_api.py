@@ -102,7 +102,7 @@ def batch(account: Account, request: Request) -> Reply:
 
 
 def _bulk(account: Account, request: Request) -> Reply:
-    """Independent operations on one physical partition."""
+    """Execute independent operations on one physical partition."""
     container = account.container_of(request)
     partition = partition_by_id(container, request.headers.get("x-ms-documentdb-partitionkeyrangeid", ""))
     with refused_at(container, partition):

@@ -37,7 +37,10 @@ def replace_offer(account: Account, request: Request) -> Reply:
 
 
 def _reply(offer: dict[str, Any]) -> Reply:
-    """With what SDKs read as the least throughput, and whether a change is under way: changes are done at once."""
+    """Reply with what SDKs read as the least throughput, and whether a change is under way.
+
+    Changes are done immediately.
+    """
     reply = json_reply(200, offer)
     reply.headers |= {"x-ms-cosmos-min-throughput": str(LEAST_RU), "x-ms-offer-replace-pending": "False"}
     return reply

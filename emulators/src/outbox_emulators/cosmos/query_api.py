@@ -180,7 +180,7 @@ def _partition_to_read(container: Container, continuation: Continuation | None) 
 def _in_container(
     container: Container, partition: Partition, following: Continuation | None, query: Query
 ) -> Continuation | None:
-    """Where the read of a whole container continues: in this partition, in the next one, or nowhere."""
+    """Return where the read of a whole container continues: in this partition, in the next one, or nowhere."""
     if following is not None:
         return replace(following, partition=partition.number)
     if partition is container.partitions[-1]:
@@ -216,7 +216,7 @@ async def _without_items(partition: Partition, scope: ReadScope) -> AsyncIterato
 async def _scan(
     account: Account, container: Container, partition: Partition, scope: ReadScope, item_id: object, after: int
 ) -> AsyncIterator[Row]:
-    """Items in the order of their numbers, in portions, between which other requests are served."""
+    """Yield items in the order of their numbers, in portions, between which other requests are served."""
     numbers = item_numbers(partition)
     values: dict[str, object] = {
         "after": max(after, numbers.start - 1),

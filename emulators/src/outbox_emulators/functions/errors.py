@@ -32,7 +32,7 @@ def is_transient(error: AzureError) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """One line that says what went wrong, without the details that the SDK appends."""
+    """Describe an error in one line, without the details that the SDK appends."""
     if isinstance(error, CosmosHttpResponseError):
         return f"{error.status_code} {_first_line(error)}"
     if isinstance(error, ClientAuthenticationError):

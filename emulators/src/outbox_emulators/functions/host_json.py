@@ -77,7 +77,10 @@ def _at(content: Any, path: str) -> Any:
 
 
 def _function_timeout(value: Any) -> float | None:
-    """Seconds; None for "-1" (a TimeSpan of minus one day), which means no limit to the real host."""
+    """Return the seconds.
+
+    It is None for "-1" (a TimeSpan of minus one day), which means no limit to the real host.
+    """
     if value is None:
         return DEFAULT_FUNCTION_TIMEOUT_S
     seconds = parse_timespan(str(value), name="functionTimeout in host.json")

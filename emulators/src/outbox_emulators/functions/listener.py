@@ -198,7 +198,7 @@ class Listener:
             await self._take(source, lease)
 
     def _coveted(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Occasionally, as the seed decides, a lease of another running host.
+        """Return a lease of another running host occasionally, as the seed decides.
 
         Balancing may take any lease at any moment, even in the middle of an invocation: when hosts come and go,
         clocks differ, or a renewal was late (EqualPartitionsBalancingStrategy in azure-cosmos-dotnet-v3).

@@ -29,7 +29,9 @@ class RetryPolicy:
         return self.max_retry_count != UNLIMITED and retries >= self.max_retry_count
 
     def delays(self, generator: random.Random) -> Iterator[float]:
-        """Seconds before each retry: the minimum, then growing from it by powers of two, ±20 %, to the maximum.
+        """Yield the seconds before each retry.
+
+        They are the minimum, then grow from it by powers of two, ±20 %, to the maximum.
 
         As computed by RandomizedExponentialBackoffStrategy in Azure/azure-webjobs-sdk.
         """

@@ -94,7 +94,7 @@ class Singleton:
         return self._holding
 
     async def steal(self, token: str | None) -> Sequence[Theft]:
-        """None: the lock of a timer is not balanced between hosts."""
+        """Return None: the lock of a timer is not balanced between hosts."""
         return ()
 
     async def _begin(self) -> None:
@@ -143,7 +143,7 @@ class Singleton:
         return self._storage is None or self._storage.try_lock(self._name, self._owner, self._timings.period_s)
 
     async def _lose(self) -> None:
-        """Another host has the lock: this one was frozen for longer than its period.
+        """Lose the lock to another host: this one was frozen for longer than its period.
 
         The real host restarts, and a worker that outlives it finishes its invocation next to the new owner's.
         """

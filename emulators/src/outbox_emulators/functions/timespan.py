@@ -14,7 +14,7 @@ _INTERVAL = re.compile(r"(?P<hours>\d{1,2}):(?P<minutes>\d{1,2}):(?P<seconds>\d{
 
 
 def parse_timespan(text: str, *, name: str) -> float:
-    """Seconds of a .NET TimeSpan in host.json: `hh:mm:ss`, `d.hh:mm:ss`, or a whole number of days.
+    """Parse the seconds of a .NET TimeSpan in host.json: `hh:mm:ss`, `d.hh:mm:ss`, or a whole number of days.
 
     `name` is the name of the value in the error. Raises HostError.
     """
@@ -33,7 +33,7 @@ def parse_timespan(text: str, *, name: str) -> float:
 
 
 def parse_retry_interval(text: str, *, name: str) -> float:
-    """Seconds of an interval in a retry policy: only `hh:mm:ss`.
+    """Parse the seconds of an interval in a retry policy: only `hh:mm:ss`.
 
     The Python worker reads it with strptime('%H:%M:%S') (azure-functions-runtime, loader.convert_to_seconds), so
     the `d.hh:mm:ss` that other languages may write makes it fail to index the app. Raises HostError.

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def client_options(stopping: asyncio.Event) -> dict[str, Any]:
-    """Options of azure-cosmos with which a client retries as the trigger's, until `stopping`."""
+    """Return the options of azure-cosmos with which a client retries as the trigger's, until `stopping`."""
     policy = ConnectionPolicy()
     # `retry_throttle_total=0` means the default of nine.
     policy.RetryOptions._max_retry_attempt_count = 0

@@ -76,7 +76,10 @@ class CosmosTrigger:
     def from_binding(
         cls, function: str, binding: Mapping[str, Any], settings: Settings, overrides: LeaseOverrides
     ) -> CosmosTrigger:
-        """Defaults as in CosmosDBTriggerAttribute of Azure/azure-webjobs-sdk-extensions. Raises HostError."""
+        """Read a binding, with the defaults of CosmosDBTriggerAttribute of Azure/azure-webjobs-sdk-extensions.
+
+        Raises HostError.
+        """
         text = _resolved(function, binding, settings)
         numbers = _Numbers(function, binding)
         connection = str(binding.get("connection") or DEFAULT_CONNECTION)

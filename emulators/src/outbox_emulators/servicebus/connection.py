@@ -203,7 +203,7 @@ class AmqpConnection(asyncio.Protocol):
         self.links.close()
 
     def pause_writing(self) -> None:
-        """Neither answer nor read a client that does not read: what it sends would only add to the answers."""
+        """Stop answering and reading a client that does not read: what it sends would only add to the answers."""
         self.writable = False
         if self._transport is not None:
             self._transport.pause_reading()

@@ -90,7 +90,7 @@ def _as_uuid(token: bytes) -> bytes:
 
 
 def _up_to_the_token() -> bytes:
-    """Everything of the delivery annotations but the 16 bytes of the token at their end."""
+    """Return everything of the delivery annotations but the 16 bytes of the token at their end."""
     pair = codec.encode_symbol("x-opt-lock-token") + codec.encode_value(UUID(int=0))
     return encode_section(DELIVERY_ANNOTATIONS, codec.encode_map(1, pair))[:-16]
 

@@ -53,7 +53,7 @@ class LinkTable:
         _HANDLERS[kind](self, subject)
 
     def pump(self) -> None:
-        """Have every link send what it has to send."""
+        """Let every link send what it has to send."""
         for endpoint in self.endpoints():
             endpoint.pump()
 

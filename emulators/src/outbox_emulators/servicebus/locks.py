@@ -40,7 +40,7 @@ class LockTable:
             entry.lock = None
 
     def expire_later(self, lock: Lock) -> None:
-        """Have a lock expire at the end of its time, unless it is renewed until then."""
+        """Let a lock expire at the end of its time, unless it is renewed until then."""
         expiry = (lock.until_ms, lock.token)
         if self._expiries and lock.until_ms < self._expiries[-1][0]:
             # Only after the lock duration was made shorter: otherwise what is locked later expires later.

@@ -364,11 +364,11 @@ class MessageQueue:
         return limit is None or entry.delivery_count + 2 <= limit
 
     def expire_lock(self, token: bytes) -> None:
-        """Have a lock expire now. Raises MessageLockLost."""
+        """Let a lock expire now. Raises MessageLockLost."""
         self._fail_delivery(self.locked_entry(token))
 
     def expire_all_locks(self) -> int:
-        """Have every lock expire now; returns how many."""
+        """Let every lock expire now, and return their number."""
         entries = self._locks.entries()
         for entry in entries:
             self._fail_delivery(entry)

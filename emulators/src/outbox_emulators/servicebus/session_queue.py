@@ -77,7 +77,7 @@ class SessionQueue(MessageQueue):
         return sorted(found)
 
     def session_counts(self) -> dict[str, tuple[Counts, bool]]:
-        """By session: its counts, and whether it is locked."""
+        """Return by session its counts, and True if it is locked."""
         found = {session.id: (Counts(), session.holder is not None) for session in self._sessions}
         for entry in self._messages:
             found[entry.message.session_id or ""][0].add(entry)
@@ -166,7 +166,7 @@ class SessionQueue(MessageQueue):
         self._expire_session(self._session_of(self.locked_entry(token)))
 
     def expire_all_locks(self) -> int:
-        """Have the lock on every session expire now; returns how many."""
+        """Let the lock on every session expire now, and return their number."""
         held = [session for session in self._sessions if session.holder is not None]
         for session in held:
             self._expire_session(session)

@@ -90,7 +90,7 @@ class Alarm:
         self._set_for: int | None = None
 
     def set(self, when: int) -> None:
-        """Have the callback called at `when`, unless it is called before that."""
+        """Let the callback be called at `when`, unless it is called before that."""
         if self._set_for is None or when < self._set_for:
             self._set_for = when
             self._timers.call_at(when, self._ring)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 async def keep_alive(sender: ServiceBusSender) -> None:
-    """Have an idle sender read what the service has sent it, such as a DETACH.
+    """Let an idle sender read what the service has sent it, such as a DETACH.
 
     One turn of `AMQPClientAsync._keep_alive_async` (azure-servicebus 7.15.0), which no public method runs. Like
     the SDK's, it ignores the exceptions of that read.

@@ -23,7 +23,10 @@ Path = tuple[str, ...]
 
 
 def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
-    """Properties that must equal a given value for an item to match, from the AND-ed parts of WHERE."""
+    """Return the properties that must equal a given value for an item to match.
+
+    They come from the AND-ed parts of WHERE.
+    """
     if query.where is None or query.source is not None or query.hides_item:
         return {}
     required = {}

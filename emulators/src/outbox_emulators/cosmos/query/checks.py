@@ -105,7 +105,7 @@ def _check_nested(query: Query) -> None:
 
 
 def _check_grouped(expression: Expression, grouped: Collection[Expression], around: frozenset[str]) -> None:
-    """Every property has to be grouped by, or within an aggregate, or of the query around this one."""
+    """Check that every property is grouped by, within an aggregate, or of the query around this one."""
     if expression in grouped or (isinstance(expression, Call) and expression.is_aggregate):
         return
     if isinstance(expression, Name) and expression.name not in around:

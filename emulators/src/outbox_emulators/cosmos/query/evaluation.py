@@ -185,7 +185,7 @@ def _not(value: Any) -> Any:
 
 
 def _logical(operands: Sequence[Evaluator], *, decisive: bool) -> Evaluator:
-    """Three-valued AND and OR: one operand may decide even if another is undefined."""
+    """Evaluate three-valued AND and OR: one operand may decide even if another is undefined."""
 
     def evaluate(scope: Scope) -> Any:
         certain = True

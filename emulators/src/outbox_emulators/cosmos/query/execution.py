@@ -165,7 +165,7 @@ class Execution:
         continuation: Continuation | None,
         max_bytes: int = MAX_PAGE_BYTES,
     ) -> Page:
-        """Up to `size` results after the continuation."""
+        """Return up to `size` results after the continuation."""
         collector = _Collector(self, size, max_bytes, continuation)
         if self._source is not None:
             rows = self._source.rows(rows)
@@ -183,7 +183,7 @@ class Execution:
         return collector.page()
 
     async def rows(self, rows: AsyncIterator[Row]) -> AsyncIterator[Row]:
-        """All results, as what the query around this one is about: `FROM (SELECT …)`."""
+        """Yield all results, for the query around this one: `FROM (SELECT …)`."""
         page = await self.page(rows, sys.maxsize, None, sys.maxsize)
         for number, text in enumerate(page.texts):
             yield Row(number, text)

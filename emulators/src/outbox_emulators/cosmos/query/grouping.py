@@ -24,11 +24,11 @@ class Grouping:
         self.keys = [compile_expression(source.expression, parameters) for source in query.group_by]
 
     def start(self, around: Scope | None = None) -> Groups:
-        """No groups yet; `around` is the scope of the query that this one is a subquery of."""
+        """Start without groups; `around` is the scope of the query that this one is a subquery of."""
         return Groups(self, around or Scope())
 
     def aggregates(self) -> list[Aggregate]:
-        """Those of a new group."""
+        """Return the aggregates of a new group."""
         return [Aggregate(call, self._parameters) for call in self._calls]
 
 

@@ -142,7 +142,10 @@ def _rewritten_aggregate(query: Query) -> str:
 
 
 def _rewritten_groups(query: Query) -> str:
-    """Each partition returns its groups whole: TOP, OFFSET, LIMIT and DISTINCT are for those that were merged."""
+    """Return the query for a partition's groups.
+
+    Each partition returns its groups whole: TOP, OFFSET, LIMIT and DISTINCT are for those that were merged.
+    """
     items = ", ".join(f'{{"item": {source.text}}}' for source in query.group_by)
     grouping = f"GROUP BY {', '.join(source.text for source in query.group_by)}"
     selection = f"[{items}] AS groupByItems, {_group_payload(query)} AS payload"
@@ -211,7 +214,10 @@ def _conditions(query: Query) -> list[str]:
 
 
 def _page(query: Query, parameters: Parameters) -> str:
-    """Each partition may have to return all that the client skips and keeps."""
+    """Return the number of results to ask for.
+
+    Each partition may have to return all that the client skips and keeps.
+    """
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     return "" if offset is None or limit is None else f"OFFSET 0 LIMIT {offset + limit}"
 

@@ -54,7 +54,7 @@ def kind_of(value: Any) -> Kind:
 
 
 def equal(left: Any, right: Any) -> bool | Undefined:
-    """Undefined across types, and where either side is undefined."""
+    """Compare two values for equality. It is undefined across types, and where either side is undefined."""
     kind = kind_of(left)
     if kind is Kind.UNDEFINED or kind is not kind_of(right):
         return UNDEFINED
@@ -74,7 +74,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def order(left: Any, right: Any) -> int | Undefined:
-    """Negative, zero or positive; undefined across types, and for arrays and objects."""
+    """Return a negative, zero or positive number. It is undefined across types, and for arrays and objects."""
     kind = kind_of(left)
     if kind is not kind_of(right) or kind in (Kind.UNDEFINED, Kind.ARRAY, Kind.OBJECT):
         return UNDEFINED

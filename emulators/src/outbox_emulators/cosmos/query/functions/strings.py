@@ -139,7 +139,10 @@ def _regex_match(text: str, pattern: str, modifiers: str = "") -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str, modifiers: str) -> Pattern | None:
-    """None if the expression or a modifier is not valid. The service's PCRE differs in a few constructs."""
+    """Compile an expression, or return None if it or a modifier is not valid.
+
+    The service's PCRE differs in a few constructs.
+    """
     if not set(modifiers) <= _MODIFIERS.keys():
         return None
     flags = regex.RegexFlag(0)
