@@ -39,7 +39,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if nothing is wrong, 1 if something is, 2 if the file is no journal."""
+    """Check a journal, and return the exit code.
+
+    It is 0 if nothing is wrong, 1 if something is, 2 if the file is no journal.
+    """
     options = parser().parse_args(arguments)
     try:
         journal = load(options.file)

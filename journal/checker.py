@@ -269,7 +269,10 @@ class _Checker:
                 )
 
     def _judge_order(self, events: list[tuple[_Event, list[int]]], what: str) -> None:
-        """First copies have to come as committed: each behind those of all earlier events of its key that came."""
+        """Judge the order of first copies.
+
+        Each has to come behind those of all earlier events of its key that came.
+        """
         furthest: _Event | None = None
         for event, line in sorted(
             ((event, lines[0]) for event, lines in events if lines), key=lambda each: each[1]

@@ -269,7 +269,7 @@ class _Validator:
 
     @staticmethod
     def _passed_at(lease: _Lease, position: Position) -> int:
-        """How many of its events a lease at this position has passed."""
+        """Return the number of its events that a lease at this position has passed."""
         return bisect_right(lease.covered, position, key=lambda event: event.position[: len(position)])
 
 
