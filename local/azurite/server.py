@@ -40,7 +40,7 @@ def connection_string(endpoint: str) -> str:
 
 
 def missing() -> str | None:
-    """Why Azurite cannot be started here, and what to do; None if it can."""
+    """Return the reason why Azurite cannot be started here, and the remedy, or None if it can."""
     if shutil.which("node") is None:
         return "Node is not installed"
     if not (FOLDER / "node_modules" / "azurite").is_dir():

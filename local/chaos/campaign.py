@@ -431,7 +431,10 @@ class Campaign:
             self._killed_at_first = await side.killed_workers()
 
     async def _outstanding(self, injector: Injector, side: SourceSide) -> tuple[_Outstanding, int]:
-        """By stream, the events that are not settled; and the number of messages that no consumer has settled."""
+        """Return, by stream, the events that are not settled.
+
+        Returns the number of messages that no consumer has settled, too.
+        """
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
             found = {}
             for stream in self._layout.streams:

@@ -129,7 +129,10 @@ class History:
             self._handle(receipt)
 
     def _handle(self, receipt: Receipt) -> None:
-        """Consumers know a redelivery by its number. A second copy, caused by the relay, has its effect again."""
+        """Handle a message.
+
+        Consumers know a redelivery by its number; a second copy, caused by the relay, has its effect again.
+        """
         copy = receipt.identifier, receipt.sequence_number
         if copy in self._handled:
             return
@@ -155,7 +158,10 @@ class History:
         return identifier in self._ids.get(key, ())
 
     def outstanding(self, aside: Aside) -> dict[str, list[str]]:
-        """By key, the events that were neither processed nor set aside, and the poison that was not set aside."""
+        """Return, by key, the events that were neither processed nor set aside.
+
+        Poison counts if it was not set aside.
+        """
         found: dict[str, list[str]] = {}
         for key, identifiers in self._ids.items():
             waiting = [each for each in identifiers if not aside.settles(each)]
@@ -176,7 +182,7 @@ class History:
         return sorted(whole, key=lambda entry: entry.at)
 
     def _commits(self, origins: Mapping[str, Origin]) -> Iterator[Entry]:
-        """In the order of the source, which within a commit is that of writing."""
+        """Yield the commits in the order of the source, which within a commit is that of writing."""
         found = {
             identifier: origins.get(identifier, Origin(event.known_at, None, ""))
             for identifier, event in self._events.items()

@@ -16,7 +16,7 @@ _GRACE_S = 5.0
 
 
 def bound_s(patience_s: float, backlog: int) -> float:
-    """Seconds within which a backlog of that many events is to be settled, once the faults are over."""
+    """Return the seconds within which a backlog of that many events is to be settled, once the faults are over."""
     return patience_s + backlog / _AT_LEAST_PER_S
 
 

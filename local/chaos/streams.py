@@ -82,7 +82,7 @@ class Layout:
     """The outboxes, the destinations, and the streams between them."""
 
     def __init__(self, destinations: int = 1, outboxes: int = 1) -> None:
-        """With one of each there are no routes: everything goes from the one to the other."""
+        """Create a layout. With one of each there are no routes: everything goes from the one to the other."""
         self.destinations = DESTINATIONS[:destinations]
         self.outboxes = tuple(_ROUTES)[:outboxes]
         self.is_routed = destinations > 1
@@ -119,7 +119,7 @@ class Layout:
         return self._there(_ROUTES[self.outbox_of(document["partitionKey"])].get(action or "", ()))
 
     def _there(self, names: Sequence[str]) -> list[str]:
-        """Those of the names that are destinations of this campaign."""
+        """Return those of the names that are destinations of this campaign."""
         return [each.name for each in self.destinations if each.name in names]
 
     def file(self, source: Source) -> str:

@@ -204,7 +204,7 @@ async def write(
 
 
 async def _until_committed(container: ContainerProxy, commit: Commit) -> None:
-    """If the answer to a batch is lost, check whether it was committed, and repeat it only if it was not."""
+    """Commit a batch. If its answer is lost, check whether it was committed, and repeat it only if it was not."""
     operations = [("create", (document,)) for document in commit.documents]
     while True:
         try:

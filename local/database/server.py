@@ -150,7 +150,7 @@ class PostgresServer:
                 return
 
     async def _check_own(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Another server on this port may have the same password."""
+        """Check that the server is this one: another one on this port may have the same password."""
         row = await (await connection.execute("select current_setting('data_directory')")).fetchone()
         if row is None or Path(row[0]) != self._data:
             raise PostgresFailed(f"port {self.port} is in use by another PostgreSQL: choose another with --port")
@@ -201,7 +201,7 @@ def ensure_user_exists(name: str) -> None:
 
 
 def as_other_user() -> dict[str, Any]:
-    """Options with which a child process runs as the user that the server needs, if this one is root."""
+    """Return options with which a child process runs as the user that the server needs, if this one is root."""
     if not _is_root():
         return {}
     user, group = _system_user()

@@ -75,7 +75,7 @@ class Clients:
                 tasks.create_task(work(number))
 
     async def contacts(self) -> dict[str, dict[str, Any]]:
-        """Every contact by id, read page by page: its id, name, description, email and company."""
+        """Return every contact by id, read page by page: its id, name, description, email and company."""
         found: dict[str, dict[str, Any]] = {}
         parameters: dict[str, Any] = {"pageSize": _PAGE}
         while True:
@@ -114,7 +114,10 @@ class _Contact:
         self._path, self._etag = answer.headers["Location"], answer.headers["ETag"]
 
     async def _collide(self, collision: Collision) -> None:
-        """Both name the same version: one succeeds, and the other reads again and repeats its change."""
+        """Collide two changes that name the same version.
+
+        One succeeds, and the other reads again and repeats its change.
+        """
         etag = self._etag
         changes_by_client = ((self._client, collision.one), (self._other, collision.other))
         refused = await asyncio.gather(
@@ -163,7 +166,7 @@ class _Contact:
     async def _request(
         self, client: httpx.AsyncClient, method: str, path: str, etag: str | None, body: Any = None
     ) -> httpx.Response:
-        """One request, repeated while the service answers 429, which means that it did nothing."""
+        """Make one request, repeated while the service answers 429, which means that it did nothing."""
         headers = {} if etag is None else {"If-Match": etag}
         while True:
             answer = await client.request(method, path, json=body, headers=headers)

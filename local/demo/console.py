@@ -15,7 +15,9 @@ _PAUSE_S = 0.25
 
 
 async def differences(observer: Observer, tally: Tally, quarantined: int, subscription: str) -> list[str]:
-    """Differences between the console and the checker once nothing is in flight; empty if there are none.
+    """Return the differences between the console and the checker once nothing is in flight.
+
+    It is empty if there are none.
 
     Args:
         observer: The console's; it looks at the stack.

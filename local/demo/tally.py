@@ -116,7 +116,7 @@ def _matches(message: Received, event: dict[str, Any], *, timestamped: bool) -> 
 
 
 def _canonical(value: Any) -> str:
-    """JSON text, which differs for 1, 1.0 and true; Python's equality does not."""
+    """Return JSON text, which differs for 1, 1.0 and true; Python's equality does not."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 

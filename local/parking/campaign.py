@@ -49,7 +49,7 @@ class Outcome:
     wrong: list[str]
 
     def to_line(self) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self))
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when it passed, 1 when it did not, 130 when stopped."""
+    """Run a campaign, and return the exit code. It is 0 when it passed, 1 when it did not, 130 when stopped."""
     try:
         outcome = await until_done(_run(arguments))
     except Stopped:

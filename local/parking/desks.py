@@ -40,7 +40,7 @@ class Desk(Protocol):
     store: Any
 
     async def effect(self, arrival: Any, message: inbox.Message) -> None:
-        """Have an effect, within the block of `once`."""
+        """Note an effect, within the block of `once`."""
 
     async def is_mended(self, identifier: str) -> bool:
         """Return True if the message with this id, which nobody could handle, can be handled now."""

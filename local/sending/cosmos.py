@@ -89,7 +89,7 @@ class CosmosWriter:
         return found[0] if found and isinstance(found[0], int) else None
 
     async def _number_of(self, event: Event) -> int | None:
-        """Its number if this event is stored, as when the response to an attempt was lost; None if none is.
+        """Return the event's number if it is stored, as when the response to an attempt was lost, or else None.
 
         Raises:
             NotCommittedError: Another event has its id.

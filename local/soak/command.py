@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """0 when it passed, 1 when it did not, 2 for too few events, 130 when stopped."""
+    """Run a soak, and return the exit code.
+
+    It is 0 when it passed, 1 when it did not, 2 for too few events, 130 when stopped.
+    """
     if not 0 < SAMPLES_NEEDED * arguments.every <= arguments.events:
         print(f"--events must be at least {SAMPLES_NEEDED} times --every.", file=sys.stderr)
         return 2

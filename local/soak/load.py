@@ -19,7 +19,7 @@ _CONCURRENT_KEYS = 25
 
 
 def batches(events: int) -> Iterator[list[dict[str, Any]]]:
-    """Batches of `BATCH` documents, enough for at least `events` domain events."""
+    """Yield batches of `BATCH` documents, enough for at least `events` domain events."""
     for number in range(-(-events // EVENTS_IN_BATCH)):
         yield [_document(number, position) for position in range(BATCH)]
 

@@ -154,7 +154,7 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
 
 
 def _large(stack: Stack) -> str:
-    """Where large events go, in a line."""
+    """Describe the place of large events in a line."""
     if stack.blobs is None:
         return f"quarantined, as Blob Storage is off: {azurite.missing()}"
     return f"http://127.0.0.1:{stack.blobs.details['port']}/{azurite.ACCOUNT}/{azurite.CONTAINER}"

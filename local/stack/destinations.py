@@ -34,7 +34,9 @@ _RECEIVING = {
 
 
 def namespaces(options: StackOptions) -> dict[str, Path | None]:
-    """By setting, the entities of each namespace, as a file in the format of the official emulator's Config.json.
+    """Return, by setting, the entities of each namespace.
+
+    Each is in the format of the official emulator's Config.json.
 
     That of SERVICEBUS is None if it needs no more than the options or the project have. Raises SettingsError.
     """

@@ -113,7 +113,7 @@ def running(env_file: Path) -> Running | None:
 
 
 def already_runs(env_file: Path) -> str:
-    """Where the stack of this env file runs, and what to do."""
+    """Describe where the stack of this env file runs, and what to do."""
     stack = running(env_file)
     where = "" if stack is None else f": process {stack.pid}" + (f", {stack.ready_url}" if stack.ready_url else "")
     return (

@@ -57,7 +57,7 @@ class StackOptions:
         return [] if self.edges is None else ["--edges", str(self.edges)]
 
     def recording(self, part: str) -> Path:
-        """Where the emulator `cosmos` or `servicebus` records what it does."""
+        """Return the file in which the emulator `cosmos` or `servicebus` records what it does."""
         return self.logs / f"{part}.recording.jsonl"
 
     def record_options(self, part: str) -> list[str]:

@@ -253,7 +253,7 @@ def child_environment(added: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def own_group() -> dict[str, Any]:
-    """Options of a child process. A Ctrl-C in the terminal then reaches this process alone."""
+    """Return options of a child process. A Ctrl-C in the terminal then reaches this process alone."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}

@@ -65,7 +65,7 @@ class Rates:
         return ", ".join(f"{value} {name}" for name, value in self.columns())
 
     def columns(self) -> list[tuple[str, str]]:
-        """Names and numbers as text."""
+        """Return names and numbers as text."""
         lag = "-" if self.lag_s is None else f"{self.lag_s:.0f}"
         return [
             ("documents/s written", f"{self.documents_s:.1f}"),

@@ -44,7 +44,7 @@ class Readings:
         await self._http.close()
 
     async def take(self) -> Reading:
-        """One reading. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
+        """Take one reading. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
         entities = await admin_get(self._http, self._stack.servicebus.details["admin_port"], "entities")
         topic = entities.get(TOPIC, {"accepted": 0, "duplicates_dropped": 0})
         counted = await self._counts.take()

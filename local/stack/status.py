@@ -34,7 +34,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _problem(stack: lock.Running) -> str | None:
-    """Why the stack is not ready; None if it is."""
+    """Return the reason why the stack is not ready, or None if it is."""
     if stack.ready_url is None:
         return "it is starting"
     timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)

@@ -45,7 +45,7 @@ class Change:
     reason: str | None = None
 
     def as_line(self) -> str:
-        """One line for a person, in local time."""
+        """Return one line for a person, in local time."""
         at = "-" if self.at is None else datetime.fromtimestamp(self.at).strftime("%H:%M:%S.%f")[:-3]
         number = "" if self.sequence is None else f" #{self.sequence}"
         where = "" if self.subscription is None else f" subscription {self.subscription}"
@@ -104,7 +104,7 @@ def staleness(known: Mapping[str, Any]) -> str:
 
 
 def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
-    """Every known change of the event."""
+    """Yield every known change of the event."""
     event: Mapping[str, Any] = tracked["event"] or {}
     record: Mapping[str, Any] = tracked["quarantined"] or {}
     committed_at: float | None = event.get("committed_at")
