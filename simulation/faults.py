@@ -42,7 +42,7 @@ class Kind:
 def schedule(
     entropy: random.Random, kinds: Mapping[str, Kind], services: Sequence[str], count: int, span_s: float
 ) -> tuple[Fault, ...]:
-    """Faults within a span of time, in their order. Short ones are more frequent than long ones."""
+    """Return faults within a span of time, in their order. Short ones are more frequent than long ones."""
     chosen = entropy.choices(list(kinds), [kind.weight for kind in kinds.values()], k=count)
     faults = [
         Fault(

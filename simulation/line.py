@@ -30,7 +30,7 @@ class Line(Way):
         self.timeout_s = timeout_s
 
     async def ask(self, operation: Callable[[], T]) -> T:
-        """Have the service carry out an operation for the process that runs.
+        """Let the service carry out an operation for the process that runs.
 
         Raises LineError if there is no answer, and what the operation raises.
         """

@@ -57,10 +57,10 @@ class Owner(Protocol):
     """The part of a process that a loop needs."""
 
     def monotonic(self) -> float:
-        """Seconds by a clock that does not step."""
+        """Return seconds by a clock that does not step."""
 
     def listen(self, when: float) -> None:
-        """Have the loop run at a time of that clock."""
+        """Let the loop run at a time of that clock."""
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -84,7 +84,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # What is due, for the world.
 
     def due(self) -> float | None:
-        """When the next timer is due, by this loop's clock; None if there is none."""
+        """Return the time of the next timer, by this loop's clock, or None if there is none."""
         timers = self.timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)

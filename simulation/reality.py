@@ -243,7 +243,10 @@ def _let_extensions_look_up_types() -> None:
 
 
 def _restore_in_new_modules() -> None:
-    """Modules that were loaded within the block have imported what stood in for the real thing."""
+    """Restore the real things in modules that were loaded within the block.
+
+    They have imported what stood in for them.
+    """
     for module in list(sys.modules.values()):
         if module is sys.modules[__name__]:
             continue
@@ -275,7 +278,7 @@ def _functions(value: Any) -> list[FunctionType]:
 
 
 def _new_defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Those of its default arguments, by position and by keyword, that need another value."""
+    """Yield those of its default arguments, by position and by keyword, that need another value."""
     if any(_new(each) for each in function.__defaults__ or ()):
         yield "__defaults__", tuple(_new(each) or each for each in function.__defaults__ or ())
     by_keyword = function.__kwdefaults__ or {}

@@ -40,7 +40,7 @@ class SimulatedSenders:
         pass
 
     def arrival_s(self) -> float:
-        """When a transfer arrives that is written now."""
+        """Return the time at which a transfer arrives that is written now."""
         now = self.process.world.now
         self._last_arrival_s = max(self._last_arrival_s, now + self.line.delay_s())
         return self._last_arrival_s

@@ -119,7 +119,10 @@ class Socket:
         return bool(self._received) or self.has_ended or self.error is not None
 
     def receive(self) -> bytes:
-        """Everything that has arrived; empty if nothing has. Raises the connection's error, once all is read."""
+        """Receive everything that has arrived; empty if nothing has.
+
+        Raises the connection's error, once all is read.
+        """
         if not self._received:
             if self.error is not None:
                 raise self.error
@@ -236,7 +239,7 @@ class Socket:
                     each.fail(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     def _answer_with_reset(self) -> None:
-        """Nobody is here any more: as soon as it sends something, the other end learns about it."""
+        """Answer with a reset as soon as the other end sends something: nobody is here any more."""
         peer, way = self.peer, self.way
         assert peer is not None
         assert way is not None

@@ -229,7 +229,7 @@ class NetworkLoop(ProcessLoop):
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | None, port: int | str | None, **more: Any
     ) -> list[tuple[int, int, int, str, Address]]:
-        """Every host is the same one."""
+        """Return the address of the only host: every host is the same one."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (HOST, int(port or 0)))]
 
     async def sock_connect(self, sock: Any, address: Any) -> None:

@@ -24,7 +24,7 @@ class Way:
         self.loses = 0.0
 
     def delay_s(self) -> float:
-        """Seconds for one way."""
+        """Return the seconds for one way."""
         return self.world.entropy.uniform(self.fastest_s, self.slowest_s)
 
     def is_open(self, process: Process) -> bool:

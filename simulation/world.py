@@ -60,7 +60,7 @@ class Process:
         self._deaths: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
-        """Seconds by a clock that does not step, and begins anywhere."""
+        """Return seconds by a clock that does not step, and begins anywhere."""
         return self.world.now + self._offset_s
 
     def boottime(self) -> float:
@@ -68,7 +68,7 @@ class Process:
         return self.monotonic() + self.slept_s
 
     def wall(self) -> float:
-        """Seconds since 1970, by this process's clock."""
+        """Return the seconds since 1970, by this process's clock."""
         return EPOCH + self.world.now + self.skew_s
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -105,13 +105,13 @@ class Process:
         self.world.enlist(self)
 
     def listen(self, when: float) -> None:
-        """Have it run at a time of its own clock, unless it is to run earlier."""
+        """Let the process run at a time of its own clock, unless it is to run earlier."""
         when -= self._offset_s
         if when < self.listed:
             self.world.enlist_at(self, max(when, self.world.now))
 
     def due(self) -> float | None:
-        """When something of it can run, in the world's time; None if nothing can."""
+        """Return the world's time at which the process can run, or None if nothing of it can."""
         if self.is_frozen or not self.is_alive:
             return None
         if self.loop.ready:
@@ -182,7 +182,7 @@ class World:
         return ProcessLoop(process)  # type: ignore[abstract]  # no files, pipes or signals here
 
     def process(self, name: str) -> Process:
-        """Another process, which lives until it is killed."""
+        """Create another process, which lives until it is killed."""
         made = Process(self, name)
         self.processes.append(made)
         return made

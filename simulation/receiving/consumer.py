@@ -126,7 +126,7 @@ class Consumer:
             self._watch.look(self.name, self._ledger)
 
     def _takes_s(self, usual_s: float, slow: float) -> float:
-        """How long something takes: a share of it longer than the lock lasts."""
+        """Return the seconds that something takes: a share of it is longer than the lock lasts."""
         entropy = self.process.world.entropy
         return entropy.uniform(*_SLOW_S) if entropy.random() < slow else entropy.uniform(0.0, usual_s)
 

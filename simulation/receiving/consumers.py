@@ -120,7 +120,7 @@ class Consumers:
         return all(group.subscription.is_empty and not group.ledger.has_parked_keys for group in self._groups)
 
     def journals(self) -> Iterator[list[Entry]]:
-        """For each consumer, the journal of what it is to have an effect of."""
+        """Return, for each consumer, the journal of what it is to have an effect of."""
         for group in self._groups:
             name, parks = group.subscription.name, group is self._groups[0]
             left_out = self.operator.discarded.keys() if parks else self._poison.keys()
@@ -188,7 +188,7 @@ class Consumers:
     # Faults.
 
     def strike(self, fault: Fault) -> bool:
-        """Have a fault of consumers happen; returns False if it is another one."""
+        """Let a fault of consumers happen; return False if it is another one."""
         if fault.kind not in KINDS:
             return False
         all_ = [each for group in self._groups for each in group.working if each.process.is_alive]

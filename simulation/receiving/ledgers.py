@@ -53,7 +53,7 @@ class Desk(Protocol):
         """The store that notes the handled messages."""
 
     def add(self, effect: Effect) -> None:
-        """Have an effect, within the block of `once`."""
+        """Add an effect, within the block of `once`."""
 
 
 class Ledger(Protocol):

@@ -221,7 +221,7 @@ class SimulatedReceiver:
         self.connection.down(partial(_settle, answer, None, None))
 
     async def ask(self, operation: Callable[..., Any], *arguments: Any) -> Any:
-        """Have the broker do something with the session. Raises its error, or that of the connection."""
+        """Let the broker do something with the session. Raises its error, or that of the connection."""
         self._check_live()
         self._check_link()
         answer: asyncio.Future[Any] = self.process.loop.create_future()

@@ -33,7 +33,7 @@ class Link(Protocol):
         """Send it a message."""
 
     def timed_out(self) -> None:
-        """No session had messages in time."""
+        """Note that no session had messages in time."""
 
     def lost(self) -> None:
         """End the link, because the lock on its session has expired."""
@@ -144,7 +144,7 @@ class Subscription:
         self.world.outside.at(session.until, self._expire, session, link)
 
     def end_locks(self) -> None:
-        """Have the lock on every session expire now."""
+        """Let the lock on every session expire now."""
         for session in list(self._sessions.values()):
             if session.holder is not None:
                 self._end(session, session.holder)

@@ -67,7 +67,7 @@ class Watch:
         return any(each.name in (None, name) and each.ended >= since for each in self._disturbances)
 
     def _stopped_s(self, name: str, since: float) -> float:
-        """For how many seconds a process could do nothing since then."""
+        """Return the seconds for which a process could do nothing since then."""
         total, covered = 0.0, since
         for each in sorted(self._disturbances, key=lambda each: each.began):
             if each.stops and each.name == name:

@@ -72,7 +72,7 @@ def _some(self: Tables, shard: int, rows: int) -> list[Waiting]:
 
 
 def _cached(self: Tables) -> int:
-    """Each of two sessions has a block of ten numbers of the sequence."""
+    """Take numbers as each of two sessions with a block of ten numbers of the sequence."""
     self._numbers += 1
     session, number = self._entropy.randrange(2), self._numbers
     return number // 20 * 20 + 10 * session + number % 10 + 20 * (number % 20 // 10)

@@ -103,7 +103,7 @@ class Tables:
     # What readers do.
 
     def page(self, shard: int, cursor: bytes, rows: int) -> list[Placed]:
-        """Rows of the feed behind a cursor."""
+        """Return the rows of the feed behind a cursor."""
         placed = self.feed.get(shard, [])
         first = bisect_right(placed, cursor, key=lambda each: each.ulid)
         return placed[first : first + rows]
@@ -146,11 +146,11 @@ class Tables:
     # What the reader does that holds the shard's lock.
 
     def taken(self, shard: int, rows: int) -> list[Waiting]:
-        """Rows that are visible now, in the order of the sequence."""
+        """Return the rows that are visible now, in the order of the sequence."""
         return self.outbox.get(shard, [])[:rows]
 
     def numbered(self, shard: int, taken: Sequence[Waiting], rows: int) -> list[Placed]:
-        """Positions for rows: behind all that were given, and no earlier than the rows' own times."""
+        """Return positions for rows: behind all that were given, and no earlier than the rows' own times."""
         last = max(self.state.get(shard, START), self._last_of_feed(shard))
         last_ms, random_bits, counter = milliseconds(last), int.from_bytes(last[6:11]), int.from_bytes(last[11:])
         if counter + rows >= _COUNTS:

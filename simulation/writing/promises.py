@@ -84,7 +84,10 @@ class Promises:
         return frozenset(promise.stamp for promise in self._made if promise.overwrites)
 
     def _wrong_sequences(self) -> list[str]:
-        """Events of an order have the numbers 1, 2, 3 … as they were committed, and the order has the last one."""
+        """Return the violations of sequences.
+
+        Events of an order have the numbers 1, 2, 3 … as they were committed, and the order has the last one.
+        """
         numbers: defaultdict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
         lasts: dict[tuple[str, str], int] = {}
         for (key, identifier), versions in self._documents.versions.items():

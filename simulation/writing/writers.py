@@ -73,7 +73,7 @@ class Writers:
     # Faults.
 
     def strike(self, fault: Fault) -> bool:
-        """Have a fault of writers happen; returns False if it is another one."""
+        """Let a fault of writers happen; return False if it is another one."""
         if fault.kind not in KINDS:
             return False
         working = [each for each in self._working if each.process.is_alive]
