@@ -45,7 +45,7 @@ _MARKED = re.compile(r"\*\*(.+?)\*\*")
 
 
 def all_benchmarks() -> list[Benchmark]:
-    """Every benchmark, in the order in which they run and are reported."""
+    """Return every benchmark, in the order in which they run and are reported."""
     return [
         Throughput(),
         Senders(),
@@ -120,7 +120,10 @@ def _rich(table: benchmark.Table) -> Table:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0, whether targets are met or not; 1 when something could not be measured; 130 when stopped."""
+    """Run the benchmarks, and return the exit code.
+
+    It is 0, whether targets are met or not; 1 when something could not be measured; 130 when stopped.
+    """
     chosen = parser().parse_args(arguments)
     # The relay logs a line for each invocation: thousands.
     logging.getLogger("relay").setLevel(logging.ERROR)

@@ -67,7 +67,7 @@ class Broker:
         return {**environment(self.connection_string), **changed}
 
     def processor_seconds(self) -> float:
-        """Processor time the broker has used so far; the kernel counts it in hundredths of a second."""
+        """Return the processor time the broker has used so far. The kernel counts it in hundredths of a second."""
         times = self._process.cpu_times()
         return float(times.user + times.system)
 
@@ -93,7 +93,7 @@ class Broker:
             os.sched_setaffinity(self.process_id, cores)
 
     async def accepted(self) -> int:
-        """Messages the topic has accepted so far.
+        """Return the messages the topic has accepted so far.
 
         Raises:
             RuntimeError: It has dropped duplicates or refused messages, which makes the measurement invalid.
@@ -104,7 +104,7 @@ class Broker:
         return int(counts["accepted"])
 
     async def waiting(self, subscription: str) -> int:
-        """Messages in a subscription, and those that a receiver has and has not settled."""
+        """Return the messages in a subscription, and those that a receiver has and has not settled."""
         counts = (await self._counts())[f"{TOPIC}/Subscriptions/{subscription}"]
         return int(counts["active"]) + int(counts["locked"])
 

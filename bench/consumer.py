@@ -95,7 +95,10 @@ async def consume(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """With the connection string in SERVICEBUS; prints seconds, and the resident size in bytes, as JSON."""
+    """Receive with the connection string in SERVICEBUS.
+
+    Prints seconds, and the resident size in bytes, as JSON.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.consumer", description=__doc__)
     parser.add_argument("kind", choices=(INBOX, BY_HAND, IN_TURN))
     parser.add_argument("store", choices=_STORES)

@@ -63,6 +63,6 @@ def rendered(page: str, curves: Iterable[Curve]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three significant digits: more would claim too much."""
+    """Format a number with three significant digits: more would claim too much."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"

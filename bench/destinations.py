@@ -46,7 +46,7 @@ class Destinations:
 
 
 async def _compare(plan: Plan, live: Live) -> tuple[list[Turn], list[Turn]]:
-    """Alternating turns of an app with one destination and of one with two; both are up all the time."""
+    """Alternate turns of an app with one destination and of one with two; both are up all the time."""
     turns: dict[int, list[Turn]] = {1: [], 2: []}
     repeats = plan.pick(quick=3, full=7)
     pages = plan.pick(quick=12, full=20)

@@ -69,7 +69,7 @@ class Source:
         return documents
 
     def texts(self, workload: Workload) -> Iterator[str]:
-        """Batches as the JSON text that the host passes to the worker, without end."""
+        """Yield batches as the JSON text that the host passes to the worker, without end."""
         while True:
             yield to_text(self.batch(workload), rewrite_dates=False)
 

@@ -111,7 +111,7 @@ async def _measure(
     plan: Plan,
     live: Live,
 ) -> tuple[list[Turn], list[Turn]]:
-    """First and later reads of the same rows, which are committed before."""
+    """Measure first and later reads of the same rows, which are committed before."""
     pages, repeats = plan.pick(quick=20, full=50), plan.pick(quick=5, full=9)
     first, later = [], []
     sessions = CountedSessions(lambda: connect_async(url))

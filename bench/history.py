@@ -134,7 +134,7 @@ async def _set_up(url: str, session: AsyncSession) -> None:
 
 
 async def _measure(session: AsyncSession, size: int) -> dict[str, float]:
-    """Each statement a few times: the first ones fill caches."""
+    """Measure each statement a few times: the first ones fill caches."""
     feed = AsyncFeed(session, _FEED)
     head = _position(size)
     middle = _position(size // 2)

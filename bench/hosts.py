@@ -32,7 +32,7 @@ class Hosts:
 
 
 async def _compare(plan: Plan, live: Live) -> tuple[list[Turn], list[Turn]]:
-    """Alternating turns of one host and of two; both groups are up all the time, one of them idle."""
+    """Alternate turns of one host and of two; both groups are up all the time, one of them idle."""
     turns: dict[int, list[Turn]] = {1: [], 2: []}
     repeats = plan.pick(quick=3, full=7)
     # About two seconds for one host, and half of that for two.

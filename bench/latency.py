@@ -109,7 +109,10 @@ class Latency:
 async def measure(
     source: Source, partitions: int, delays: Sequence[int], plan: Plan, live: Live
 ) -> dict[int, list[Window]]:
-    """Windows of steady load by poll delay in ms, with one subscriber, and one host or worker per delay."""
+    """Measure windows of steady load by poll delay in ms.
+
+    Each has one subscriber, and one host or worker per delay.
+    """
     keys = list(islice(balanced_keys(partitions), _KEYS))
     logs = plan.scratch / f"latency-{source}-{partitions}"
     live.step(f"latency: starting the stack with {partitions} partition(s) and {_KEYS} session receivers")

@@ -19,7 +19,7 @@ _DISTRIBUTIONS = (
 
 
 def facts() -> dict[str, str | int | float]:
-    """Cores, memory, Python and the versions of the packages that matter."""
+    """Return cores, memory, Python and the versions of the packages that matter."""
     found: dict[str, str | int | float] = {
         "cores": psutil.cpu_count(logical=True) or 0,
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),

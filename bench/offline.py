@@ -47,7 +47,7 @@ class AcceptingSenders:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to give back."""
 
     async def limits(self, timeout_s: float) -> LinkLimits:
         return _LIMITS
@@ -64,7 +64,7 @@ class AcceptingSenders:
         self.accepted.append(transfer)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ _DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kin
 
 
 def balanced_keys(partitions: int, *, prefix: str = "key") -> Iterator[str]:
-    """Endless partition keys that belong to the physical partitions in turn, so that all have equally many."""
+    """Yield endless partition keys that belong to the physical partitions in turn. All have equally many."""
     waiting: list[list[str]] = [[] for _ in range(partitions)]
     for number in count():
         key = f"{prefix}-{number:06}-4982-4735-9422-c39a7c4af5c2"
@@ -97,7 +97,10 @@ class CosmosOutbox:
         await self._client.__aexit__(exception_type, exception, traceback)
 
     async def commit(self, partition_key: str, identifier: str, version: int) -> None:
-        """One transactional batch, as the article's service writes it: a business document and its event."""
+        """Commit one transactional batch.
+
+        As the article's service writes it, it has a business document and its event.
+        """
         documents = (contact(partition_key, version), event(identifier, partition_key))
         operations = [("upsert", (document,)) for document in documents]
         await self._container.execute_item_batch(operations, partition_key=partition_key)

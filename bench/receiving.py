@@ -126,7 +126,7 @@ async def _take_turns(
 
 
 async def turn(broker: Broker, address: str, place: Place, kind: str, scratch: Path, samples: Samples) -> None:
-    """One turn of a candidate, whose samples are added.
+    """Run one turn of a candidate, whose samples are added.
 
     Raises:
         PartFailed: An effect was missing, or not the next of its key.

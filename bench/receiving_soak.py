@@ -62,7 +62,10 @@ async def _send(broker: Broker, events: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the memory stayed flat, 1 when it did not, 2 for a number of events that does not fit."""
+    """Run the soak, and return the exit code.
+
+    It is 0 when the memory stayed flat, 1 when it did not, 2 for a number of events that does not fit.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.receiving_soak", description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000, help="a multiple of 4000 (default: %(default)s)")
     parser.add_argument("--every", type=int, default=100_000, help="events between two samples of the memory")

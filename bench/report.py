@@ -155,7 +155,10 @@ def headlines_table(targets: Iterable[Target]) -> Table:
 
 
 def compared_table(targets: Iterable[Target], published: Iterable[Target]) -> Table:
-    """Both medians of the targets that both runs have, and whether their intervals leave doubt which is better."""
+    """Return the table of both medians of the targets that both runs have.
+
+    It says whether their intervals leave doubt which is better.
+    """
     before = {target.name: target for target in published}
     rows = [
         (target.name, _measured(before[target.name]), _measured(target), _change(before[target.name], target))

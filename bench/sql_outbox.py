@@ -67,7 +67,7 @@ class SqlOutbox:
             await connection.close()
 
     async def commit(self, partition_key: str, identifier: str, version: int) -> None:
-        """One transaction in one round trip: a row of the business, its event, and the event's place."""
+        """Commit one transaction in one round trip: a row of the business, its event, and the event's place."""
         parameters = {
             "partition_key": partition_key,
             "version": version,

@@ -230,7 +230,7 @@ def _key(contact: int) -> str:
 
 
 async def _delivered(url: str, plan: Plan, live: Live, seconds: float, repeats: int) -> list[list[float]]:
-    """Milliseconds from BEGIN to the consumer's handler, sorted, of each turn."""
+    """Return the milliseconds from BEGIN to the consumer's handler, sorted, of each turn."""
     live.step("steady: starting the broker and the consumer")
     keys = [_key(contact) for contact in range(1, _KEYS + 1)]
     found = []

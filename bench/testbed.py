@@ -170,7 +170,7 @@ class ProcessorUse:
         self._started = asyncio.get_running_loop().time()
 
     def shares(self) -> dict[str, float]:
-        """Processor seconds per second: 0 to 1 for a process with one thread.
+        """Return the processor seconds per second: 0 to 1 for a process with one thread.
 
         `OTHERS` is what all other processes of the machine used. If that is much, the measurement was disturbed.
         """

@@ -81,7 +81,7 @@ async def _at(broker: Broker, plan: Plan, live: Live) -> Results:
 
 
 def turn_length(plan: Plan) -> Length:
-    """Many short turns: enough for an interval of the median that is narrow."""
+    """Return the length of many short turns: enough for an interval of the median that is narrow."""
     return plan.pick(quick=Length(20, 0.2), full=Length(25, 0.25))
 
 
@@ -96,7 +96,7 @@ def _all_candidates(broker: Broker, source: Source) -> list[Candidate]:
 
 
 def findings_of(results: Results) -> Findings:
-    """Targets and tables of the samples."""
+    """Return the targets and tables of the samples."""
     return Findings(
         targets=list(_targets(results)),
         tables=[_table(results, delay) for delay in sorted({d for d, _ in results})],
@@ -143,7 +143,7 @@ def _percent_of(results: Results, place: Place, baseline: str) -> tuple[float, .
 
 
 def title(delay: int) -> str:
-    """Of the table of that acknowledgement delay."""
+    """Return the title of the table of that acknowledgement delay."""
     return f"Events a second, acknowledgement after {delay} ms"
 
 

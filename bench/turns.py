@@ -103,5 +103,5 @@ async def _turn(
 
 
 def ratios(ours: Samples, theirs: Samples) -> tuple[float, ...]:
-    """Our rate over theirs, repeat by repeat."""
+    """Return our rate over theirs, repeat by repeat."""
     return tuple(our / their for our, their in zip(ours.rates, theirs.rates, strict=True))

@@ -241,7 +241,7 @@ async def _answers(url: str) -> bool:
 
 
 def database_seconds(server: psutil.Process) -> float:
-    """Of the server and of all sessions, those that have ended included."""
+    """Return the seconds of the server and of all sessions, those that have ended included."""
     times = [server.cpu_times()]
     for child in server.children():
         try:

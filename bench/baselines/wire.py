@@ -48,7 +48,7 @@ class Wire:
 
 
 def encoded_batches(documents: DocumentList) -> list[bytes]:
-    """One batch per partition key, as the SDK encodes it.
+    """Return one batch per partition key, as the SDK encodes it.
 
     Raises:
         MessageSizeExceededError: A key's events do not fit into one frame.

@@ -102,7 +102,7 @@ class Plan:
 
 
 def units(load: Load) -> int:
-    """Messaging units of Premium, of which there are 1, 2, 4, 8 and 16."""
+    """Return the messaging units of Premium, of which there are 1, 2, 4, 8 and 16."""
     needed = load.sent_rate * load.message_bytes * (1 + load.subscriptions) / UNIT_BYTES / SHARE
     return next((offered for offered in (1, 2, 4, 8, 16) if offered >= needed), ceil(needed))
 
@@ -116,25 +116,28 @@ def maximum_ru(load: Load, plan: Plan) -> float:
 
 
 def partitions(load: Load, plan: Plan) -> int:
-    """Physical partitions of the outbox container: by its throughput, and by its storage."""
+    """Return the physical partitions of the outbox container: by its throughput, and by its storage."""
     most = PARTITION_RU["autoscale" if plan.autoscale else "serverless"]
     by_ru = load.rate * (load.written_ru + load.read_ru) / SHARE / most
     return max(1, ceil(by_ru), ceil(load.stored_bytes / PARTITION_BYTES))
 
 
 def instances(load: Load, plan: Plan) -> int:
-    """Instances of the function app."""
+    """Return the instances of the function app."""
     return max(plan.always_ready, ceil(load.sent_rate / (INSTANCE_RATE * SHARE)))
 
 
 def pages(load: Load, plan: Plan) -> float:
-    """Pages a second: one for each lease and pause between polls, unless events are fewer or pages full."""
+    """Return the pages a second.
+
+    It is one for each lease and pause between polls, unless events are fewer or pages full.
+    """
     of_a_stream = max(load.rate / plan.max_items, min(load.rate, partitions(load, plan) / plan.poll_delay_s))
     return load.streams * of_a_stream
 
 
 def leases(load: Load, plan: Plan) -> int:
-    """Leases, each of which is polled and renewed: one for each stream and physical partition."""
+    """Return the leases, each of which is polled and renewed: one for each stream and physical partition."""
     return load.streams * partitions(load, plan)
 
 
@@ -154,7 +157,7 @@ def enough_delay_ms(load: Load, plan: Plan) -> int:
 
 
 def month(load: Load, plan: Plan, prices: Prices) -> Mapping[str, float]:
-    """Dollars a month, by service."""
+    """Return the dollars a month, by service."""
     costs = {
         "Service Bus": servicebus(load, plan, prices),
         "Cosmos DB": cosmos(load, plan, prices),
@@ -201,7 +204,10 @@ def cosmos(load: Load, plan: Plan, prices: Prices) -> float:
 
 
 def functions(load: Load, plan: Plan, prices: Prices) -> float:
-    """Instances: always ready ones at any time, and all while they execute, as they do with a page a second."""
+    """Return the costs of instances.
+
+    Always ready ones count at any time, and all while they execute, as they do with a page a second.
+    """
     running = instances(load, plan)
     busy = min(1.0, pages(load, plan) / running) * SECONDS * MEMORY_GB
     ready = plan.always_ready
@@ -214,14 +220,14 @@ def functions(load: Load, plan: Plan, prices: Prices) -> float:
 
 
 def watching(load: Load, plan: Plan, prices: Prices) -> float:
-    """Telemetry of the relay, without the host's own spans, and the alert rules."""
+    """Return the costs of the relay's telemetry, without the host's own spans, and of the alert rules."""
     daily = min(SPANS, pages(load, plan)) * SPAN_BYTES * DAY_S + instances(load, plan) * IDLE_BYTES
     logs = daily * HOURS / 24 / 1e9 * prices.log_gigabyte
     return logs + LOG_RULES * prices.log_rule + METRIC_RULES * prices.metric_rule
 
 
 def limits(load: Load, plan: Plan) -> Mapping[str, float]:
-    """Events a second at which each limit of this deployment is reached, if nothing is raised."""
+    """Return the events a second at which each limit of this deployment is reached, if nothing is raised."""
     credits_an_event = load.streams * (1 + 2 * load.subscriptions)
     unit_rate = UNIT_BYTES / (load.streams * load.message_bytes * (1 + load.subscriptions))
     return {
@@ -234,7 +240,10 @@ def limits(load: Load, plan: Plan) -> Mapping[str, float]:
 
 
 def drain_rate(load: Load, plan: Plan) -> float:
-    """Events a second by which a backlog shrinks while services go on writing; consumers have to keep up."""
+    """Return the events a second by which a backlog shrinks while services go on writing.
+
+    Consumers have to keep up.
+    """
     spare_ru = maximum_ru(load, plan) - load.rate * load.written_ru
     bounds = {**limits(load, plan), "request units": spare_ru / load.read_ru}
     return min(bounds.values()) - load.rate

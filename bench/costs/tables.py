@@ -43,7 +43,7 @@ def rendered(page: str, prices: Prices) -> str:
 
 
 def per_million(prices: Prices, rates: Iterable[float] = RATES, streams: int = 1) -> str:
-    """Dollars for a million events, by service and rate."""
+    """Return the dollars for a million events, by service and rate."""
     rows = [_per_million(Load(rate, streams=streams), prices) for rate in rates]
     heads = ("events/s", "Standard", "Premium", "serverless", "autoscale", "Functions", "logs and alerts")
     return _table(heads, rows)
@@ -69,7 +69,7 @@ def _per_million(load: Load, prices: Prices) -> tuple[str, ...]:
 
 
 def examples(prices: Prices, streams: int = 1) -> str:
-    """Three loads: what they need, what they cost, what breaks first, how long a backlog takes."""
+    """Describe three loads: what they need, what they cost, what breaks first, how long a backlog takes."""
     shown = [_example(Load(rate, streams=streams), plan, prices) for rate, plan in EXAMPLES]
     heads = ("", *(f"{rate:,} events/s" for rate, _ in EXAMPLES))
     return _table(heads, [(name, *(each[name] for each in shown)) for name in shown[0]])
