@@ -95,5 +95,5 @@ async def _backlogs(leases: int, hosts: int, plan: Plan, live: Live) -> float:
 
 
 def _events(leases: int) -> int:
-    """Return the events for five pages or more for each lease, and ten for one."""
+    """Return the number of events for five pages or more for each lease, and ten for one."""
     return _PAGE * max(10, 5 * leases)

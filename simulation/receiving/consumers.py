@@ -120,7 +120,7 @@ class Consumers:
         return all(group.subscription.is_empty and not group.ledger.has_parked_keys for group in self._groups)
 
     def journals(self) -> Iterator[list[Entry]]:
-        """Return, for each consumer, the journal of what it is to have an effect of."""
+        """Yield, for each consumer, the journal of what it is to have an effect of."""
         for group in self._groups:
             name, parks = group.subscription.name, group is self._groups[0]
             left_out = self.operator.discarded.keys() if parks else self._poison.keys()

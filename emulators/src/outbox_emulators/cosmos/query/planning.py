@@ -214,7 +214,7 @@ def _conditions(query: Query) -> list[str]:
 
 
 def _page(query: Query, parameters: Parameters) -> str:
-    """Return the number of results to ask for.
+    """Return the clause that limits a page, or "" for none.
 
     Each partition may have to return all that the client skips and keeps.
     """
