@@ -1,4 +1,4 @@
-"""What `check` says of rules that have generations, and which one `explain` finds for an event."""
+"""The findings of `check` on rules with generations, and the generation that `explain` finds for an event."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ class CosmosTimelines:
     """
 
     def __init__(self, containers: Containers, outbox: str, leases: str) -> None:
-        """
+        """Prepare the store; nothing is read yet.
+
         Args:
             containers: The connection to use; it is closed with the store.
             outbox: The name of the outbox container.

@@ -69,7 +69,8 @@ class Rulebook:
     def __init__(
         self, store: Timelines, rules: str, clock: Callable[[], float] = time.time, since: float | None = None
     ) -> None:
-        """
+        """Begin a process with the rules of its deployment; nothing is read yet.
+
         Args:
             store: Where the timeline is.
             rules: The rules that this process was deployed with, as `rules_text` writes them.

@@ -23,7 +23,7 @@ def wait() -> Generator[None, None, None]:
 
 @dataclass(slots=True)
 class State:
-    """What is stored.
+    """The stored timeline and positions.
 
     Attributes:
         timeline: The timeline, with its ETag; None if there is none.

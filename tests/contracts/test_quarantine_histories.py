@@ -120,7 +120,7 @@ async def test_one_after_another_does_on_a_database_what_the_model_says(
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What happens within a step: at its call of the store of this number, another step, or its end.
+    """An interruption of a step, at its call of the store of this number: another step, or its end.
 
     Attributes:
         step: What somebody else does before the call; None if the process is killed.

@@ -111,7 +111,7 @@ def by_generation(timeline: Timeline, times: dict[str, int]) -> dict[str, list[s
 
 
 def outcomes(out: str) -> dict[str, str]:
-    """What each stream does with an event, by the lines of `explain`."""
+    """Return what each stream does with an event, by the lines of `explain`."""
     return dict(re.findall(r"^stream (\w+), to .*: the event (is [\w ]+?)(?: \(|$)", out, re.MULTILINE))
 
 

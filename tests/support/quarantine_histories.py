@@ -97,7 +97,7 @@ class World:
 
     @property
     def page(self) -> list[StoredDocument]:
-        """What the checkpoint has not passed."""
+        """Return the documents that the checkpoint has not passed."""
         return [each for each in self.outbox.documents if each["_lsn"] > self.source.passed_lsn]
 
     def process(self, items: Any) -> Relay[Sequence[StoredDocument]]:
@@ -190,7 +190,7 @@ class Modelled:
 
 @dataclass
 class Model:
-    """What becomes of each event if one acts after another, by docs/operators.md and docs/guarantees.md."""
+    """The fate of each event if one acts after another, by docs/operators.md and docs/guarantees.md."""
 
     policy: OnPoison
     events: list[Modelled] = field(default_factory=list)

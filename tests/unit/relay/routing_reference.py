@@ -106,7 +106,7 @@ def outbox_of(content: Content, name: str, *, is_sql: bool = False) -> Outbox:
 
 
 def destinations_of(outbox: Outbox, document: Document) -> dict[str, Sent | Aside]:
-    """What becomes of a document, by destination."""
+    """Return what becomes of a document, by destination."""
     reading = _Reading(outbox, document)
     if not _is_event(reading):
         return {}
@@ -169,7 +169,7 @@ class _Reading:
         return _within(value, names) if isinstance(value, dict) or is_list else NOWHERE
 
     def fulfils(self, conditions: Mapping[str, Any]) -> bool:
-        """Whether all conditions hold."""
+        """Return True if all conditions hold."""
         return all(
             _holds(self.at(name) if name.startswith("/") else self.get(name), condition)
             for name, condition in conditions.items()
@@ -235,7 +235,7 @@ def _holds(value: Any, condition: Any) -> bool:
 
 
 def _equals(value: Any, other: Any) -> bool:
-    """As in JSON."""
+    """Return True if two values are equal in JSON."""
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other
     if isinstance(value, Decimal):

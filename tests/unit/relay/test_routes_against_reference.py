@@ -95,7 +95,7 @@ further = st.dictionaries(
 
 
 def mappings(*, is_sql: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """What a file says about the documents of all outboxes, or of one."""
+    """Draw what a file says about the documents of all outboxes, or of one."""
     # No query can look into an array, so commands could not find the event.
     places = st.sampled_from([each for each in PLACES if not each[-2:].lstrip("/").isdigit() and "-" not in each])
     several = places | st.lists(places, min_size=2, max_size=2, unique=True)
@@ -263,7 +263,7 @@ def streams_of(content: Content, folder: Path, environment: Mapping[str, str]) -
 
 
 def became(received: Received, settings: Settings) -> Iterator[Sent | Aside]:
-    """What the stream does with the only document that it has received."""
+    """Yield what the stream does with the only document that it has received."""
     contract = messages.contract(None, settings.selection.fields)
     for found in (*received.events, *received.rejected):
         if isinstance(found, Rejected):

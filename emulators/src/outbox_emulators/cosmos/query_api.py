@@ -153,7 +153,10 @@ async def _run(
 
 
 def _metrics(page: Page, elapsed_ms: float, compile_ms: float) -> str:
-    """As ServerSideMetricsTokenizer.cs of azure-cosmos-dotnet-v3 reads it, without the times of single steps."""
+    """Return the metrics of a query, without the times of single steps.
+
+    The format is the one that ServerSideMetricsTokenizer.cs of azure-cosmos-dotnet-v3 reads.
+    """
     values = {
         "totalExecutionTimeInMs": f"{elapsed_ms + compile_ms:.2f}",
         # The client takes 0 for "not measured".

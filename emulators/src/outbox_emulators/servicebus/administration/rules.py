@@ -49,21 +49,21 @@ class _Real(float):
 
 
 class _Decimal(Decimal):
-    """As _Integer, for decimals."""
+    """A decimal with its type and text of the request."""
 
     kind: str
     text: str
 
 
 class _Duration(TimeSpan):
-    """As _Integer, for durations, in ticks."""
+    """A duration, in ticks, with its type and text of the request."""
 
     kind: str
     text: str
 
 
 class _Guid(UUID):
-    """As _Integer, for unique identifiers."""
+    """A unique identifier with its type and text of the request."""
 
     kind: str
     text: str

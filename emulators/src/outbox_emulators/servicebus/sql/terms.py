@@ -159,7 +159,7 @@ def is_number(value: Any) -> bool:
 
 
 def are_numbers(left: Any, right: Any) -> bool:
-    """Whether C# calculates with both: a decimal goes with integers, and with no double.
+    """Return True if C# calculates with both: a decimal goes with integers, and with no double.
 
     https://learn.microsoft.com/dotnet/csharp/language-reference/builtin-types/numeric-conversions
     """
