@@ -15,11 +15,12 @@ param workspaceId string
 @description('Resource id of the Application Insights that shows the workbook.')
 param applicationInsightsId string
 
-@description('E-mail addresses that receive alerts. Without any, alerts appear only in the portal.')
-param operatorEmails array = []
+@minLength(1)
+@description('E-mail addresses that receive alerts, at least one.')
+param operatorEmails array
 
 @description('Address of your copy of docs/runbook.md. Each alert links to its section there.')
-param runbook string = 'docs/runbook.md'
+param runbook string
 
 @minValue(1)
 @description('Seconds from when an event was raised to the end of its handler, beyond which consumer-lag fires.')

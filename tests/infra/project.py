@@ -57,7 +57,7 @@ TOLD: dict[str, Any] = {
     "operatorEmails": ["operators@example.org"],
     "runbook": "https://example.org/docs/runbook.md",
 }
-"""Who learns of alerts, without whom only a trial is deployed."""
+"""Who learns of alerts, and the address where they read what to do: without, only a trial is deployed."""
 
 RECORDED = Recorded()
 

@@ -9,7 +9,6 @@ has those of other parameters, each as its difference from that of a parameter f
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
@@ -135,15 +134,8 @@ class Recorded:
         if "template" not in wanted:
             _write(PARAMETERS, [*read_all_parameters(), evaluate(wanted)])
         else:
-            write_record(_recorder(), wanted["template"], wanted["file"], wanted["given"])
-
-
-@cache
-def _recorder() -> Compiler:
-    """The compiler of this process."""
-    compiler = Compiler()
-    atexit.register(compiler.__exit__, None, None, None)
-    return compiler
+            with Compiler() as compiler:
+                write_record(compiler, wanted["template"], wanted["file"], wanted["given"])
 
 
 def key_of(template: str, file: str, given: Given) -> str:

@@ -6,13 +6,15 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from inbox import instruments as telemetry
 from tests.infra import instruments
 from tests.infra.checks.alerts import LOG_RULES, Alert, check_sections, condition, deployed, rules
 from tests.infra.checks.workbook import WORKBOOK, panels
-from tests.infra.deployment import Deployment
+from tests.infra.deployment import BicepError, Deployment
 from tests.infra.kql import Query
-from tests.infra.project import ACTION_GROUP, Project, check
+from tests.infra.project import ACTION_GROUP, TOLD, Project, check
 
 WORKSPACE_ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.OperationalInsights/workspaces/w"
 INSIGHTS_ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Insights/components/i"
@@ -23,7 +25,7 @@ ALERTS = {
 
 
 def watching(project: Project, **parameters: Any) -> Deployment:
-    required = {"workspaceId": WORKSPACE_ID, "applicationInsightsId": INSIGHTS_ID}
+    required = {"workspaceId": WORKSPACE_ID, "applicationInsightsId": INSIGHTS_ID, **TOLD}
     return project.deploy_template("consumers.bicep", **required | parameters)
 
 
@@ -48,6 +50,8 @@ def both_alerts_on_consumers_are_deployed_and_notify(project: Project) -> None:
         assert rule.at("properties.scopes") == [WORKSPACE_ID], name
         assert rule.at("properties.actions") == {"actionGroups": [group.id]}, name
         assert (rule.at("properties.windowSize"), rule.at("properties.evaluationFrequency")) == ("PT15M", "PT5M")
+    with pytest.raises(BicepError, match="operatorEmails"):
+        watching(project, operatorEmails=[])
     changed = rules(watching(project, lagSeconds=60, failures=0))
     assert [condition(changed[name])["threshold"] for name in ALERTS] == [60, 0]
 
