@@ -19,11 +19,7 @@ from tests.infra.snapshots import Compiled
 from tests.infra.test_checks import MODULES
 
 # In one process, the compiler starts and queries are translated once.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("infra"),
-    pytest.mark.skipif(find_compiler() is None, reason=MISSING),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("infra")]
 
 
 class Mutation(NamedTuple):
@@ -97,6 +93,7 @@ def changed(file: Path, text: str) -> Iterator[None]:
         file.write_text(original, encoding="utf-8")
 
 
+@pytest.mark.skipif(find_compiler() is None, reason=MISSING)
 @pytest.mark.parametrize(
     "mutation", MUTATIONS, ids=lambda each: f"{Path(each.file).stem}: {each.new.strip()[:50]}"
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from relay.settings import Settings
 from relay.times import parse_duration
 from tests.infra.checks.settings import CONNECTION_STRINGS, ON_REQUEST, known_settings
@@ -339,6 +341,18 @@ def azd_deploys_a_trial_by_default_and_reads_its_environment(project: Project) -
     ]
     assert project.deploy(**given).one(SERVICE_BUS).at("sku.name") == "Premium"
     assert (given["operatorPrincipalIds"], given["operatorEmails"]) == (["me"], ["ops@example.org"])
+
+
+@check
+def the_parameter_files_name_the_costs_of_an_idle_month(project: Project) -> None:
+    page = (project.root / "docs/capacity.md").read_text(encoding="utf-8")
+    [row] = re.findall(
+        r"<!-- costs: idle -->.*?^\| in all \| ([\d.,]+) \| ([\d.,]+) \|$", page, re.DOTALL | re.MULTILINE
+    )
+    for kind, cost in zip(("trial", "production"), row, strict=True):
+        text = (project.infra / f"main.{kind}.bicepparam").read_text(encoding="utf-8")
+        [said] = re.findall(r"Idle, some (\d+) dollars a month", text)
+        assert float(said) == pytest.approx(float(cost.replace(",", "")), rel=0.02), kind
 
 
 @check
