@@ -268,7 +268,7 @@ def _made(reading: _Reading) -> Sent:
         _as_date(created_at)
     properties: dict[str, tuple[str, Any]] = {"type": ("string", kind)}
     if "_ts" in reading.document and not outbox.is_sql:
-        properties["cosmosTimestamp"] = ("number", reading.document["_ts"])
+        properties["cosmosTimestamp"] = ("long", reading.document["_ts"])
     for name, value in (("createdAt", created_at), ("traceparent", reading.get("trace"))):
         # A decimal of an SQL outbox is text with all its digits.
         value = str(value) if isinstance(value, Decimal) else value
@@ -278,7 +278,7 @@ def _made(reading: _Reading) -> Sent:
     if isinstance(sequence, Decimal) and sequence == int(sequence):
         sequence = int(sequence)
     if type(sequence) is int and -(2**63) <= sequence < 2**63:
-        properties["sequence"] = ("number", sequence)
+        properties["sequence"] = ("long", sequence)
     for name, rule in outbox.rules["properties"].items():
         place, wanted = (rule["from"], rule["as"]) if isinstance(rule, dict) else (rule, None)
         value = reading.at(place)
