@@ -145,13 +145,15 @@ async def test_a_connection_that_is_lost_within_a_block_undoes_it(harness: InPos
 
 
 async def test_a_pool_that_is_exhausted_fails_the_block_and_nothing_else(postgres_database: str) -> None:
-    async with pool_of(postgres_database, max_size=1, timeout=0.05) as pool:
+    async with pool_of(postgres_database, max_size=1, timeout=WATCHDOG_S) as pool:
         harness = InPostgres(pool)
         async with harness.store.once(message("a")) as arrival:
             await harness.effect(arrival, "a")
+            pool.timeout = 0.05
             # Not in the context of the block: as another session's handler.
             with pytest.raises(PoolTimeout):
                 await asyncio.create_task(handle(InPostgres(pool), "b"))
+            pool.timeout = WATCHDOG_S
 
         assert (await handle(harness, "b")).first
         assert await harness.effects() == ["a", "b"]
