@@ -170,6 +170,12 @@ def test_what_is_no_performative_is_an_error(data: bytes) -> None:
         frames.decode(memoryview(data))
 
 
+@pytest.mark.parametrize("nested", [b"\x00\x40", b"\x00"], ids=["values", "descriptors"])
+def test_descriptions_of_descriptions_are_refused_however_many(nested: bytes) -> None:
+    with pytest.raises(ValueError, match="descriptors of descriptors"):
+        frames.decode(memoryview(b"\x00\x53\x18" + nested * 5_000 + b"\x45"))
+
+
 def test_what_is_nested_deeper_than_any_performative_is_skipped() -> None:
     nested = b"\x45"
     for _ in range(200):

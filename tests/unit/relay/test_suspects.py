@@ -11,7 +11,7 @@ from relay.errors import RetryableError
 from relay.servicebus import messages
 from relay.servicebus import unanswered as module
 from relay.servicebus.transfers import Transfer
-from relay.servicebus.unanswered import Groups, Suspects
+from relay.servicebus.unanswered import Groups, Late, Suspects
 from tests.unit.relay.topics import event
 
 WAIT_S = 10.0
@@ -190,3 +190,14 @@ async def test_one_that_is_cancelled_as_it_is_admitted_leaves_its_place() -> Non
 
     async with asyncio.timeout(WAIT_S), groups.turn(1, ends):
         pass
+
+
+@pytest.mark.parametrize(("after_s", "is_named"), [(0.9, False), (1.0, False), (1.1, True)])
+def test_a_late_acceptance_is_named_if_a_larger_limit_would_have_awaited_it(
+    after_s: float, is_named: bool
+) -> None:
+    late = Late()
+    late.note(after_s)
+    late.note(0.1)
+
+    assert ("it accepted an earlier transfer after" in str(late.unanswered(1.0))) is is_named
