@@ -64,8 +64,10 @@ class SimulatedItems:
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
         return await self._ask(self._store.summaries_by_id, beginning)
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        return await self._ask(self._store.of_type, item_type, partition_key)
+    async def of_type(
+        self, item_type: str, /, partition_key: str | None = None, *, since: str | None = None
+    ) -> list[Item]:
+        return await self._ask(self._store.of_type, item_type, partition_key, since=since)
 
     async def close(self) -> None:
         pass

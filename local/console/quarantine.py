@@ -33,6 +33,7 @@ async def change(
         reason=reason,
         partition_key=None,
         yes=True,
+        why="on the page of the local stack",
     )
     out, notes = io.StringIO(), io.StringIO()
     code = await run(arguments, environment, Terminal(as_json=False, out=out, err=notes, stdin=io.StringIO()))

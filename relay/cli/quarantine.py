@@ -30,6 +30,7 @@ from relay.events import Reason
 from relay.holds import ORDER_PREFIX
 from relay.outbox import Found, Outbox
 from relay.quarantine.items import Filter, Item, RecordSummary
+from relay.quarantine.outcomes import Outcome, Removal
 from relay.settings import Settings
 
 _DEFAULT_LIMIT = 100
@@ -86,6 +87,8 @@ examples:
 The documents are deleted, and subscribers never receive these events: `show` them first. Without --yes the command
 asks, and exits with code 2 if standard input is no terminal.
 
+The store keeps who discarded which event, when, and what --why says; the console's timeline shows it.
+
 The records behind a discarded record of a parked partition key stay parked until they are released or
 discarded."""
 
@@ -127,6 +130,7 @@ def add_to(commands: Commands) -> None:
     discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, discard, one_outbox=True)
     _add_choice(discarding)
     discarding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    discarding.add_argument("--why", metavar="TEXT", default="", help="why: the event's timeline shows it")
     adding = group.add("add", "order the relay to set an event aside", ADD_EXAMPLES, _add, one_outbox=True)
     adding.add_argument("key", metavar="KEY", help="the event's partition key")
     adding.add_argument("id", metavar="ID", help="the id of the event's document")
@@ -279,7 +283,8 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
         }
         if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
             return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
-        await _remove(chosen, records, outbox, terminal)
+        removal = Removal.by_this_account(Outcome.DISCARDED, arguments.why)
+        await _remove(chosen, records, outbox, removal, terminal)
         withdrawn = [order for order in orders if await records.withdraw(order)]
         unparked, parked = await _unpark(chosen, records)
     data["discarded"] = [summary.id for summary in chosen]
@@ -312,10 +317,12 @@ def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Termin
     return terminal.confirm(f"Discard {len(chosen)} record(s) for good?")
 
 
-async def _remove(chosen: list[RecordSummary], records: Records, outbox: Outbox, terminal: Terminal) -> None:
+async def _remove(
+    chosen: list[RecordSummary], records: Records, outbox: Outbox, removal: Removal, terminal: Terminal
+) -> None:
     progress = terminal.progress("discarded", len(chosen))
     for number, summary in enumerate(chosen, start=1):
-        await records.remove(summary, outbox)
+        await records.remove(summary, outbox, removal)
         progress.update(number)
     if chosen:
         progress.finish(len(chosen))

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from relay import assembly, commands, holds
 from relay.errors import ServiceError, StoreError, UsageError
@@ -24,10 +24,12 @@ from relay.quarantine.items import (
     ItemExists,
     ItemNotFound,
     Items,
+    Operation,
     RecordSummary,
     in_order,
     latest,
 )
+from relay.quarantine.outcomes import OUTCOME_TYPE, Removal, Removed
 from relay.quarantine.record import Kept, hold, part_id
 from relay.settings import Settings
 
@@ -102,19 +104,23 @@ class Records:
             return Kept.of(record, record["document"])
         return Kept.of(record, json.loads("".join([str(part.item["text"]) for part in parts])))
 
-    async def remove(self, summary: RecordSummary, outbox: Outbox | None = None) -> None:
-        """Remove a record and its parts in one transaction, if they still exist.
+    async def remove(
+        self, summary: RecordSummary, outbox: Outbox | None = None, removal: Removal | None = None
+    ) -> None:
+        """Remove a record and its parts in one transaction, if they still exist; and store who did so.
 
         What was parked behind another event has no order that holds it. It gets one in the same transaction, as a
         later attempt at its page would publish it, or set it aside again; not if `outbox` says that the relay has
         passed it.
         """
         ids = [summary.id, *_part_ids(summary)]
-        deletions = list(map(Delete, ids))
+        operations: list[Operation] = list(map(Delete, ids))
+        if removal is not None:
+            operations.append(Create(removal.item(summary)))
         try:
             unheld = await self._unheld(summary, outbox)
-            if unheld is None or not await hold(self._items, summary.partition_key, unheld, *deletions):
-                await self._items.batch(summary.partition_key, deletions)
+            if unheld is None or not await hold(self._items, summary.partition_key, unheld, *operations):
+                await self._items.batch(summary.partition_key, operations)
         except BatchFailed as failed:
             if not isinstance(failed.error, ItemNotFound):
                 raise
@@ -122,6 +128,11 @@ class Records:
             for item in ids:
                 with suppress(ItemNotFound):
                     await self._items.delete(item, summary.partition_key)
+
+    async def removed(self, partition_key: str) -> list[Removed]:
+        """The records of a key that operators have released or discarded, the earliest first."""
+        found = map(Removed.of, await self._items.of_type(OUTCOME_TYPE, partition_key))
+        return sorted(found, key=attrgetter("at"))
 
     async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> Rejected | None:
         """Return the document of a record, or None.

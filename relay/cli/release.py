@@ -15,6 +15,7 @@ from relay.documents import SourceDocument
 from relay.events import Event, EventName, Reason
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
+from relay.quarantine.outcomes import Outcome, Removal
 from relay.quarantine.record import LaterRecord
 from relay.settings import Settings
 
@@ -62,6 +63,7 @@ class Release:
         self._outbox = outbox
         self._stream = settings.stream
         self._selection = settings.selection
+        self._removal = Removal.by_this_account(Outcome.RELEASED)
         self._sent: set[EventName] = set()
         self._quarantined: dict[str, set[str | None]] = {}
         self.released: list[RecordSummary] = []
@@ -209,7 +211,7 @@ class Release:
         removed = []
         for position, (summary, event) in enumerate(loaded):
             if position in accepted:
-                await self._records.remove(summary, self._outbox)
+                await self._records.remove(summary, self._outbox, self._removal)
                 removed.append(summary)
             elif refusal := rejected.get(position):
                 self.still_invalid.append(StillInvalid(summary, str(refusal.reason), refusal.detail))

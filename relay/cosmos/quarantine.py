@@ -101,8 +101,13 @@ class CosmosItems:
         query = f"{_SUMMARY}{where} AND STARTSWITH(c.id, @id)"
         return [items.RecordSummary.of(row) for row in await self._rows(query, values | {"id": beginning})]
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[items.Item]:
-        return await self._rows("SELECT * FROM c WHERE c.type = @type", {"type": item_type}, partition_key)
+    async def of_type(
+        self, item_type: str, /, partition_key: str | None = None, *, since: str | None = None
+    ) -> list[items.Item]:
+        query, values = "SELECT * FROM c WHERE c.type = @type", {"type": item_type}
+        if since is not None:
+            query, values = f"{query} AND c.at >= @since", {**values, "since": since}
+        return await self._rows(query, values, partition_key)
 
     async def close(self) -> None:
         await self._containers.close()

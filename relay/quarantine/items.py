@@ -2,7 +2,8 @@
 
 An item is a JSON object with an `id`, a `partitionKey` and a `type`. Its id is unique within its partition key.
 Ids and keys are compared character by character. The types are `RECORD_TYPE` and `PART_TYPE` in
-`relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/holds.py`.
+`relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/holds.py`, and `OUTCOME_TYPE` in
+`relay/quarantine/outcomes.py`.
 
 Every store passes the contract suite in `tests/contracts/test_items.py`.
 """
@@ -226,8 +227,10 @@ class Items(Writable, Protocol):
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
         """Return the records whose ids begin so, in any order."""
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
-        """Return the items of a type, in any order; only those of `partition_key` if it is given."""
+    async def of_type(
+        self, item_type: str, /, partition_key: str | None = None, *, since: str | None = None
+    ) -> list[Item]:
+        """Return items of a type, in any order; of `partition_key`, and `at` or after `since`, if these are given."""
 
     async def close(self) -> None:
         """Close the connection, if there is one."""

@@ -449,3 +449,15 @@ async def test_a_store_that_cannot_be_reached_says_so(store: Store) -> None:
         with pytest.raises(StoreError) as raised:
             await request
         assert type(raised.value) is StoreError
+
+
+async def test_items_of_a_type_are_those_at_or_after_a_time(items: Items) -> None:
+    for number in (1, 2, 3):
+        await items.create(item(f"a{number}", at=f"2026-01-01T00:00:0{number}"))
+    await items.create(item("timeless"))
+
+    since = await items.of_type("t", since="2026-01-01T00:00:02")
+    of_key = await items.of_type("t", "other", since="2026-01-01T00:00:02")
+
+    assert sorted(each["id"] for each in since) == ["a2", "a3"]
+    assert of_key == []

@@ -11,6 +11,7 @@ from relay.cli.records import Ordered, Records
 from relay.documents import StoredDocument
 from relay.place import Place
 from relay.quarantine.items import Create, Filter, Items, RecordSummary, Touch
+from relay.quarantine.outcomes import Outcome, Removal
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import event
 from tests.support.stores import record
@@ -123,3 +124,18 @@ async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
     assert await records.orders("other") == []
     assert [await records.withdraw(order), await records.withdraw(order)] == [True, False]
     assert await records.orders() == []
+
+
+async def test_a_removed_record_leaves_who_removed_it_when_and_why(items: Items) -> None:
+    await items.create(record("r1", lsn=7, order=2) | {"documentId": "e"})
+    records = Records(items)
+    (summary,) = await records.find(Filter())
+
+    await records.remove(summary, removal=Removal(Outcome.DISCARDED, "jo", "a test order"))
+    await records.remove(summary, removal=Removal(Outcome.RELEASED, "another", ""))
+
+    (removed,) = await records.removed("k")
+    assert (removed.outcome, removed.by, removed.why) == (Outcome.DISCARDED, "jo", "a test order")
+    assert (removed.record_id, removed.document_id, removed.committed) == ("r1", "e", (7, 2))
+    assert (removed.reason, await records.count(Filter())) == ("message-refused", 0)
+    assert await records.removed("other") == []

@@ -171,12 +171,12 @@ async def test_a_release_cut_off_before_the_removal_can_be_repeated(
     remove = Records.remove
     removed = 0
 
-    async def remove_two(records: Records, head: Any, outbox: Any) -> None:
+    async def remove_two(records: Records, head: Any, *further: Any) -> None:
         nonlocal removed
         removed += 1
         if removed > 2:
             raise KeyboardInterrupt
-        await remove(records, head, outbox)
+        await remove(records, head, *further)
 
     monkeypatch.setattr(Records, "remove", remove_two)
     with pytest.raises(KeyboardInterrupt):

@@ -121,11 +121,15 @@ class InMemoryItems:
     async def summaries_by_id(self, beginning: str, /) -> list[RecordSummary]:
         return [_summary(item) for item in self._query() if _is_record(item) and item["id"].startswith(beginning)]
 
-    async def of_type(self, item_type: str, /, partition_key: str | None = None) -> list[Item]:
+    async def of_type(
+        self, item_type: str, /, partition_key: str | None = None, *, since: str | None = None
+    ) -> list[Item]:
         return [
             item
             for item in self._query()
-            if item["type"] == item_type and partition_key in (None, item["partitionKey"])
+            if item["type"] == item_type
+            and partition_key in (None, item["partitionKey"])
+            and (since is None or item.get("at", "") >= since)
         ]
 
     async def close(self) -> None:

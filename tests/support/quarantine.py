@@ -11,6 +11,7 @@ from relay.assembly import CosmosRelay
 from relay.documents import StoredDocument
 from relay.errors import PublishError
 from relay.holds import ORDER_TYPE
+from relay.quarantine.outcomes import OUTCOME_TYPE
 from relay.results import Outcome
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.verdict import REFUSALS
@@ -47,4 +48,4 @@ async def quarantined(container: ContainerProxy) -> list[dict[str, Any]]:
 
     They are records, their parts, and markers of parked keys.
     """
-    return [item async for item in container.read_all_items() if item["type"] != ORDER_TYPE]
+    return [item async for item in container.read_all_items() if item["type"] not in (ORDER_TYPE, OUTCOME_TYPE)]

@@ -17,6 +17,7 @@ from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
+from relay.quarantine.outcomes import Removal
 from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
@@ -128,8 +129,10 @@ class InMemoryRecords(Records):
             await super().remove(summary)
         return await super().document(summary)
 
-    async def remove(self, summary: RecordSummary, outbox: Outbox | None = None) -> None:
-        await super().remove(summary, outbox)
+    async def remove(
+        self, summary: RecordSummary, outbox: Outbox | None = None, removal: Removal | None = None
+    ) -> None:
+        await super().remove(summary, outbox, removal)
         if self.behind:
             self._removed.append(summary)
         if self.coming:
