@@ -14,7 +14,7 @@ from relay.console.moments import started_at, took_s, written_moment
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
 
-ENDED = frozenset({"accepted", "quarantined", "parked"})
+ENDED = frozenset({"accepted", "quarantined", "parked", "discarded"})
 """With one of these, the relay is done with an event."""
 
 _WORDS = {"delivered": "delivered from", "dead-lettered": "dead-lettered at"}
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         id, partition_key, action, sequence: The event's; None if unknown.
-        what: `committed`, `accepted`, `quarantined`, `parked`, `at` (a subscription), `delivered`, or
+        what: `committed`, `accepted`, `quarantined`, `parked`, `discarded`, `at` (a subscription), `delivered`, or
             `dead-lettered`.
         at: Time in seconds since 1970; None if unknown.
         after_s: Seconds since its commit, as the console counts them; None if that is not known well enough.
@@ -107,6 +107,7 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     """Yield every known change of the event."""
     event: Mapping[str, Any] = tracked["event"] or {}
     record: Mapping[str, Any] = tracked["quarantined"] or {}
+    removed: Mapping[str, Any] = tracked["removed"] or {}
     committed_at: float | None = event.get("committed_at")
     created_at: str | None = event.get("created_at")
 
@@ -118,7 +119,8 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
             event.get("sequence"),
             what,
             at,
-            took_s(committed_at, created_at, at),
+            # An operator's time is none of the relay's.
+            None if removed else took_s(committed_at, created_at, at),
             subscription,
             reason,
         )
@@ -130,6 +132,8 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     if tracked["stage"] == "published" or accepted:
         # The topic may have it before the relay has stored that it is done.
         yield change("accepted", min(accepted, default=tracked["published_at"]))
+    elif tracked["stage"] == "discarded":
+        yield change("discarded", written_moment(removed.get("at")), reason=removed.get("why") or None)
     elif tracked["stage"] != "committed":
         yield change(tracked["stage"], written_moment(record.get("quarantined_at")), reason=record.get("reason"))
     for delivery in tracked["deliveries"]:

@@ -7,18 +7,22 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from relay.console.model import QuarantineRecord
+from relay.console.model import QuarantineRecord, Removal
 from relay.console.moments import started_at
 from relay.events import EventName
 from relay.outbox import Committed, id_name, key_name
 from relay.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
+from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 
 _PAGE = 1000
 _PAGES = 20
 
 # Records are written by several hosts, whose clocks differ.
 _OVERLAP = timedelta(seconds=30)
+
+# Maximum number of removals in memory.
+_REMOVALS = 10_000
 
 # Maximum number of records in memory: about 50 MB. Only the latest keep their summaries.
 _KNOWN = 500_000
@@ -100,9 +104,10 @@ class Backlog:
 
 
 class Quarantined:
-    """The events in quarantine, read as records are added.
+    """The events in quarantine, read as records are added and operators remove them.
 
     Attributes:
+        removals: Number of removals that were read.
         complete: Whether every record that was read is still known of.
     """
 
@@ -112,10 +117,13 @@ class Quarantined:
         self._latest: OrderedDict[int, QuarantineRecord] = OrderedDict()
         self._since: str | None = None
         self._newest: str | None = None
+        self._removed: OrderedDict[int, tuple[str, Removal]] = OrderedDict()
+        self._removed_since: str | None = None
+        self.removals = 0
         self.complete = True
 
     async def read(self) -> bool:
-        """Read the records that were added since; returns False if there are more than were read.
+        """Read the records that were added and removed since; returns False if there are more than were read.
 
         Raises:
             StoreError: The quarantine cannot be read.
@@ -126,12 +134,42 @@ class Quarantined:
             self._keep(page)
             if len(page) < limit:
                 if self._newest is not None:
-                    self._since = (datetime.fromisoformat(self._newest) - _OVERLAP).isoformat()
+                    self._since = _before(self._newest)
+                await self._read_removals()
                 return True
             # If a whole page of records has the same time, the next one has to be larger to get past it.
             limit = 2 * limit if page[-1].quarantined_at == self._since else _PAGE
             self._since = page[-1].quarantined_at
         return False
+
+    async def _read_removals(self) -> None:
+        """Read the removals since. One is stored as its record is removed, so they are read after the records."""
+        newest = self._removed_since
+        for item in await self._items.of_type(OUTCOME_TYPE, since=self._removed_since):
+            removed = Removed.of(item)
+            name = _name(removed)
+            latest = self._removed.get(name)
+            if latest is None or latest[0] < removed.quarantined_at:
+                self._remove(name, removed)
+            newest = max(newest or "", _before(removed.at))
+        self._removed_since = newest
+
+    def _remove(self, name: int, removed: Removed) -> None:
+        self.removals += 1
+        self._removed[name] = removed.quarantined_at, Removal.of(removed)
+        record = self._latest.get(name)
+        if record is None or record.quarantined_at <= removed.quarantined_at:
+            self._names.pop(name, None)
+            self._latest.pop(name, None)
+        if len(self._removed) > _REMOVALS:
+            self._removed.popitem(last=False)
+            self.complete = False
+
+    def removal(self, event: Waiting) -> Removal | None:
+        """The last removal of an event's record, unless the event has a record again."""
+        if self.has(event):
+            return None
+        return next((self._removed[name][1] for name in _names_of(event) if name in self._removed), None)
 
     def has(self, event: Waiting) -> bool:
         return any(name in self._names for name in _names_of(event))
@@ -143,6 +181,8 @@ class Quarantined:
     def _keep(self, page: Iterable[RecordSummary]) -> None:
         for summary in page:
             name = _name(summary)
+            if name in self._removed and summary.quarantined_at <= self._removed[name][0]:
+                continue
             self._names[name] = None
             self._latest[name] = QuarantineRecord.of(summary)
             if len(self._latest) > _SUMMARIES:
@@ -154,9 +194,13 @@ class Quarantined:
             self.complete = False
 
 
+def _before(moment: str) -> str:
+    return (datetime.fromisoformat(moment) - _OVERLAP).isoformat()
+
+
 # Hashes, as half a million of names would take ten times as much. A record whose document is stored in parts, or
 # has no string for an id, is found by its place in the feed.
-def _name(summary: RecordSummary) -> int:
+def _name(summary: RecordSummary | Removed) -> int:
     known = summary.document_id
     return hash((key_name(summary.partition_key), id_name(known) if known else summary.committed))
 

@@ -12,10 +12,12 @@ from enum import StrEnum
 from typing import TypeVar
 
 from relay.console.bounds import DETAIL, REASON
+from relay.console.moments import took_s
 from relay.events import Reason
 from relay.findings import Finding
 from relay.outbox import Committed, cut_text, id_name, key_name
 from relay.quarantine.items import RecordSummary
+from relay.quarantine.outcomes import Outcome, Removed
 
 EXAMPLES = 10
 """Maximum number of records or messages shown of one reason."""
@@ -213,6 +215,37 @@ class Stage(StrEnum):
     PUBLISHED = "published"
     QUARANTINED = "quarantined"
     PARKED = "parked"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An operator's removal of an event's record from quarantine.
+
+    Attributes:
+        outcome: `released` or `discarded`.
+        at: ISO 8601.
+        reason: Why the event was set aside.
+        by: The account that did it.
+        why: What it said; empty if nothing.
+    """
+
+    outcome: Outcome
+    at: str
+    reason: str
+    by: str
+    why: str
+
+    @classmethod
+    def of(cls, removed: Removed) -> Removal:
+        """Return a removal as the console shows it."""
+        texts = (removed.at, removed.reason, removed.by, removed.why)
+        return cls(removed.outcome, *(cut_text(text, REASON) for text in texts))
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of its event: a record is released once Service Bus has accepted its event."""
+        return Stage.PUBLISHED if self.outcome is Outcome.RELEASED else Stage.DISCARDED
 
 
 class Arrival(StrEnum):
@@ -259,6 +292,7 @@ class Tracked:
     Attributes:
         event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
         published_at: When the topic accepted it, or when the console saw that the relay had passed it.
+        removed: The last removal of its record by an operator, if its record was removed.
         missing_before: Number of sequence numbers missing between the event before it and this one.
         data: The event's data as JSON text; None unless payloads are shown.
     """
@@ -269,8 +303,31 @@ class Tracked:
     published_at: float | None = None
     quarantined: QuarantineRecord | None = None
     deliveries: Sequence[Delivery] = ()
+    removed: Removal | None = None
     missing_before: int = 0
     data: str | None = None
+
+    @property
+    def took_s(self) -> float | None:
+        """Seconds from the commit to the topic; None if that was not measured, or an operator came between."""
+        if self.event is None or self.removed is not None:
+            return None
+        return took_s(self.event.committed_at, self.event.created_at, self.published_at)
+
+    @property
+    def not_measured(self) -> str | None:
+        """Why there is no figure for an event that was accepted; None if there is one, or nothing to measure."""
+        if self.took_s is not None or self.stage is not Stage.PUBLISHED:
+            return None
+        if self.removed is not None:
+            return "an operator released it"
+        if self.event is None:
+            return "the outbox does not have the event any more"
+        if self.published_at is None:
+            return "it was accepted before the console looked"
+        return (
+            "the outbox has the second of the commit only, and data.createdAt is missing or does not agree with it"
+        )
 
 
 @dataclass(frozen=True, slots=True)

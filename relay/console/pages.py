@@ -17,7 +17,6 @@ from relay.console import texts
 from relay.console.freshness import FIGURES
 from relay.console.headline import headline, is_unowned, stale_since
 from relay.console.model import Checked, Partition, Snapshot, Timeline
-from relay.console.moments import took_s
 from relay.console.overview import StreamState, StreamView, overall, path_of
 from relay.console.timeline import steps
 from relay.errors import SettingsError
@@ -139,7 +138,6 @@ class Pages:
             "name": name,
             "show_data": settings.show_data,
             "steps": steps,
-            "took_s": took_s,
             "commands": commands,
             "is_unowned": is_unowned,
             "reasons": QUARANTINE,

@@ -11,7 +11,7 @@ from relay.console.backlog import Backlog, Quarantined, Waiting
 from relay.console.bounds import OWNER, optional
 from relay.console.following import Followed
 from relay.console.freshness import Freshness, Part
-from relay.console.model import Delivery, Partition, Problem, Stage, Tracked, accepted_at
+from relay.console.model import Delivery, Partition, Problem, Removal, Stage, Tracked, accepted_at
 from relay.console.moments import estimated_at
 from relay.console.ports import Parts, Sources
 from relay.console.rates import Latencies, Rate
@@ -93,6 +93,9 @@ class Progress:
         self._commits, self._publications, self._latencies = Rate(), Rate(), Latencies()
         # Events that were passed and may be in quarantine.
         self._passed: list[Waiting] = []
+        # Events that were counted as set aside: an operator may release or discard them.
+        self._aside: OrderedDict[EventName, Waiting] = OrderedDict()
+        self._removals = 0
         self._remembered: OrderedDict[int, None] = OrderedDict()
         self._positions: dict[str, Position] = {}
         self._moved_at: dict[str, float] = {}
@@ -144,11 +147,14 @@ class Progress:
         async with self._parts.reading("positions"):
             await self._read_positions()
             read = True
-        if self._passed:
-            async with self._parts.reading("quarantine"):
-                if await self._quarantine.read():
-                    await self._count_passed()
-        return read and not self._passed
+        if not self._passed and not self._aside:
+            return read
+        async with self._parts.reading("quarantine"):
+            if await self._quarantine.read():
+                await self._count_passed()
+                self._count_removed()
+                return read
+        return False
 
     async def _read_deliveries(self) -> bool:
         """Read where the latest messages and those of open timelines are; returns whether it could."""
@@ -265,11 +271,31 @@ class Progress:
             at = accepted_at(found.get(event.name, ()))
             if at is not None:
                 event.passed_at = at
+            removal = self._quarantine.removal(event)
             if self._quarantine.has(event):
                 self._set_aside(event)
+            elif removal is not None:
+                self._remove(event, removal, accepted=at is not None)
             else:
                 self._publish(event)
         self._passed.clear()
+
+    def _count_removed(self) -> None:
+        """Count the events that were set aside and that an operator has released or discarded since."""
+        if self._quarantine.removals == self._removals:
+            return
+        self._removals = self._quarantine.removals
+        for event in list(self._aside.values()):
+            if (removal := self._quarantine.removal(event)) is not None:
+                del self._aside[event.name]
+                self._remove(event, removal)
+
+    def _remove(self, event: Waiting, removal: Removal, *, accepted: bool = False) -> None:
+        """Count an event by what an operator did with its record; its time says nothing of the relay."""
+        self._followed.touch(event.name[0])
+        stage = Stage.PUBLISHED if accepted else removal.stage
+        self._published += stage is Stage.PUBLISHED
+        self.latest.change(event.name, stage=stage, quarantined=None, removed=removal)
 
     def _publish(self, event: Waiting) -> None:
         self._published += 1
@@ -284,12 +310,18 @@ class Progress:
         record = self._quarantine.record(event)
         stage = Stage.QUARANTINED if record is None else record.stage
         self.latest.change(event.name, stage=stage, quarantined=record)
+        self._aside[event.name] = event
+        if len(self._aside) > _REMEMBERED:
+            self._aside.popitem(last=False)
 
     def _deliver(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
         """Apply the topic's information about the latest events."""
         for name, deliveries in found.items():
             if (tracked := self.latest.get(name)) is not None:
                 at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
+                if at is not None and tracked.stage is Stage.DISCARDED:
+                    self.latest.change(name, stage=Stage.PUBLISHED)
+                    self._published += 1
                 published_at = tracked.published_at if at is None else at
                 self.latest.change(name, deliveries=tuple(deliveries), published_at=published_at)
 

@@ -6,12 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from relay.console.model import Arrival, Delivery, Problem, QuarantineRecord, Stage, Timeline, Tracked, accepted_at
-from relay.console.moments import took_s
+from relay.console.model import (
+    Arrival,
+    Delivery,
+    Problem,
+    QuarantineRecord,
+    Removal,
+    Stage,
+    Timeline,
+    Tracked,
+    accepted_at,
+)
+from relay.console.moments import written_moment
 from relay.console.ports import Parts, Sources
 from relay.holds import PARKED_TYPE
 from relay.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
 from relay.quarantine.items import Filter, Items, RecordSummary
+from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 
 # Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000
@@ -33,6 +44,7 @@ class Known:
         committed: Its last events, in the order of the feed; `more` if the outbox has older ones.
         positions: The relay's positions by name, read after the events.
         records: Its quarantine records, read after the positions.
+        removed: The records that operators have released or discarded, read after the records.
         judged: True if these are all of them: without them, nothing is said to be published.
         published_at: When the relay was seen to pass an event, by id.
         data: The beginning of the data of events, by id.
@@ -44,6 +56,7 @@ class Known:
     more: bool = False
     positions: Mapping[str, Position] = field(default_factory=dict)
     records: Sequence[RecordSummary] = ()
+    removed: Sequence[Removed] = ()
     judged: bool = True
     deliveries: Sequence[Delivery] = ()
     published_at: Mapping[str, float] = field(default_factory=dict)
@@ -72,10 +85,13 @@ async def read_timeline(
         known.records = await _records(sources.items, known)
         for marker in await sources.items.of_type(PARKED_TYPE, partition_key):
             known.parked_since = marker["since"]
+        # After the records: one is removed in the transaction that stores this.
+        known.removed = list(map(Removed.of, await sources.items.of_type(OUTCOME_TYPE, partition_key)))
         known.judged = len(known.records) < _RECORDS
     ids = [event.id for event in known.committed]
     async with parts.reading("topic"):
-        set_aside = [each.document_id for each in known.records if each.document_id]
+        aside = [each.document_id for each in known.records] + [each.document_id for each in known.removed]
+        set_aside = list(dict.fromkeys(each for each in aside if each))
         known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
     if data:
         async with parts.reading("data"):
@@ -117,15 +133,15 @@ def timeline(known: Known, limit: int) -> Timeline:
     deliveries: dict[str, list[Delivery]] = {}
     for delivery in known.deliveries:
         deliveries.setdefault(delivery.message_id, []).append(delivery)
-    records = _by_event(known)
+    records, removed = _by_event(known), _removals(known)
     events = [
-        _tracked(known, each.id, each, records.get(each.id), deliveries.get(each.id, ()))
+        _tracked(known, each.id, each, records.get(each.id), deliveries.get(each.id, ()), removed.get(each.id))
         for each in known.committed
     ]
     there, more = {each.id for each in known.committed}, known.more
     gone = [
-        _tracked(known, each, None, records.get(each), deliveries.get(each, ()))
-        for each in {**records, **deliveries}
+        _tracked(known, each, None, records.get(each), deliveries.get(each, ()), removed.get(each))
+        for each in {**records, **removed, **deliveries}
         if each not in there
     ]
     for each in sorted(gone, key=lambda each: _about(each) or 0.0):
@@ -159,23 +175,38 @@ def _by_event(known: Known) -> dict[str, RecordSummary]:
     return found
 
 
+def _removals(known: Known) -> dict[str, Removal]:
+    """The last removal of each event's record, by the id of the event."""
+    places = {event.place: event.id for event in known.committed}
+    found = {}
+    for each in sorted(known.removed, key=lambda each: each.at):
+        identifier = None if each.document_id is None else id_name(each.document_id)
+        if identifier is None and each.committed is not None:
+            identifier = places.get(each.committed)
+        found[identifier or key_name(each.record_id)] = Removal.of(each)
+    return found
+
+
 def _tracked(
     known: Known,
     identifier: str,
     event: Committed | None,
     record: RecordSummary | None,
     deliveries: Sequence[Delivery],
+    removed: Removal | None,
 ) -> Tracked:
     quarantined = None if record is None else QuarantineRecord.of(record)
     if quarantined is not None:
         stage = quarantined.stage
+    elif removed is not None and not deliveries:
+        stage = removed.stage
     else:
         stage = Stage.PUBLISHED if deliveries or _has_passed(known, event) else Stage.COMMITTED
     published_at = accepted_at(deliveries)
     if published_at is None and stage is Stage.PUBLISHED:
         published_at = known.published_at.get(identifier)
     arrived, data = tuple(deliveries), known.data.get(identifier)
-    return Tracked(identifier, stage, event, published_at, quarantined, arrived, data=data)
+    return Tracked(identifier, stage, event, published_at, quarantined, arrived, removed, data=data)
 
 
 def _has_passed(known: Known, event: Committed | None) -> bool:
@@ -188,7 +219,7 @@ def _has_passed(known: Known, event: Committed | None) -> bool:
 def _about(gone: Tracked) -> float | None:
     """Estimate when an event that the outbox does not have was committed: when it was set aside or accepted."""
     if gone.quarantined is None:
-        return gone.published_at
+        return gone.published_at if gone.removed is None else written_moment(gone.removed.at)
     return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
 
 
@@ -260,17 +291,27 @@ def steps(tracked: Tracked) -> Sequence[Step]:
                 why=f"{record.reason}: {record.detail}" if record else None,
             )
         )
+    if tracked.removed is not None:
+        found.append(_removed(tracked.removed))
     # The broker's own time if a subscription has it.
     accepted = accepted_at(tracked.deliveries)
     if accepted is None:
         accepted = tracked.published_at
     if tracked.stage is Stage.PUBLISHED or accepted is not None:
-        event = tracked.event
-        after_s = None if event is None else took_s(event.committed_at, event.created_at, accepted)
-        found.append(Step("accepted", "Accepted", accepted, after_s=after_s))
+        found.append(Step("accepted", "Accepted", accepted, after_s=tracked.took_s))
     elif tracked.stage is Stage.COMMITTED and not tracked.deliveries:
         found.append(Step("accepted", "Not yet accepted", done=False))
     return [*found, *(_arrived(each, accepted) for each in tracked.deliveries)]
+
+
+def _removed(removal: Removal) -> Step:
+    said = f": {removal.why}" if removal.why else ""
+    return Step(
+        removal.outcome,
+        removal.outcome.capitalize(),
+        written_at=removal.at,
+        why=f"by {removal.by}{said} (it was set aside as {removal.reason})",
+    )
 
 
 def _arrived(delivery: Delivery, accepted: float | None) -> Step:

@@ -1,9 +1,9 @@
 """The outcome of a record that an operator has removed from quarantine: it was released, or discarded.
 
-An item `{"id": "outcome:…", "type": "quarantineOutcome", "outcome": "discarded", "recordId": …, "at": …, "by": …}`
-is written in the transaction that removes the record. It says who did it, when and why, and has the record's reason
-and its place in the feed, but nothing of the document. Nothing that the relay decides depends on it. It names its
-time to live, which counts where the container has one (`defaultTtl: -1`).
+An item `{"id": "outcome:…", "type": "quarantineOutcome", "outcome": "discarded", "recordId": …, "by": …, …}` is
+written in the transaction that removes the record. It says who did it, when and why, and has the record's reason
+and its place in the feed, but nothing of the document. Nothing that the relay decides depends on it. It has a time
+to live, which counts where the container's is on (`defaultTtl: -1`).
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Removed:
     Attributes:
         record_id, partition_key, document_id, reason: Of the record that was removed.
         committed: The document's place in its feed, as of `RecordSummary`.
+        quarantined_at: Of the record. A later record of the event is another one.
         at: ISO 8601 in UTC.
     """
 
@@ -92,6 +93,7 @@ class Removed:
     document_id: str | None
     committed: PlaceInFeed | None
     reason: str
+    quarantined_at: str
     at: str
     by: str
     why: str
@@ -107,6 +109,7 @@ class Removed:
             item.get("documentId"),
             None if place is None else (place[0], place[1]),
             item["reason"],
+            item["quarantinedAt"],
             item["at"],
             item["by"],
             item["why"],
