@@ -18,12 +18,14 @@ from local.console.quarantine import OPERATIONS, change
 from local.console.topic import EmulatorTopic
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
+from local.sending.routed import event_type, why_ignored
 from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
 from relay.console.application import PAGES
 from relay.console.pages import Extension
+from relay.errors import SettingsError
 from relay.events import Reason
 
 _FOLDER = Path(__file__).parent
@@ -66,11 +68,16 @@ class Actions:
         if not key or not action:
             return _said(request, False, "An event needs a partition key and an action.")
         try:
-            event = Event(key, action, parse_fields([], str(form.get("data", "")).strip() or None))
+            streams = self._stack.streams
+            event = Event(
+                key, action, parse_fields([], str(form.get("data", "")).strip() or None), event_type(streams)
+            )
             async with open_writer(self._stack.settings) as writer:
                 sequence = await writer.commit(event)
-        except (WordError, NotCommittedError, InvalidDocument) as error:
+        except (WordError, NotCommittedError, InvalidDocument, SettingsError) as error:
             return _said(request, False, str(error).replace("--data", "The data"))
+        if why := why_ignored(event, streams):
+            return _said(request, False, f"Committed {action}, which the relay does not publish: {why}")
         return _said(request, True, f"Committed {action} as number {sequence} of", key=key)
 
     async def fault(self, request: web.Request) -> web.Response:

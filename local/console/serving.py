@@ -10,12 +10,12 @@ from aiohttp import web
 from local.console.actions import Actions
 from local.console.hosts import FunctionsHosts
 from local.console.topic import EmulatorTopic
-from local.stack.environment import TOPIC, Source
+from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.assembly import open_outbox, open_store
-from relay.cli.console import check_of
-from relay.clients import ADMIN_VARIABLE
+from relay.cli.arguments import with_one_outbox
+from relay.cli.console import check_of, name_of
 from relay.console.application import application
 from relay.console.observer import Observer
 from relay.console.pages import ConsoleSettings
@@ -27,10 +27,17 @@ from relay.settings import Settings
 
 def topic_of(stack: Stack) -> EmulatorTopic:
     """Return the stack's topic, not connected yet."""
-    environment = _environment(stack)
+    environment, settings = _environment(stack), stream_of_page(stack)
     return EmulatorTopic(
-        environment[ADMIN_VARIABLE], ServiceBusTopic(Settings.from_environment(environment), environment)
+        environment[f"{settings.servicebus_setting}_ADMIN"],
+        ServiceBusTopic(settings, environment),
+        settings.servicebus_topic,
     )
+
+
+def stream_of_page(stack: Stack) -> Settings:
+    """Return the stream that the page shows: the first of the app, by relay.toml and the settings."""
+    return with_one_outbox(stack.streams[0], stack.source)
 
 
 def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = False) -> Observer:
@@ -38,7 +45,7 @@ def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = Fals
 
     It knows what the emulators know; `always` is that of Observer.
     """
-    settings = Settings.from_environment(_environment(stack))
+    settings = stream_of_page(stack)
     hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
     outbox = open_outbox(settings, from_beginning=True)
     return Observer(Sources(outbox, topic, open_store(settings), hosts), always=always)
@@ -57,7 +64,7 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
         app = application(
             view,
             loopback,
-            name=TOPIC,
+            name=name_of(stream_of_page(stack)),
             settings=ConsoleSettings(show_data=True),
             check=check_of(environment),
             extensions=[local],

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
@@ -31,10 +32,14 @@ Messages = OrderedDict[tuple[str, str], Delivery]
 class EmulatorTopic:
     """See `relay.console.ports.Topic`. Dead letters are peeked as in Azure; the admin port has the rest."""
 
-    def __init__(self, admin_url: str, of_azure: Topic) -> None:
-        """`of_azure` reads what is read as in Azure, the dead-letter queues and the status; closed with this."""
+    def __init__(self, admin_url: str, of_azure: Topic, entity: str = TOPIC) -> None:
+        """`entity` is its name.
+
+        `of_azure` reads what is read as in Azure, the dead-letter queues and the status; it is closed with this.
+        """
         self._admin_url = admin_url
         self._of_azure = of_azure
+        self.entity = entity
         self._http: aiohttp.ClientSession | None = None
         self._changes: dict[str, int] = {}
         self._messages: dict[str, Messages] = {}
@@ -44,7 +49,7 @@ class EmulatorTopic:
     async def subscriptions(self) -> Sequence[Subscription]:
         """See ports.Topic."""
         entities = await self._get("/admin/entities")
-        prefix = f"{TOPIC}/Subscriptions/"
+        prefix = f"{self.entity}/Subscriptions/"
         found = [
             Subscription(
                 path.removeprefix(prefix),
@@ -98,7 +103,7 @@ class EmulatorTopic:
 
     async def _read(self, subscription: str, messages: Messages) -> None:
         after = self._changes.get(subscription, 0)
-        path = f"/admin/entities/{TOPIC}/Subscriptions/{subscription}/messages"
+        path = f"/admin/entities/{quote(self.entity)}/Subscriptions/{subscription}/messages"
         answer = await self._get(f"{path}?after={after}")
         if answer["change"] < after:  # another broker
             messages.clear()

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from local.sending.event import EVENT_TYPE, Event, WordError, parse_fields
+from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
+from local.sending.routed import event_type, streams_of, why_ignored
 from local.sending.writer import NotCommittedError
 from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument
 from outbox_emulators.command_line import positive
-from outbox_emulators.shell import python
+from outbox_emulators.shell import printable, python
+from relay.errors import SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "precedence",
     )
     parser.add_argument("--count", type=positive, default=1, help="how many events, each in its own transaction")
-    parser.add_argument("--type", default=EVENT_TYPE, help="type of the document; the relay ignores others")
+    parser.add_argument("--type", help="type of the document (default: the one that the relay takes)")
     parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
     add_option(parser)
 
@@ -43,19 +45,23 @@ async def run(arguments: argparse.Namespace) -> int:
         if arguments.id and arguments.count > 1:
             raise WordError("--id is the id of one event: leave it out with --count.")
         settings = of_running(arguments.env_file)
-    except (WordError, NoStackError) as error:
+        streams = streams_of(settings)
+        kind = arguments.type or event_type(streams)
+    except (WordError, NoStackError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 2
     try:
         async with open_writer(settings) as writer:
             for _ in range(arguments.count):
                 given = {"id": arguments.id} if arguments.id else {}
-                event = Event(arguments.key, arguments.action, fields, arguments.type, **given)
+                event = Event(arguments.key, arguments.action, fields, kind, **given)
                 sequence = await writer.commit(event)
                 print(event.id, flush=True)
     except (NotCommittedError, InvalidDocument) as error:
         print(error, file=sys.stderr)
         return 1
+    if why := why_ignored(event, streams):
+        print(f"The relay does not publish it: {printable(why)}.", file=sys.stderr)
     print(_next(arguments, sequence, settings), file=sys.stderr)
     return 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from local.azurite import server as azurite
 from local.console.serving import serving_console
+from local.sending.routed import STACK_APP
 from local.stack import detached, ports
 from local.stack.environment import Source, write_env_file
 from local.stack.live import show_rates
@@ -121,6 +122,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
                     **stack.settings,
                     **stack.administration,
                     "LOCAL_STACK_READY": ready_url,
+                    STACK_APP: str(arguments.app.resolve()),
                     "LOCAL_SERVICEBUS_ADMIN": admin_url,
                 },
             )

@@ -93,7 +93,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             app = application_of_streams(views, access, settings=shown, check=check)
         else:
             [only] = views
-            name = _name(streams[0])
+            name = name_of(streams[0])
             app = application(only.view, access, name=name, settings=shown, commands=only.commands, check=check)
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)
@@ -113,7 +113,7 @@ def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
     return found
 
 
-def _name(settings: Settings) -> str:
+def name_of(settings: Settings) -> str:
     """Return the name of the only stream that is shown, for the title."""
     kind = "queue " if settings.servicebus_is_queue else ""
     of = "" if settings.label is None else f"{settings.stream} → "
