@@ -28,6 +28,11 @@ class Row:
     passes: bool
     remedy: str
 
+    @property
+    def needs_another_event(self) -> bool:
+        """Return True if the same event can never be sent, so that a release cannot help."""
+        return self.remedy == _CORRECT
+
 
 _CORRECT = "Have the service write a correct event with a new id, then `python -m relay quarantine discard ID`."
 _OTHERWISE = "Otherwise have the service write another event with a new id, and discard this one."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 
@@ -15,13 +16,14 @@ from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.assembly import open_outbox, open_store
 from relay.cli.arguments import with_one_outbox
-from relay.cli.console import check_of, name_of
+from relay.cli.console import check_of, completing, name_of
 from relay.console.application import application
 from relay.console.observer import Observer
 from relay.console.pages import ConsoleSettings
 from relay.console.ports import Sources
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
+from relay.console.texts import Commands
 from relay.settings import Settings
 
 
@@ -52,8 +54,10 @@ def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = Fals
 
 
 @asynccontextmanager
-async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
+async def serving_console(stack: Stack, port: int, *env_files: Path) -> AsyncIterator[str]:
     """Serve the page at `/` and the probe at `/ready`; yields the address, with a slash at its end.
+
+    The commands that the page shows name these env files.
 
     Raises:
         UsageError: Nothing can listen on the port.
@@ -66,6 +70,7 @@ async def serving_console(stack: Stack, port: int) -> AsyncIterator[str]:
             loopback,
             name=name_of(stream_of_page(stack)),
             settings=ConsoleSettings(show_data=True),
+            commands=Commands(complete=completing(*env_files)),
             check=check_of(environment),
             extensions=[local],
         )

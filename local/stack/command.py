@@ -113,7 +113,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         blobs = azurite.missing() is None
         ports.check(chosen, arguments.source, hosts=not arguments.no_functions, blobs=blobs)
         options = _options(arguments, chosen)
-        async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE]) as page:
+        async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE], arguments.env_file) as page:
             await stack.check_listening()
             ready_url, admin_url = f"{page}ready", stack.administration[ADMIN_VARIABLE]
             write_env_file(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.cli import check, shell
+from relay.cli import check, shell, suggestions
 from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, port_number, with_one_outbox
 from relay.cli.rules import source_of, target_of
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
@@ -88,7 +90,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             observer = observer_of(one, environment, from_beginning=arguments.begin == "beginning")
             view = await opened.enter_async_context(observer)
             outbox, destination = (text.removeprefix("the ") for text in (source_of(one), target_of(one)))
-            views.append(StreamView(each.stream, outbox, destination, view, _commands(each, arguments.source)))
+            commands = _commands(each, arguments.source)
+            if access is loopback:  # anyone else has another Python, and other files
+                commands = replace(commands, complete=completing(*arguments.env_file))
+            views.append(StreamView(each.stream, outbox, destination, view, commands))
         if len(views) > 1:
             app = application_of_streams(views, access, settings=shown, check=check)
         else:
@@ -118,6 +123,11 @@ def name_of(settings: Settings) -> str:
     kind = "queue " if settings.servicebus_is_queue else ""
     of = "" if settings.label is None else f"{settings.stream} → "
     return f"{of}{kind}{settings.servicebus_topic}"
+
+
+def completing(*env_files: Path) -> Callable[[str], str]:
+    """Return what completes the commands of a text with this Python and these env files."""
+    return partial(suggestions.with_files, env_files=env_files)
 
 
 def _commands(settings: Settings, source: str | None) -> PageCommands:

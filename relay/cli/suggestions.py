@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from relay.cli.shell import as_typed
 from relay.cli.terminal import Result
@@ -17,7 +19,12 @@ def completed(text: str, arguments: argparse.Namespace) -> str:
     """
     chosen = vars(arguments)
     text = with_choice(text, source=chosen.get("source"), stream=chosen.get("stream"))
-    for file in reversed(arguments.env_file):
+    return with_files(text, arguments.env_file)
+
+
+def with_files(text: str, env_files: Sequence[Path]) -> str:
+    """The text, its commands with this Python and these env files."""
+    for file in reversed(env_files):
         text = with_option(text, "--env-file", str(file))
     return as_typed(text)
 

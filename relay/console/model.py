@@ -54,6 +54,8 @@ class Partition:
         error: Why the last attempt failed.
         withheld: The host's own error if it cannot hand a page of this partition to the relay; None if it can, or
             if that cannot be seen from here.
+        still_since: Since when it has not moved although something waits; None if nothing waits, or if it was
+            not seen to move yet.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Partition:
     retry: int | None = None
     error: str | None = None
     withheld: str | None = None
+    still_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

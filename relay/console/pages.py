@@ -130,6 +130,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
+        self._environment.filters["completed"] = commands.complete
         self._environment.filters["key_path"] = lambda key: f"{base}{texts.key_path(key)}"
         self._environment.globals |= {
             "base": base,

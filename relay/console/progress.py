@@ -198,14 +198,16 @@ class Progress:
 
     def _partition(self, name: str, now: float) -> Partition:
         position = self._positions.get(name, Position(name, None, None, None))
-        oldest = self._backlog.oldest(name)
+        oldest, moved_at = self._backlog.oldest(name), self._moved_at.get(name)
         return Partition(
             name,
             optional(position.owner, OWNER),
             optional(position.position, OWNER),
             behind=len(self._backlog.within(name)),
             oldest_s=0.0 if oldest is None else _age_s(oldest, now),
-            moved_at=self._moved_at.get(name),
+            moved_at=moved_at,
+            # Before there was anything to read, a position had no reason to move.
+            still_since=None if oldest is None or moved_at is None else max(moved_at, oldest),
         )
 
     async def _read_news(self) -> _Extent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -166,11 +166,13 @@ class Commands:
         options: The further options of commands that work on the outbox, such as `--source sql`.
         of_topic: The further options of commands that work on the destination, such as `--stream orders`.
         is_queue: True if the destination is a queue, whose dead letters have no subscription.
+        complete: Makes of a text with commands one that works as pasted: with the interpreter and the env files.
     """
 
     options: str = ""
     of_topic: str = ""
     is_queue: bool = False
+    complete: Callable[[str], str] = str
 
     def of_reason(self, command: str, reason: str) -> str:
         """Release or discard every record of a reason."""

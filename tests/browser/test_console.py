@@ -88,7 +88,11 @@ async def test_what_blocks_a_partition_is_named_with_its_error(console: ConsoleP
     page = await console.open()
 
     await console.view.set(
-        partitions=[Partition("0", "host-1", "5", 3, 31, NOON - 10, 4, "The topic's quota is exceeded.")],
+        partitions=[
+            Partition(
+                "0", "host-1", "5", 3, 31, NOON - 99, 4, "The topic's quota is exceeded.", still_since=NOON - 10
+            )
+        ],
         problems=[Problem("Service Bus", "the identity lacks the right Manage")],
     )
 
