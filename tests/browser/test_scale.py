@@ -51,9 +51,13 @@ async def test_a_lost_stream_is_opened_again_and_shows_what_came_in_between(brow
         await page.goto(address)
         await expect(page.locator("#connection")).to_have_text("live", timeout=START_MS)
     await expect(page.locator("#connection")).to_contain_text("reconnecting, last heard at", timeout=START_MS)
+    await expect(page.locator("#away")).to_contain_text("The console does not answer. What is below was known at")
+    await expect(page.locator(".headline")).to_be_hidden()
 
     await view.count(committed=77)
     async with serving(console_of(view, checker), "127.0.0.1", urlsplit(address).port or 0):
         await expect(page.locator("#connection")).to_have_text("live", timeout=START_MS)
         await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77", timeout=WAIT_MS)
+        await expect(page.locator(".headline")).to_be_visible()
+        await expect(page.locator("#away")).to_be_hidden()
         await context.close()

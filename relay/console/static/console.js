@@ -25,6 +25,11 @@ function show() {
   connection.dataset.state = state;
   document.getElementById('connection-text').textContent = text;
   document.getElementById('main').classList.toggle('lost', state === 'lost');
+  // What the headline says may be wrong by now.
+  const away = document.getElementById('away'), since = heardAt && ` What is below was known at ${heardAt}.`;
+  away.hidden = state !== 'lost';
+  away.querySelector('p span:last-child').textContent = `The console does not answer.${since}`;
+  document.querySelector('.headline[sse-swap]').hidden = state === 'lost';
   const timeline = document.getElementById('timeline');
   if (timeline) timeline.classList.toggle('stale', headline.timeline === 'stale');
 }
