@@ -68,7 +68,7 @@ class Rates:
         """Return names and numbers as text."""
         lag = "-" if self.lag_s is None else f"{self.lag_s:.0f}"
         return [
-            ("documents/s written", f"{self.documents_s:.1f}"),
+            ("documents/s of any type", f"{self.documents_s:.1f}"),
             ("events/s relayed", f"{self.relayed_s:.1f}"),
             ("s behind", lag),
             ("quarantined", str(self.quarantined)),

@@ -23,7 +23,7 @@ from tests.support.watchdog import WATCHDOG_S
 pytestmark = pytest.mark.slow
 
 LINE = re.compile(
-    r"(?P<written>[\d.]+) documents/s written, (?P<relayed>[\d.]+) events/s relayed, \S+ s behind, "
+    r"(?P<written>[\d.]+) documents/s of any type, (?P<relayed>[\d.]+) events/s relayed, \S+ s behind, "
     r"(?P<quarantined>\d+) quarantined, (?P<dead>\d+) dead-lettered, \d+ failed attempts"
 )
 

@@ -231,7 +231,7 @@ def test_rates_are_differences_per_second() -> None:
     assert (rates.lag_s, rates.quarantined, rates.dead_lettered, rates.failures) == (7.6, 3, 2, 1)
     assert not rates.idle
     assert rates.line() == (
-        "10.0 documents/s written, 5.0 events/s relayed, 8 s behind, 3 quarantined, 2 dead-lettered, "
+        "10.0 documents/s of any type, 5.0 events/s relayed, 8 s behind, 3 quarantined, 2 dead-lettered, "
         "1 failed attempts"
     )
 
