@@ -230,7 +230,7 @@ class Items(Writable, Protocol):
     async def of_type(
         self, item_type: str, /, partition_key: str | None = None, *, since: str | None = None
     ) -> list[Item]:
-        """Return items of a type, in any order; of `partition_key`, and `at` or after `since`, if these are given."""
+        """Return items of a type, in any order: those of `partition_key`, and `at` or after `since`, if given."""
 
     async def close(self) -> None:
         """Close the connection, if there is one."""

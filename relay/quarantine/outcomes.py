@@ -26,7 +26,7 @@ _TTL_S = 2_592_000
 
 
 class Outcome(StrEnum):
-    """What an operator did with a record."""
+    """The fate that an operator gave a record."""
 
     RELEASED = "released"
     DISCARDED = "discarded"

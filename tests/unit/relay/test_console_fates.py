@@ -23,7 +23,7 @@ from tests.support.console_deployment import NOW, Deployment
 
 
 class Fate(StrEnum):
-    """What the relay and an operator did with an event."""
+    """The outcome of what the relay and an operator did with an event."""
 
     WAITING = "committed"
     PUBLISHED = "published"
