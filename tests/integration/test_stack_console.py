@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -151,6 +152,24 @@ async def test_a_record_is_released_and_discarded_by_the_operators_command(page:
     assert "discarded 1" in discarded
     for wrong in ({"operation": "drop", "id": "x"}, {"operation": "discard"}):
         assert "Give an operation" in (await page.post("local/quarantine", **wrong))[1]
+
+
+async def test_a_discarded_event_is_accepted_neither_here_nor_at_the_broker(page: Page) -> None:
+    topic = f"{page.stack.administration['SERVICEBUS_ADMIN']}/admin/entities"
+    async with page.http.get(topic) as answer:
+        before = (await answer.json())["domain-events"]["accepted"]
+    shown = json.loads(await page.get("state.json"))["flow"]["published"]
+    key = "d" * 200
+    await page.post("local/send", key=key, action="Discarded")
+    await page.until(key, ["quarantined"])
+    await page.post("local/quarantine", operation="discard", reason="partition-key-too-long")
+
+    [event] = await page.until(key, ["discarded"])
+
+    assert (event["removed"]["outcome"], event["removed"]["reason"]) == ("discarded", "partition-key-too-long")
+    async with page.http.get(topic) as answer:
+        assert (await answer.json())["domain-events"]["accepted"] == before
+    assert json.loads(await page.get("state.json"))["flow"]["published"] == shown
 
 
 async def test_what_looks_like_an_option_of_the_command_is_none(page: Page) -> None:
