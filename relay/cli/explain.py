@@ -13,11 +13,13 @@ from typing import Any
 from relay import assembly
 from relay.cli import generations
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
+from relay.cli.records import open_records
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import STANDARD_BYTES
 from relay.documents import SourceDocument, StoredDocument
-from relay.errors import UsageError
+from relay.errors import StoreError, UsageError
 from relay.events import Reason, Rejected
+from relay.quarantine.items import Filter
 from relay.routes.mapping import Long, Moment, Value
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
@@ -48,6 +50,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     for stream in streams:
         for source, settings in each_outbox(stream):
             found = await _explained(settings, stored, arguments)
+            if stored is None:
+                found |= await _aside(settings, arguments.key, arguments.event)
             explained.append({"stream": stream.stream, **({"source": source} if source else {}), **found})
     missing = [each["outcome"] == "missing" for each in explained]
     if all(missing):
@@ -106,6 +110,24 @@ async def _explained(
     size = len(encoding.encode(message))
     large = {"large": _large(settings)} if size > STANDARD_BYTES else {}
     return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
+
+
+async def _aside(settings: Settings, partition_key: str, identifier: str) -> dict[str, Any]:
+    """Return what quarantine says of an event: whatever the rules are, a discarded one is published nowhere."""
+    async with open_records(settings) as records:
+        try:
+            kept = await records.find(Filter(partition_key=partition_key))
+            removed = await records.removed(partition_key)
+        except StoreError as error:
+            return {"quarantine": f"the quarantine cannot be read: {error}"}
+    for record in reversed(kept):
+        if record.document_id == identifier:
+            return {"quarantine": f"it is in quarantine since {record.quarantined_at}: {record.reason}"}
+    for each in reversed(removed):
+        if each.document_id == identifier:
+            said = f": {each.why}" if each.why else ""
+            return {"quarantine": f"it was {each.outcome} by {each.by} at {each.at}{said}"}
+    return {}
 
 
 def _large(settings: Settings) -> str:
@@ -171,6 +193,8 @@ def _lines(explained: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {explained['generation']}"
     if "reason" in explained:
         yield f"  {explained['reason']}: {explained['detail']}"
+    if "quarantine" in explained:
+        yield f"  {explained['quarantine']}"
     if "large" in explained:
         yield (
             f"  large: the message has {explained['bytes']} bytes. Where the namespace takes less, which is "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.assembly import assemble, open_store
 from relay.canary import is_canary
 from relay.cosmos.reader import CosmosOutbox
-from relay.events import Rejected
+from relay.events import Reason, Rejected
 from relay.outbox import Range
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings
@@ -26,7 +27,7 @@ from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_operators_smoke import Running
 from tests.support.broker import topic_counts
 from tests.support.operators import relay_command, shell_words
-from tests.support.outbox import event
+from tests.support.outbox import event, rejected
 from tests.support.pages import ROOT
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
 from tests.support.subscriber import body, properties, received
@@ -390,3 +391,20 @@ async def test_smoke_writes_a_row_into_the_table_of_debezium(
     assert refused.code == 3
     assert 'null value in column "tenant"' in refused.err
     assert "smoke writes to the columns payload, aggregateid, id, type, aggregatetype alone" in refused.err
+
+
+async def test_explain_says_that_an_operator_discarded_the_event(
+    environment: dict[str, str], account: CosmosClient
+) -> None:
+    document = event("e", "k")
+    await account.get_database_client(DATABASE).get_container_client("data").create_item(document)
+    quarantine = StoredQuarantine(open_store(Settings.from_environment(environment)))
+    await quarantine.store(rejected(Reason.MESSAGE_REFUSED, document), "i1")
+    await quarantine.close()
+
+    kept = await relay_command(environment, "explain", "e", "--key", "k")
+    await relay_command(environment, "quarantine", "discard", "--all", "--yes", "--why", "a test order")
+    discarded = await relay_command(environment, "explain", "e", "--key", "k")
+
+    assert re.search("it is in quarantine since .*: message-refused", kept.out)
+    assert re.search("it was discarded by .* at .*: a test order", discarded.out)
