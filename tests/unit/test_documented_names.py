@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import bench.__main__
-import bench.costs.__main__
 import changefeed.cli
 import docs.site.__main__
 import inbox.commands
@@ -150,7 +149,6 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),
         "bench": bench.__main__.parser(),
-        "bench.costs": bench.costs.__main__.parser(),
         "inbox": inbox.commands.parser(),
         "journal": journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import bench.costs.model
 import changefeed.feed
 import inbox.stores.port
 import inbox.width
@@ -48,9 +47,6 @@ WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 8: "eighth", 10: "ten", 50:
 
 # Of a page: its words, with {} for the number as the page writes it.
 CLAIMS: list[tuple[str, str, Any]] = [
-    ("docs/capacity.md", "[{} RU](", bench.costs.model.WRITE_RU),
-    ("docs/capacity.md", "The lease container needs about {} for each page", bench.costs.model.PAGE_RU),
-    ("docs/capacity.md", "[{} credits a second](", bench.costs.model.STANDARD_CREDITS),
     ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.sql.memory._SHARES),
     ("docs/console.md", "With more than {} partitions", relay.console.pages._MOST_PARTITIONS),
     ("docs/console.md", "The latest {} of all partitions", relay.console.recent.MOST),

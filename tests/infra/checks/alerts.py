@@ -277,3 +277,16 @@ def the_runbook_lists_the_deployed_thresholds(project: Project) -> None:
     described = (project.infra / "main.bicep").read_text(encoding="utf-8")
     for name, value in deployed.items():
         assert f"{name} ({value})" in described
+
+
+@check
+def the_pages_count_the_alert_rules(project: Project) -> None:
+    deployment = project.production
+
+    assert (len(deployment.of(LOG_RULES)), len(deployment.of(METRIC_RULES))) == (9, 6)
+    for page, sentence in (
+        ("capacity", "nine rules on logs, six on metrics"),
+        ("runbook", "nine rules on queries, six rules on the services' own metrics"),
+        ("deployment", "eight log rules every 5 minutes, one every 15; six metric rules"),
+    ):
+        assert sentence in (project.root / f"docs/{page}.md").read_text(encoding="utf-8"), page
