@@ -18,25 +18,17 @@ from rich.table import Table
 from bench import benchmark, pages
 from bench.benchmark import Benchmark, Plan
 from bench.coldstart import ColdStart
-from bench.contention import Usage
 from bench.counted import CountedWork
-from bench.destinations import Destinations
 from bench.feed import Feed
-from bench.growth import Growth
-from bench.history import History
-from bench.hosts import Hosts
 from bench.imports import Imports
 from bench.latency import Latency
 from bench.live import Progress
-from bench.memory import Memory
+from bench.machine import Usage
 from bench.processor import Processor
 from bench.receiving import Receiving
 from bench.report import Report, compared_table, targets_table
-from bench.senders import Senders
-from bench.sources import Sources
 from bench.steady import Steady
 from bench.throughput import Throughput
-from bench.writers import Writers
 from local.stack.parts import ROOT
 from outbox_emulators.command_line import Parser
 from outbox_emulators.process import Stopped, until_done
@@ -48,21 +40,13 @@ def all_benchmarks() -> list[Benchmark]:
     """Return every benchmark, in the order in which they run and are reported."""
     return [
         Throughput(),
-        Senders(),
         CountedWork(),
         Processor(),
         Imports(),
         ColdStart(),
-        Memory(),
         Latency(),
-        Hosts(),
-        Destinations(),
         Feed(),
-        Writers(),
         Steady(),
-        History(),
-        Sources(),
-        Growth(),
         Receiving(),
     ]
 
@@ -77,9 +61,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [each.name for each in all_benchmarks()]
-    top.add_argument(
-        "--full", action="store_true", help="more turns, and how throughput grows, in about 20 minutes"
-    )
+    top.add_argument("--full", action="store_true", help="more turns, which make the intervals narrower")
     top.add_argument(
         "--only", nargs="+", choices=names, metavar="NAME", default=names, help="only these benchmarks"
     )

@@ -1,7 +1,7 @@
 """The interface of a benchmark: given a plan, it measures, and returns targets and tables.
 
 Each benchmark is a class in its own module, listed in `bench.__main__`. It measures the relay in turns with its
-baselines. How findings are shown, stored and drawn is not its concern.
+baselines. How findings are shown and stored is not its concern.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeVar
-
-from bench.curves import Curve
 
 T = TypeVar("T")
 
@@ -103,7 +101,6 @@ class Findings:
 
     targets: list[Target] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

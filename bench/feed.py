@@ -1,4 +1,4 @@
-"""The reader of an SQL feed alone, on PostgreSQL: rows a second, statements a page, and of an idle shard."""
+"""The reader of an SQL feed alone, on PostgreSQL: rows a second, and statements for a page."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing import Any
 
 import psutil
 
-from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
+from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median
 from bench.counting import CountedSessions
-from bench.feed_statements import count_statements
+from bench.machine import processor_seconds
 from bench.offline import ENVIRONMENT
 from bench.outbox import balanced_keys, event
-from bench.sql_outbox import SqlOutbox
-from bench.testbed import processor_seconds
+from bench.sql_outbox import fill
 from changefeed import START, AsyncFeed, connect_async
 from local.stack import outboxes
 from local.stack.environment import Source
@@ -51,49 +50,33 @@ class Feed:
     """The benchmark."""
 
     name = "feed"
-    about = "the reader of an SQL feed alone: rows a second, statements a page, and of an idle shard"
+    about = "the reader of an SQL feed alone: rows a second, and statements for a page"
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         live.step("feed: starting PostgreSQL")
-        async with (
-            _running_database(plan.scratch / "feed") as (environment, server),
-            SqlOutbox(environment["SQL"], 1) as outbox,
-        ):
-            documents = _documents()
-            live.step("feed: statements of the relay's worker")
-            await outbox.fill(list(islice(documents, plan.pick(quick=10, full=30) * _PAGE)))
-            counted = await count_statements(environment, plan.pick(quick=5.0, full=20.0))
-            first, later = await _measure(environment["SQL"], server, outbox, documents, plan, live)
+        async with _running_database(plan.scratch / "feed") as (url, server):
+            first, later = await _measure(url, server, _documents(), plan, live)
         name = "first read of an SQL feed, one shard, pages of 1 000"
-        pages, stored = "statements for a page of an SQL feed", "statements for a page and its stored cursor"
+        pages = "statements for a page of an SQL feed"
         rows = (("first read, which gives positions", *_cells(first)), ("later read", *_cells(later)))
-        statements = (
-            ("a page", shown(median([turn.statements for turn in first]))),
-            ("a page and its stored cursor", shown(counted.a_page)),
-            ("an idle shard and its claim, a second", shown(counted.idle)),
-        )
         return Findings(
             targets=[
                 Target(name, tuple(turn.rate for turn in first), "rows/s", Bound.AT_LEAST, _ROWS_TARGET),
                 Target(pages, tuple(turn.statements for turn in (*first, *later)), "", Bound.AT_MOST, 1),
-                Target(stored, (counted.a_page,), "", Bound.AT_MOST, 2),
             ],
-            tables=[
-                Table("The reader of an SQL feed", _COLUMNS, rows, _PROSE),
-                Table("Statements of the SQL source", ("for", "statements"), statements, _STATEMENTS_PROSE),
-            ],
+            tables=[Table("The reader of an SQL feed", _COLUMNS, rows, _PROSE)],
         )
 
 
 @asynccontextmanager
-async def _running_database(logs: Path) -> AsyncIterator[tuple[dict[str, str], psutil.Process]]:
-    """PostgreSQL with an outbox of one shard: the settings that point a relay at it, and its process."""
+async def _running_database(logs: Path) -> AsyncIterator[tuple[str, psutil.Process]]:
+    """PostgreSQL with an outbox of one shard: its URL and its process."""
     options = StackOptions(source=Source.SQL, shards=1, logs=logs)
     database = await outboxes.start(options)
     try:
         environment = {**ENVIRONMENT, **outboxes.settings(database, options)}
         await outboxes.install(environment)
-        yield environment, psutil.Process(database.pid)
+        yield environment["SQL"], psutil.Process(database.pid)
     finally:
         await database.stop()
 
@@ -106,7 +89,6 @@ def _documents() -> Iterator[dict[str, Any]]:
 async def _measure(
     url: str,
     server: psutil.Process,
-    outbox: SqlOutbox,
     documents: Iterator[dict[str, Any]],
     plan: Plan,
     live: Live,
@@ -122,7 +104,7 @@ async def _measure(
             cursor = page.cursor
         for repeat in range(repeats):
             live.step(f"feed: {pages} pages, {repeat + 1} of {repeats}")
-            await outbox.fill(list(islice(documents, pages * _PAGE)))
+            await fill(url, list(islice(documents, pages * _PAGE)))
             turn, reached = await _read(feed, cursor, pages, sessions, server)
             first.append(turn)
             live.rate(turn.rate, "rows/s")
@@ -173,9 +155,4 @@ _PROSE = (
     "Nothing is published, and no cursor is stored. The rows have about 260 bytes of `data` and are committed "
     "beforehand. The first read of an event gives it its position. PostgreSQL is the local stack's: on the same "
     "machine, without `fsync`. The last two columns are processor time."
-)
-_STATEMENTS_PROSE = (
-    "Counted at the session: a statement is a round trip. The second row is the relay's worker, whose senders "
-    "accept everything at once. In the third, nothing is committed: the worker looks at its shard "
-    "every 150 ms, and renews its claim."
 )

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, percent
+from bench.machine import ProcessorUse
 from bench.outbox import Outbox, balanced_keys
 from bench.subscriber import Subscriber, running_subscriber
-from bench.testbed import ProcessorUse, running_testbed
-from local.stack.environment import Source
-from local.stack.supervisor import Stack
+from local.stack.supervisor import Stack, StackOptions
 
 _RATE = 300.0
 _KEYS = 48
@@ -98,37 +97,32 @@ class Latency:
         """Measure each poll delay, on four physical partitions."""
         findings, rows = Findings(), []
         delays = plan.pick(quick=(100, _DEFAULT_DELAY_MS), full=(100, _DEFAULT_DELAY_MS, 1000))
-        found = await measure(Source.COSMOS, _PARTITIONS, delays, plan, live)
+        found = await _measure(delays, plan, live)
         for delay, windows in found.items():
-            rows.append(row(_PARTITIONS, delay, windows))
+            rows.append(_row(delay, windows))
             findings.targets += _targets(delay, windows)
-        findings.tables.append(Table("From commit to subscriber", COLUMNS, tuple(rows), _PROSE))
+        findings.tables.append(Table("From commit to subscriber", _COLUMNS, tuple(rows), _PROSE))
         return findings
 
 
-async def measure(
-    source: Source, partitions: int, delays: Sequence[int], plan: Plan, live: Live
-) -> dict[int, list[Window]]:
-    """Measure windows of steady load by poll delay in ms.
-
-    Each has one subscriber, and one host or worker per delay.
-    """
-    keys = list(islice(balanced_keys(partitions), _KEYS))
-    logs = plan.scratch / f"latency-{source}-{partitions}"
-    live.step(f"latency: starting the stack with {partitions} partition(s) and {_KEYS} session receivers")
-    async with running_testbed(logs, source=source, partitions=partitions) as testbed:
-        stack = testbed.stack
-        async with (
-            running_subscriber(stack.settings["SERVICEBUS"], keys, logs) as subscriber,
-            testbed.outbox() as outbox,
-        ):
-            load = Load(outbox, keys, plan.seed)
-            found = {}
-            for delay in delays:
-                await stack.start_host(RELAY_POLL_DELAY_MS=str(delay))
-                found[delay] = await _windows(stack, subscriber, load, delay, plan, live)
-                await stack.stop_hosts()
-            return found
+async def _measure(delays: Sequence[int], plan: Plan, live: Live) -> dict[int, list[Window]]:
+    """Measure windows of steady load by poll delay in ms, each delay with a host of its own."""
+    keys = list(islice(balanced_keys(_PARTITIONS), _KEYS))
+    logs = plan.scratch / "latency"
+    live.step(f"latency: starting the stack with {_PARTITIONS} partitions and {_KEYS} session receivers")
+    options = StackOptions(logs=logs, hosts=0, cosmos_options=("--partitions", str(_PARTITIONS)), edges="off")
+    async with (
+        Stack(options) as stack,
+        running_subscriber(stack.settings["SERVICEBUS"], keys, logs) as subscriber,
+        Outbox(stack.settings["COSMOS"]) as outbox,
+    ):
+        load = Load(outbox, keys, plan.seed)
+        found = {}
+        for delay in delays:
+            await stack.start_host(RELAY_POLL_DELAY_MS=str(delay))
+            found[delay] = await _windows(stack, subscriber, load, delay, plan, live)
+            await stack.stop_hosts()
+        return found
 
 
 async def _windows(
@@ -189,9 +183,7 @@ def _targets(delay: int, windows: Sequence[Window]) -> list[Target]:
     ]
 
 
-def row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
-    """Return a row of the table with the header COLUMNS."""
-
+def _row(delay: int, windows: Sequence[Window]) -> tuple[str, ...]:
     def middle(since: str, fraction: float) -> str:
         return f"{median([percentile(getattr(window, since), fraction) for window in windows]):.0f}"
 
@@ -201,14 +193,14 @@ def row(partitions: int, delay: int, windows: Sequence[Window]) -> tuple[str, ..
     )
     return (
         str(delay),
-        str(partitions),
+        str(_PARTITIONS),
         f"{sum(window.rate for window in windows) / len(windows):.0f}",
         *(middle(since, fraction) for since in ("committed", "due") for fraction in (0.5, 0.99)),
         shares,
     )
 
 
-COLUMNS = (
+_COLUMNS = (
     "poll delay, ms",
     "partitions",
     "events/s",

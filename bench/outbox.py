@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from itertools import count, groupby
-from operator import itemgetter
+from collections.abc import Iterator
+from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from azure.cosmos.aio import CosmosClient
 
@@ -15,7 +13,6 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, locate
 
 _CONTAINER = "data"
-_WRITERS = 24
 _DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kind": "Hash", "version": 2})
 
 
@@ -52,7 +49,7 @@ def event(identifier: str, partition_key: str) -> dict[str, Any]:
     }
 
 
-def contact(partition_key: str, version: int) -> dict[str, Any]:
+def _contact(partition_key: str, version: int) -> dict[str, Any]:
     """Return the business document that accompanies the events of its key."""
     return {
         "id": partition_key,
@@ -67,18 +64,8 @@ def contact(partition_key: str, version: int) -> dict[str, Any]:
     }
 
 
-class Outbox(Protocol):
-    """An outbox as a service writes it. Use it as an async context manager."""
-
-    async def commit(self, partition_key: str, identifier: str, version: int) -> None:
-        """Write a business document and its event in one transaction."""
-
-    async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Write documents as fast as possible."""
-
-
-class CosmosOutbox:
-    """The container that the relay watches; see Outbox."""
+class Outbox:
+    """The container that the relay watches. Use it as an async context manager."""
 
     def __init__(self, connection_string: str) -> None:
         self._client = CosmosClient.from_connection_string(connection_string)
@@ -101,19 +88,6 @@ class CosmosOutbox:
 
         As the article's service writes it, it has a business document and its event.
         """
-        documents = (contact(partition_key, version), event(identifier, partition_key))
+        documents = (_contact(partition_key, version), event(identifier, partition_key))
         operations = [("upsert", (document,)) for document in documents]
         await self._container.execute_item_batch(operations, partition_key=partition_key)
-
-    async def fill(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Write documents as fast as possible, in no order; neighbours of one key as a transactional batch."""
-        waiting = (list(batch) for _, batch in groupby(documents, key=itemgetter("partitionKey")))
-
-        async def work() -> None:
-            for batch in waiting:
-                operations = [("create", (document,)) for document in batch]
-                await self._container.execute_item_batch(operations, partition_key=batch[0]["partitionKey"])
-
-        async with asyncio.TaskGroup() as writers:
-            for _ in range(_WRITERS):
-                writers.create_task(work())

@@ -4,49 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench import chart, curves
 from bench.report import Report
 from local.stack.parts import ROOT
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write a run's results, their chart and their page into a folder; returns the files."""
+    """Write a run's results and their page into a folder; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     results, page = folder / "latest.json", folder / "benchmarks.md"
     results.write_text(report.to_json(), encoding="utf-8")
-    page.write_text(report.to_markdown(chart="latest.svg"), encoding="utf-8")
-    return [results, _chart(report, folder), page]
+    page.write_text(report.to_markdown(), encoding="utf-8")
+    return [results, page]
 
 
 def publish(report: Report, root: Path = ROOT) -> list[Path]:
-    """Write what a full run publishes; returns the files.
+    """Write what a full run publishes: its results, docs/benchmarks.md and the headlines of README.md.
 
-    These are the results, the chart, docs/benchmarks.md, the curves of docs/capacity.md and the headlines of
-    README.md.
-
-    Raises:
-        KeyError: A curve of docs/capacity.md was not measured.
+    Returns:
+        The files.
     """
-    folder, docs = root / "bench" / "results", root / "docs"
-    page, capacity, readme = docs / "benchmarks.md", docs / "capacity.md", root / "README.md"
-    drawn = curves.rendered(capacity.read_text(encoding="utf-8"), report.curves)
-    capacity.write_text(drawn, encoding="utf-8")
+    results, page, readme = _results(root), root / "docs" / "benchmarks.md", root / "README.md"
     readme.write_text(report.headlined(readme.read_text(encoding="utf-8")), encoding="utf-8")
-    results = folder / "latest.json"
     results.write_text(report.to_json(), encoding="utf-8")
-    page.write_text(report.to_markdown(chart="../bench/results/latest.svg"), encoding="utf-8")
-    return [results, _chart(report, folder), page, capacity, readme]
+    page.write_text(report.to_markdown(), encoding="utf-8")
+    return [results, page, readme]
 
 
 def published(root: Path = ROOT) -> Report:
     """Return the results of the last full run."""
-    return Report.from_json((root / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
+    return Report.from_json(_results(root).read_text(encoding="utf-8"))
 
 
-def _chart(report: Report, folder: Path) -> Path:
-    path = folder / "latest.svg"
-    path.write_text(chart.drawn(report), encoding="utf-8")
-    return path
+def _results(root: Path) -> Path:
+    return root / "bench" / "results" / "latest.json"
 
 
 if __name__ == "__main__":

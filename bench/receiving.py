@@ -9,7 +9,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from azure.servicebus import ServiceBusMessage
 from bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent, shown
 from bench.broker import Broker
 from bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, MEMORY, POSTGRESQL, SQLITE, SUBSCRIPTION
-from bench.distance import Distance
-from bench.writers import running_server
+from bench.postgresql import running_server
 from inbox import connect
 from local.stack.environment import TOPIC
 from local.stack.parts import Part, emulator
@@ -60,7 +59,6 @@ class Place:
     load: Load
     store: str = SQLITE
     prefetch: int = _PREFETCH
-    round_trip_ms: int = 0
 
     @property
     def name(self) -> str:
@@ -68,8 +66,6 @@ class Place:
         parts = [self.load.name, self.store]
         if self.prefetch == _NO_PREFETCH:
             parts.append("no prefetch")
-        if self.round_trip_ms:
-            parts.append(f"{self.round_trip_ms} ms")
         return ", ".join(parts)
 
 
@@ -90,7 +86,7 @@ class Receiving:
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         few, many = Load("few sessions", 8, 400, sessions=8), Load("many sessions", 200, 5, sessions=64)
-        places = [Place(few), Place(many), Place(few, round_trip_ms=10)]
+        places = [Place(few), Place(many)]
         others = [Place(load, prefetch=_NO_PREFETCH) for load in (few, many)]
         others += [Place(load, store) for store in (MEMORY, POSTGRESQL, COSMOS) for load in (few, many)]
         found: dict[Place, dict[str, Samples]] = {}
@@ -111,21 +107,16 @@ async def _take_turns(
     broker: Broker, place: Place, kinds: Sequence[str], repeats: int, plan: Plan, live: Live
 ) -> dict[str, Samples]:
     found = {kind: Samples() for kind in kinds}
-    async with AsyncExitStack() as stack:
-        address = broker.connection_string
-        if place.round_trip_ms:
-            far = await stack.enter_async_context(Distance(broker.port, round_trip_ms=place.round_trip_ms))
-            address = far.through(address)
-        for repeat in range(repeats):
-            shift = repeat % len(kinds)
-            for kind in (*kinds[shift:], *kinds[:shift]):
-                live.step(f"receiving, {place.name}: {_CALLED[kind]}, {repeat + 1} of {repeats}")
-                await turn(broker, address, place, kind, plan.scratch, found[kind])
-                live.rate(found[kind].rates[-1], "events/s")
+    for repeat in range(repeats):
+        shift = repeat % len(kinds)
+        for kind in (*kinds[shift:], *kinds[:shift]):
+            live.step(f"receiving, {place.name}: {_CALLED[kind]}, {repeat + 1} of {repeats}")
+            await turn(broker, place, kind, plan.scratch, found[kind])
+            live.rate(found[kind].rates[-1], "events/s")
     return found
 
 
-async def turn(broker: Broker, address: str, place: Place, kind: str, scratch: Path, samples: Samples) -> None:
+async def turn(broker: Broker, place: Place, kind: str, scratch: Path, samples: Samples) -> None:
     """Run one turn of a candidate, whose samples are added.
 
     Raises:
@@ -142,7 +133,7 @@ async def turn(broker: Broker, address: str, place: Place, kind: str, scratch: P
                 *("consumer", "bench.consumer", kind, place.store, database),
                 *(str(each) for pair in options.items() for each in pair),
                 log=scratch / "consumer.log",
-                environment={"SERVICEBUS": address},
+                environment={"SERVICEBUS": broker.connection_string},
             )
             try:
                 before = broker.processor_seconds()
@@ -281,5 +272,5 @@ def _prose(found: dict[Place, dict[str, Samples]]) -> str:
         "processor time of the consumer's process, user and system. SQLite has its write-ahead log and "
         "`synchronous = NORMAL`; PostgreSQL has `fsync`. PostgreSQL and the emulator of Cosmos DB run on the same "
         "cores as the consumer. No prefetch is one of 1: `inbox` then has one message at a time, and asks for "
-        "each, while the receiver by hand asks for 50. With 10 ms, the broker is a round trip of 10 ms away."
+        "each, while the receiver by hand asks for 50."
     )

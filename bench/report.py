@@ -12,8 +12,7 @@ from typing import Any
 
 from bench import machine
 from bench.benchmark import Bound, Findings, Table, Target, shown
-from bench.contention import TOO_BUSY, Usage
-from bench.curves import Curve
+from bench.machine import TOO_BUSY, Usage
 
 HEADLINES = 4
 """The most targets in the small table."""
@@ -28,13 +27,12 @@ class Report:
 
     Attributes:
         run: When, how long, how much, and on what machine.
-        targets, tables, curves: Of all benchmarks, in the order in which they ran.
+        targets, tables: Of all benchmarks, in the order in which they ran.
     """
 
     run: Mapping[str, Any]
     targets: tuple[Target, ...]
     tables: tuple[Table, ...]
-    curves: tuple[Curve, ...] = ()
 
     @classmethod
     def of(cls, findings: Iterable[Findings], *, full: bool, seed: int, since: Usage) -> Report:
@@ -52,7 +50,6 @@ class Report:
             run,
             tuple(_rounded(target) for each in found for target in each.targets),
             tuple(table for each in found for table in each.tables),
-            tuple(_rounded_curve(curve) for each in found for curve in each.curves),
         )
 
     @classmethod
@@ -75,34 +72,26 @@ class Report:
             Table(each["title"], tuple(each["columns"]), tuple(map(tuple, each["rows"])), each["prose"])
             for each in content["tables"]
         ]
-        curves = [
-            Curve(each["name"], each["of"], each["unit"], tuple((x, y) for x, y in each["points"]))
-            for each in content["curves"]
-        ]
-        return cls(content["run"], tuple(targets), tuple(tables), tuple(curves))
+        return cls(content["run"], tuple(targets), tuple(tables))
 
     def to_json(self) -> str:
-        """Return the whole report, one line for each target, row and curve."""
+        """Return the whole report, one line for each target and row."""
         targets = [_json(asdict(target) | _judged(target)) for target in self.targets]
         tables = [
             f'{{"title": {_json(table.title)}, "prose": {_json(table.prose)},\n  '
             f'"columns": {_json(table.columns)},\n  "rows": {_lines(map(_json, table.rows), 3)}}}'
             for table in self.tables
         ]
-        curves = [_json(asdict(curve) | {"bend": curve.bend}) for curve in self.curves]
-        return (
-            f'{{"run": {_json(self.run)},\n "targets": {_lines(targets, 2)},\n "tables": {_lines(tables, 2)},\n '
-            f'"curves": {_lines(curves, 2)}}}\n'
-        )
+        listed = f'"targets": {_lines(targets, 2)},\n "tables": {_lines(tables, 2)}'
+        return f'{{"run": {_json(self.run)},\n {listed}}}\n'
 
-    def to_markdown(self, *, chart: str) -> str:
-        """`docs/benchmarks.md`, made from its template. `chart` is the SVG's path, relative to the page."""
-        kind, minutes = "Full" if self.run["full"] else "Quick", self.run["seconds"] / 60
+    def to_markdown(self) -> str:
+        """Return `docs/benchmarks.md`, made from its template."""
+        kind = "Full" if self.run["full"] else "Quick"
         text = TEMPLATE.read_text(encoding="utf-8")
         for name, content in {
-            "run": f"{kind} run of {self.date}, {minutes:.0f} minutes: {self.machine}, "
+            "run": f"{kind} run of {self.date}: {self.machine}, "
             f"{machine.packages(self.run['machine'])}. {self.busy}",
-            "chart": f"![Events a second of the relay and its baselines]({chart})",
             "targets": markdown(targets_table(self.targets)),
             "tables": "\n\n".join(_section(table) for table in self.tables),
         }.items():
@@ -205,10 +194,6 @@ def markdown(table: Table) -> str:
 
 def _rounded(target: Target) -> Target:
     return replace(target, values=tuple(float(f"{value:.4g}") for value in target.values))
-
-
-def _rounded_curve(curve: Curve) -> Curve:
-    return replace(curve, points=tuple((x, float(f"{y:.4g}")) for x, y in curve.points))
 
 
 def _section(table: Table) -> str:

@@ -24,9 +24,9 @@ from bench.broker import Broker
 from bench.counting import CountedSessions
 from bench.latency import percentile
 from bench.offline import AcceptingSenders
+from bench.postgresql import database_seconds, running_server
 from bench.sql_relay import running_worker
 from bench.subscriber import SUBSCRIPTION, running_subscriber
-from bench.writers import database_seconds, running_server
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import Statement
 from relay.servicebus.transfers import Transfer

@@ -72,7 +72,7 @@ async def _at(broker: Broker, plan: Plan, live: Live) -> Results:
         for workload in SHAPES:
             place = broker.ack_delay_ms, workload.name
             measured = [each for each in candidates if plan.full or place in _WHERE_NEEDED.get(each.name, {place})]
-            results[place] = await take_turns(measured, workload, broker, source, turn_length(plan), live)
+            results[place] = await take_turns(measured, workload, broker, source, _turn_length(plan), live)
         await broker.accepted()
     finally:
         for candidate in candidates:
@@ -80,7 +80,7 @@ async def _at(broker: Broker, plan: Plan, live: Live) -> Results:
     return results
 
 
-def turn_length(plan: Plan) -> Length:
+def _turn_length(plan: Plan) -> Length:
     """Return the length of many short turns: enough for an interval of the median that is narrow."""
     return plan.pick(quick=Length(20, 0.2), full=Length(25, 0.25))
 
@@ -142,18 +142,13 @@ def _percent_of(results: Results, place: Place, baseline: str) -> tuple[float, .
     return tuple(100 * ratio for ratio in ratios(results[place][RELAY], results[place][baseline]))
 
 
-def title(delay: int) -> str:
-    """Return the title of the table of that acknowledgement delay."""
-    return f"Events a second, acknowledgement after {delay} ms"
-
-
 def _table(results: Results, delay: int) -> Table:
     here = {workload: samples for (at, workload), samples in results.items() if at == delay}
     candidates = [
         name for name in (ARTICLE, SAME_MESSAGE, RELAY, PREBUILT, WIRE) if any(name in s for s in here.values())
     ]
     return Table(
-        title(delay),
+        f"Events a second, acknowledgement after {delay} ms",
         ("workload", *candidates, "relay, µs/event", "broker's core: relay", "broker's core: prebuilt"),
         tuple(_row(workload, samples, candidates) for workload, samples in here.items()),
     )

@@ -6,12 +6,13 @@ It reads whole AMQP frames and changes none of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from bench.proxy import CHUNK, Proxy
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
 from outbox_emulators.servicebus.sections import BATCH_FORMAT
@@ -21,6 +22,7 @@ _HANDLE, _MESSAGE_FORMAT, _MORE = 0, 3, 5
 _ROLE, _SOURCE, _TARGET = 2, 5, 6
 _LARGEST_FRAME = 1 << 20
 _CBS = "$cbs"
+_CHUNK = 1 << 16
 
 
 @dataclass(slots=True)
@@ -51,23 +53,73 @@ class Work:
         return self - Work()
 
 
-class Wiretap(Proxy):
-    """Forwards to the broker; `work` has the counts so far."""
+class Wiretap:
+    """Listens on a free port of 127.0.0.1 and forwards to the broker.
+
+    Attributes:
+        port: Where it listens; known once it is entered.
+        work: The counts so far.
+    """
 
     def __init__(self, port: int) -> None:
-        super().__init__(port)
+        """`port` is the broker's."""
+        self._broker_port = port
+        self._server: asyncio.Server | None = None
+        self._passing: set[asyncio.Task[Any]] = set()
+        self.port = 0
         self.work = Work()
 
-    async def _outward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.work.connections += 1
-        await _pass(reader, writer, _Connection(self.work))
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self
 
-    async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _pass(reader, writer, None)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._passing:
+            task.cancel()
+        await asyncio.gather(*self._passing, return_exceptions=True)
+
+    def through(self, connection_string: str) -> str:
+        """Return the same connection string, with this proxy's port."""
+        return connection_string.replace(f":{self._broker_port};", f":{self.port};")
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
+        self.work.connections += 1
+        try:
+            # The first side to close, or to fail, closes the other.
+            # In Python 3.11, asyncio logs a handler's cancellation as an error.
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await _first_ended(
+                    _pass(reader, to_broker, _Connection(self.work)), _pass(from_broker, writer, None)
+                )
+        finally:
+            for end in (writer, to_broker):
+                end.close()
+
+
+async def _first_ended(*ways: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counting: _Connection | None) -> None:
-    while data := await reader.read(CHUNK):
+    while data := await reader.read(_CHUNK):
         if counting is not None:
             counting.feed(data)
         writer.write(data)

@@ -12,16 +12,12 @@ from relay.assembly import assemble
 from relay.settings import Settings
 
 
-def publisher(*, pipelined: bool) -> dict[str, str]:
-    """Return the setting that chooses the pipelined sender, or the pool of the SDK's senders."""
-    return {"RELAY_PIPELINED": str(pipelined).lower()}
-
-
 class TheRelay:
     """`Relay.handle` on decoded documents, as the trigger passes them."""
 
-    def __init__(self, environment: Mapping[str, str], warm_up: Source, *, name: str = "relay") -> None:
-        self.name = name
+    name = "relay"
+
+    def __init__(self, environment: Mapping[str, str], warm_up: Source) -> None:
         self._settings = Settings.from_environment(environment)
         self._relay = assemble(self._settings)
         self._warm_up = warm_up

@@ -10,7 +10,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench.baselines.relay import publisher
 from bench.counted import count
 from bench.documents import TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
@@ -82,7 +81,7 @@ async def test_a_thousand_events_take_so_many_sends_and_bytes_over_one_connectio
 async def test_the_pool_opens_a_connection_for_each_sender_that_has_a_key(
     tap: Wiretap, environment: Environment, keys: int
 ) -> None:
-    settings = {**environment, **publisher(pipelined=False)}
+    settings = {**environment, "RELAY_PIPELINED": "false"}
 
     counted = await count(tap, settings, Workload(keys, 100 // keys), Source(1))
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bench.benchmark import TIMES, Bound, Findings, Table, Target
-from bench.contention import Usage
-from bench.curves import Curve
+from bench.machine import Usage
 from bench.report import Report
-from bench.throughput import title
 
 
 @dataclass(slots=True)
@@ -26,7 +24,7 @@ class RecordedProgress:
 
 
 def findings(*, cost: float = 17.0) -> Findings:
-    """A target that is met, one that is not unless `cost` is 15 or less, two tables and a curve."""
+    """A target that is met, one that is not unless `cost` is 15 or less, and a table."""
     return Findings(
         targets=[
             Target("much faster", (21.0, 22.0, 23.0), TIMES, Bound.AT_LEAST, 20.0, headline=True),
@@ -34,16 +32,7 @@ def findings(*, cost: float = 17.0) -> Findings:
         ],
         tables=[
             Table("Some table", ("what", "how many"), (("a", "1"), ("b", "2")), "Prose above it."),
-            Table(
-                title(10),
-                ("workload", "article", "relay", "SDK, prebuilt", "wire", "relay, µs/event"),
-                (
-                    ("100x1", "86", "1,986", "2,062", "3,972", "9"),
-                    ("1x100", "4,075", "4,474", "7,004", "-", "9"),
-                ),
-            ),
         ],
-        curves=[Curve("keys", "keys in an invocation", "events/s", ((1, 100), (10, 900), (100, 1000)))],
     )
 
 

@@ -51,7 +51,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "ROOT", tmp_path)
     for name in ("bench/results", "docs"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "docs" / "capacity.md").write_text("<!-- curve: keys -->\n<!-- end -->\n")
     (tmp_path / "README.md").write_text("<!-- headlines -->\n<!-- end -->\n")
     publish(tmp_path, report())
     return tmp_path
@@ -64,20 +63,19 @@ def publish(folder: Path, found: Report) -> None:
 def written(folder: Path) -> set[str]:
     """In addition to the fixture's files."""
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return files - {"README.md", "bench/results/latest.json", "docs/capacity.md"}
+    return files - {"README.md", "bench/results/latest.json"}
 
 
 def test_a_quick_run_leaves_the_published_results_alone(folder: Path) -> None:
     command.main([])
 
-    assert written(folder) == {f".local/bench/{name}" for name in ("latest.json", "latest.svg", "benchmarks.md")}
+    assert written(folder) == {f".local/bench/{name}" for name in ("latest.json", "benchmarks.md")}
 
 
-def test_a_full_run_publishes_results_and_both_pages(folder: Path) -> None:
+def test_a_full_run_publishes_results_page_and_headlines(folder: Path) -> None:
     command.main(["--full"])
 
-    assert written(folder) == {"bench/results/latest.svg", "docs/benchmarks.md"}
-    assert "| 100 | 1,000 |" in (folder / "docs" / "capacity.md").read_text()
+    assert written(folder) == {"docs/benchmarks.md"}
     assert "| what | measured |" in (folder / "README.md").read_text()
     assert json.loads((folder / "bench" / "results" / "latest.json").read_text())["run"]["full"] is True
 
@@ -85,8 +83,8 @@ def test_a_full_run_publishes_results_and_both_pages(folder: Path) -> None:
 def test_a_full_run_of_one_benchmark_is_not_published(folder: Path) -> None:
     command.main(["--full", "--only", "two"])
 
-    assert not {"bench/results/latest.svg", "docs/benchmarks.md"} & written(folder)
-    assert "1,000" not in (folder / "docs" / "capacity.md").read_text()
+    assert "docs/benchmarks.md" not in written(folder)
+    assert "| what | measured |" not in (folder / "README.md").read_text()
 
 
 def test_a_missed_target_is_shown_and_compared_and_is_no_failure(
@@ -113,7 +111,7 @@ def test_a_benchmark_that_cannot_measure_fails_the_run_but_not_the_others(
     assert "could not be measured: one" in output.out
     assert "RuntimeError: no broker" in output.err
     assert "much faster" in (folder / ".local" / "bench" / "benchmarks.md").read_text()
-    assert not {"bench/results/latest.svg", "docs/benchmarks.md"} & written(folder)
+    assert "docs/benchmarks.md" not in written(folder)
 
 
 def test_every_benchmark_has_its_own_name_and_is_in_the_help() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
+from itertools import pairwise
+from typing import Any
 
 import orjson
 import pytest
@@ -11,15 +14,15 @@ from azure.cosmos.aio import CosmosClient
 
 from bench.counting import CountedSessions
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
-from bench.feed_statements import between_stores, count_statements
-from bench.offline import ENVIRONMENT
-from bench.outbox import CosmosOutbox, balanced_keys, event, partition_of
-from bench.sql_outbox import SqlOutbox
+from bench.offline import AcceptingSenders
+from bench.outbox import Outbox, balanced_keys, event, partition_of
+from bench.sql_outbox import fill
+from bench.sql_relay import running_worker
 from changefeed import MAX_PAGE_SIZE, AsyncFeed, connect_async
-from changefeed.statements import Statement
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
+from relay.servicebus.transfers import Transfer
 from tests.support.outbox import sound
 from tests.support.sql_outbox import TABLE, provisioned
 
@@ -28,46 +31,27 @@ for order, document in enumerate(DOCUMENTS):
     document["id"] = f"{order}-{document['partitionKey']}"
 
 
-async def test_a_container_is_filled_with_every_document() -> None:
+async def test_a_commit_is_a_business_document_and_its_event() -> None:
     async with CosmosServer() as server:
         provision(server.account, [ContainerSpec.parse(container_argument(*spec)) for spec in CONTAINERS])
-        async with CosmosOutbox(server.connection_string) as outbox:
-            await outbox.fill(DOCUMENTS)
+        async with Outbox(server.connection_string) as outbox:
+            await outbox.commit("k", "e1", 1)
+            await outbox.commit("k", "e2", 2)
         async with CosmosClient.from_connection_string(server.connection_string) as client:
             container = client.get_database_client(DATABASE).get_container_client("data")
             stored = {document["id"]: document["data"] async for document in container.read_all_items()}
 
-    assert stored == {document["id"]: document["data"] for document in DOCUMENTS}
+    assert stored.keys() == {"k", "e1", "e2"}
+    assert stored["k"]["version"] == 2
 
 
-async def test_a_feed_is_filled_in_order_and_by_shard(postgres_database: str) -> None:
-    shards = 2
-    keys = ["a", "b", "c"]
+async def test_a_feed_is_filled_in_order(postgres_database: str) -> None:
     session = await provisioned(postgres_database)
-    async with SqlOutbox(postgres_database, shards) as outbox:
-        await outbox.fill(DOCUMENTS)
-    pages = [await AsyncFeed(session, TABLE).read(shard_id) for shard_id in range(shards)]
-    await session.close()
-
-    read = [[(entry.row or {})["id"] for entry in page.entries] for page in pages]
-    assert {partition_of(key, shards) for key in keys} == {0, 1}
-    assert read == [
-        [each["id"] for each in DOCUMENTS if partition_of(each["partitionKey"], shards) == shard_id]
-        for shard_id in range(shards)
-    ]
-
-
-async def test_a_commit_writes_the_business_row_and_the_event(postgres_database: str) -> None:
-    session = await provisioned(postgres_database)
-    async with SqlOutbox(postgres_database, 1) as outbox:
-        await outbox.commit("k", "e1", 1)
-        await outbox.commit("k", "e2", 2)
+    await fill(postgres_database, DOCUMENTS)
     page = await AsyncFeed(session, TABLE).read(0)
-    contacts = await session.execute(Statement("select id, version from bench_contact"))
     await session.close()
 
-    assert [(entry.row or {})["id"] for entry in page.entries] == ["e1", "e2"]
-    assert list(contacts.rows) == [("k", 2)]
+    assert [(entry.row or {})["id"] for entry in page.entries] == [each["id"] for each in DOCUMENTS]
 
 
 def test_keys_fill_the_partitions_in_turn() -> None:
@@ -134,16 +118,22 @@ def test_a_workload_is_named_after_its_shape(workload: Workload, name: str) -> N
     assert workload.name == name
 
 
-# Statements are counted at the session: of a list, of a reader, and of the relay's worker
+# Statements are counted at the session: of a reader, and of the relay's worker
 
 
-STORE = "update claim set last_ulid = ? where epoch = ?"
+class Sending(AcceptingSenders):
+    """Accepts everything, and tells when a number of events have been sent."""
 
+    def __init__(self, events: int) -> None:
+        super().__init__()
+        self.all_sent = asyncio.Event()
+        self._missing = events
 
-def test_what_lies_between_two_stored_cursors_belongs_to_a_page() -> None:
-    statements = ["connect", "read", STORE, "read", STORE, "read", "read", STORE, "wait"]
-
-    assert between_stores(statements) == 2.5
+    async def send(self, transfer: Transfer, *others: Any, **named: Any) -> None:
+        await super().send(transfer, *others, **named)
+        self._missing -= len(transfer.events)
+        if not self._missing:
+            self.all_sent.set()
 
 
 async def test_a_read_is_one_statement_and_the_first_wait_two(postgres_database: str) -> None:
@@ -162,14 +152,23 @@ async def test_a_read_is_one_statement_and_the_first_wait_two(postgres_database:
     await session.close()
 
 
-async def test_the_worker_takes_two_statements_for_a_page_and_few_while_idle(postgres_database: str) -> None:
+async def test_the_worker_takes_two_statements_for_a_page(postgres_database: str) -> None:
     provisioning = await provisioned(postgres_database)
     await provisioning.close()
-    async with SqlOutbox(postgres_database, 1) as outbox:
-        await outbox.fill([event(f"e{number}", f"k{number % 5}") for number in range(3 * MAX_PAGE_SIZE)])
+    pages = 4
+    await fill(
+        postgres_database, [event(f"e{number}", f"k{number % 5}") for number in range(pages * MAX_PAGE_SIZE)]
+    )
+    sessions = CountedSessions(lambda: connect_async(postgres_database))
+    senders = Sending(pages * MAX_PAGE_SIZE)
 
-    counted = await count_statements({**ENVIRONMENT, "SQL": postgres_database}, idle_s=2.0)
+    async with running_worker(senders, sessions.connect, SQL=postgres_database, SQL_SHARDS="1"):
+        await senders.all_sent.wait()
 
-    assert counted.a_page == 2
-    # A look every 150 ms and at both ends of two waits; one statement for the claim.
-    assert 0 < counted.idle <= 12
+    (reading,) = [found for found in map(stored_cursors, sessions.opened) if found]
+    assert len(reading) >= pages
+    assert {later - before for before, later in pairwise(reading[:pages])} == {2}
+
+
+def stored_cursors(statements: list[str]) -> list[int]:
+    return [number for number, text in enumerate(statements) if "set last_ulid = ?" in text]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from bench.amqp import PipelinedSender
-from bench.backlog import Group
 from bench.baselines.wire import encoded_batches
 from bench.broker import Broker
-from bench.documents import TWENTY_KB, Source, Workload
-from bench.memory import footprint
+from bench.documents import Source, Workload
 from bench.owncost import in_a_process
 from local.stack.environment import TOPIC
-from local.stack.environment import Source as Outboxes
 
 AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
@@ -47,14 +41,6 @@ async def test_a_dropped_duplicate_invalidates_the_count(tmp_path: Path) -> None
             await broker.accepted()
 
 
-async def test_the_memory_of_an_invocation_is_at_least_its_payload(broker: Broker, tmp_path: Path) -> None:
-    found = await footprint(broker, Source(1), Workload(keys=10, per_key=20, size=TWENTY_KB), tmp_path)
-
-    assert found["payload"] == pytest.approx(200 * TWENTY_KB, rel=0.1)
-    assert found["whole"] > found["relay"] > 0
-    assert found["whole"] > found["payload"]
-
-
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="this system has one core, or does not say which ones there are")
 async def test_the_broker_has_a_core_of_its_own_while_it_is_measured(broker: Broker) -> None:
     with broker.on_a_core_of_its_own():
@@ -72,15 +58,3 @@ async def test_an_event_takes_more_than_its_encoding(telemetry: bool) -> None:
     assert found.keys() == {"100x1", "10x10", "1x100"}
     assert {len(costs) for costs in found.values()} == {2}
     assert all(cost.whole > cost.own > 0 for costs in found.values() for cost in costs)
-
-
-async def test_a_worker_of_the_sql_source_relays_a_backlog(tmp_path: Path) -> None:
-    group = Group(cycle("abcde"), source=Outboxes.SQL, partitions=1, ack_delay_ms=0, settings={})
-    async with AsyncExitStack() as resources:
-        await group.open(resources, tmp_path, warm_up=10)
-
-        turn = await group.relay(600)
-
-    # So few may be accepted between two counts.
-    assert turn.rate > 0 or math.isnan(turn.rate)
-    assert {"outbox", "broker", "host 1"} <= turn.shares.keys()

@@ -55,7 +55,7 @@ async def test_a_consumer_measures_what_it_receives(kind: str, store: str, tmp_p
     place = replace(FEW, store=store)
     async with Broker(tmp_path, subscriptions=[SUBSCRIPTION]) as broker:
         found = Samples()
-        await receiving.turn(broker, broker.connection_string, place, kind, tmp_path, found)
+        await receiving.turn(broker, place, kind, tmp_path, found)
 
         assert await broker.waiting(SUBSCRIPTION) == 0
     assert (len(found.rates), found.processor_us[0] > 0) == (1, True)

@@ -13,8 +13,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from bench.documents import Source, Workload
+from bench.machine import processor_seconds
 from bench.offline import offline_relay
-from bench.testbed import processor_seconds
 from bench.wiretap import Wiretap, Work
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
