@@ -211,11 +211,9 @@ def pairs_of(found: RelayFile) -> Iterator[tuple[str, str]]:
     destinations that are drained are the last.
     """
     for source in found.sources:
-        routes = found.routes_of(source)
-        named = dict.fromkeys(each for route in routes for each in route.to)
-        for destination in sorted(named, key=DEFAULT.__ne__) if found.routes else [DEFAULT]:
+        for destination in sorted(found.destinations_of(source), key=DEFAULT.__ne__):
             yield source, destination
-        for destination in found.drained:
+        for destination in found.drained_of(source):
             yield source, destination
 
 
@@ -256,7 +254,7 @@ def _selection(found: RelayFile, source: Source, destination: str, event_type: s
     """Return the events of a stream by the rules of its outbox; `first` says whether it is the outbox's first."""
     types = (event_type,) if source.types is None else source.types
     routes = found.routes_of(source.name)
-    if destination in found.drained and not routes:
+    if not routes and destination in found.drained_of(source.name):
         routes = (Route((), (DEFAULT,)),)
     keeps = bool(routes) and first and found.keeps_unrouted
     return Selection(types, source.events, routes, destination, first, keeps, source.fields)
@@ -296,7 +294,7 @@ def selection_of(rules: str, outbox: str, destination: str) -> Selection:
 def destinations_of(rules: str, outbox: str) -> list[str]:
     """Return the destinations to which the rules of a generation send events of an outbox. Raises RulesError."""
     found, _ = _read_rules(rules)
-    return [each for source, each in pairs_of(found) if source == outbox and each not in found.drained]
+    return sorted(found.destinations_of(outbox), key=DEFAULT.__ne__) if outbox in found.sources else []
 
 
 def _read_rules(rules: str) -> tuple[RelayFile, str]:

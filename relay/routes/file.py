@@ -98,7 +98,7 @@ class RelayFile:
         routes: The rules, each with the outbox whose events it is about; None for all of them.
         keeps_unrouted: Whether events that no route takes are set aside; else they are ignored.
         has_generations: Whether changed rules count for later events only; else for all that were not read.
-        drained: The destinations that no route names, though the file does: their streams read what is left.
+        in_file: The destinations that have a table in the file.
         content: The parsed file.
     """
 
@@ -107,7 +107,7 @@ class RelayFile:
     routes: Sequence[tuple[str | None, Route]] = ()
     keeps_unrouted: bool = True
     has_generations: bool = False
-    drained: tuple[str, ...] = ()
+    in_file: tuple[str, ...] = ()
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def routes_of(self, source: str) -> tuple[Route, ...]:
@@ -119,6 +119,22 @@ class RelayFile:
                 if not route.when:
                     break
         return tuple(found)
+
+    def destinations_of(self, source: str) -> tuple[str, ...]:
+        """Return the destinations that the rules of one outbox name, in their order."""
+        if not self.routes:
+            return (DEFAULT,)
+        return tuple(dict.fromkeys(each for route in self.routes_of(source) for each in route.to))
+
+    def drained_of(self, source: str) -> tuple[str, ...]:
+        """Return the destinations in the file that no rule of this outbox names: their streams read what is left.
+
+        Rules of another outbox may name them: a destination is given up by each outbox on its own.
+        """
+        if not self.has_generations:
+            return ()
+        named = self.destinations_of(source)
+        return tuple(each for each in self.in_file if each not in named)
 
 
 def read(path: Path, *, named_by: str | None = None) -> RelayFile:
@@ -169,9 +185,7 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
     routes = tuple(_route(each, sources, destinations) for each in top.tables("routes"))
     top.no_more()
-    named = {each for _, route in routes for each in route.to} if routes else {DEFAULT}
-    drained = tuple(each for each in in_file if has_generations and each not in named)
-    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], has_generations, drained, content)
+    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], has_generations, in_file, content)
     # A condition that is wrong is left out, and its route would seem to take everything.
     if not problems:
         _check_reach(found, top)

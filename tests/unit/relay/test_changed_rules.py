@@ -84,6 +84,19 @@ def test_without_any_rule_a_further_destination_is_drained(tmp_path: Path) -> No
     assert [each.selection.takes(document()) for each in streams.values()] == [True, False]
 
 
+def test_a_destination_is_given_up_by_each_outbox_on_its_own(tmp_path: Path) -> None:
+    """The rules of one outbox still name it; the other outbox may have events for it that were not read yet."""
+    outboxes = '[outboxes.default]\ncontainer = "data"\n[outboxes.orders]\ncontainer = "orders"\n'
+    kept = '[[routes]]\noutbox = "orders"\nto = ["audit"]\n[[routes]]\noutbox = "default"\nto = ["default"]\n'
+    given_up = 'changed_rules = "later"\n[destinations.audit]\nqueue = "audit"\n' + outboxes + kept
+
+    streams = streams_of(given_up, tmp_path)
+
+    assert list(streams) == ["default", "audit", "orders-audit"]
+    assert not streams["audit"].selection.takes(document())
+    assert destinations_of(rules_of(given_up), "default") == ["default"]
+
+
 @pytest.mark.parametrize("line", ["", 'changed_rules = "unread"'])
 def test_rules_count_for_all_events_unless_the_file_says_otherwise(line: str, tmp_path: Path) -> None:
     streams = streams_of(line + OLD.replace('changed_rules = "later"', ""), tmp_path)
