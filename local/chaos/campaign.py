@@ -37,16 +37,19 @@ from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.contents import Contents, open_contents
+from local.chaos.deployments import Deployments
 from local.chaos.entities import entities_document
-from local.chaos.history import Aside, Histories, History
+from local.chaos.history import Aside, Histories, History, LaterHistories
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
 from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import DISCARDED, Logs, Operator
+from local.chaos.rules import RulesInTime, draw_changes
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.streams import DEFAULT, Layout, Stream
 from local.chaos.workload import Workload
+from local.stack.ahead import make_app
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
 from relay.settings import FILE_VARIABLE
@@ -77,6 +80,12 @@ _ANSWERED_WITHIN_S = 60.0
 # Shorter than a frozen worker stays frozen. Short pages, so that many are under way when something fails.
 _SQL_SETTINGS = {"SQL_CLAIM_S": "3", "RELAY_MAX_ITEMS": "50", "SQL_MAX_BYTES": str(1024**2)}
 
+# Instead of a minute, so that each of many changes counts soon.
+_RULES_AHEAD_S = 2
+_ASSIGN_EVERY_S = 3.0
+# How far the clock of a writer and a commit time may be apart, with a wide margin.
+_MARGIN_S = 60.0
+
 # Longer than a lease lasts, so that another host takes it.
 _FROZEN_S = 7
 # Also longer than the duplicate detection window, if that is at most a minute.
@@ -100,6 +109,7 @@ class Judged:
         history: What was committed for it, and received.
         aside: What is in its quarantine, or was discarded or ordered.
         report, steps: What is wrong with the journal.
+        misrouted: Number of events that its destination accepted, and that are for other destinations alone.
     """
 
     stream: str
@@ -108,6 +118,7 @@ class Judged:
     aside: Aside
     report: Report
     steps: Violations
+    misrouted: int
 
     @property
     def counts(self) -> dict[str, int]:
@@ -115,6 +126,7 @@ class Judged:
         return {
             **{wrong.value: self.report.counts[wrong] for wrong in Wrong},
             "not_specified": self.steps.counts.total(),
+            "misrouted": self.misrouted,
             "quarantined": self.report.quarantined,
             "expected_quarantined": self.report.expected_quarantined,
         }
@@ -131,8 +143,12 @@ class Campaign:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._console = Console(stderr=True, soft_wrap=True)
-        self._layout = Layout(arguments.destinations, arguments.outboxes)
-        self._history = Histories(self._layout)
+        self._changing = arguments.rule_changes > 0
+        self._later = self._changing and not arguments.rules_at_once
+        self._layout = Layout(arguments.destinations, arguments.outboxes, every=self._later)
+        self._history = LaterHistories(self._layout) if self._changing else Histories(self._layout)
+        self._deployments: Deployments | None = None
+        self._rules: dict[str, RulesInTime] = {}
         self._settled: Counter[str] = Counter()
         self._policy: Policy = arguments.on_poison
         self._phase = Phase()
@@ -162,12 +178,24 @@ class Campaign:
             )
             entities.write_text(json.dumps(document))
             relay_file = Path(folder) / "relay.toml"
-            if self._layout.is_routed:
+            app = arguments.app
+            if self._changing:
+                changes = draw_changes(
+                    *(arguments.seed, self._layout),
+                    events=arguments.events - self._late,
+                    changes=arguments.rule_changes,
+                )
+                self._deployments = Deployments(
+                    relay_file, self._layout, arguments.source, changes, later=self._later
+                )
+                app = make_app(Path(folder) / "app", app, _RULES_AHEAD_S)
+            elif self._layout.is_routed:
                 relay_file.write_text(self._layout.file(arguments.source))
             options = StackOptions(
                 source=arguments.source,
                 shards=arguments.shards,
-                app=arguments.app,
+                app=app,
+                rules_ahead_s=_RULES_AHEAD_S if self._changing else None,
                 entities=entities,
                 hosts=0,
                 host_options=(*_HOST_OPTIONS, "--function-timeout-ms", str(self._function_timeout_ms)),
@@ -252,6 +280,7 @@ class Campaign:
                 asyncio.create_task(replace_ended_hosts(stack, self._ended)),
                 *operating,
                 *self._start_consumers(servicebus),
+                *([asyncio.create_task(self._assign_repeatedly(side))] if self._changing else []),
             ]
             workload = Workload(
                 arguments.seed,
@@ -272,6 +301,7 @@ class Campaign:
                 *self._writers(side, workload),
                 self._inject(injector, commit_late),
                 *([self._disable_one(injector)] if self._layout.is_routed else []),
+                *([self._deployments.work(stack, self._history)] if self._deployments else []),
             )
             try:
                 stands = await self._follow(working, injector, side)
@@ -304,11 +334,13 @@ class Campaign:
             return self._layout.outbox_of(session_id) == stream.outbox
 
         history = self._history.of[stream.name]
-        accepted = recordings.of_topic(
-            stack.recordings["servicebus"],
-            stream.destination.entity,
-            is_of_stream,
-            {} if self._contents is None else self._contents.read,
+        accepted = list(
+            recordings.of_topic(
+                stack.recordings["servicebus"],
+                stream.destination.entity,
+                is_of_stream,
+                {} if self._contents is None else self._contents.read,
+            )
         )
         journal = history.journal(await side.recorded(stream), accepted)
         path: Path = self._arguments.journal
@@ -318,7 +350,8 @@ class Campaign:
         window_s = None if self._arguments.no_duplicate_detection else self._arguments.window_s
         steps = validate(journal, self._policy, window_s=window_s, slack_s=TOPICS_CLOCK_S)
         aside = self._operators[stream.name].found(await side.quarantined(stream))
-        return Judged(stream.name, path, history, aside, check(journal, self._policy), steps)
+        misrouted = self._history.misrouted(stream.name, accepted)
+        return Judged(stream.name, path, history, aside, check(journal, self._policy), steps, misrouted)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
         rngs = [
@@ -330,6 +363,34 @@ class Campaign:
             Consumer(servicebus, next(there), self._history, rng, self._settled, self._contents) for rng in rngs
         ]
         return [asyncio.create_task(consumer.consume()) for consumer in consumers]
+
+    async def _assign_repeatedly(self, side: SourceSide) -> None:
+        """Assign events to streams until cancelled; the operator knows a stream's events by that."""
+        while True:
+            with suppress(AzureError, OSError, NotInjected):
+                async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                    await self._assign(side)
+            await asyncio.sleep(_ASSIGN_EVERY_S)
+
+    async def _assign(self, side: SourceSide) -> None:
+        """Assign the events to streams whose rules are settled: by the stored timeline, if there is to be one."""
+        if not isinstance(self._history, LaterHistories):
+            return
+        assert self._deployments is not None
+        for outbox in self._layout.outboxes:
+            since = self._history.unassigned_since(outbox)
+            if since is None:
+                continue
+            # Before the timeline, so that what it has is settled there if it was read.
+            times = await side.commit_times(outbox, since - _MARGIN_S)
+            if self._later:
+                stored = await side.timeline(outbox)
+                if stored is None:
+                    continue
+                self._rules[outbox] = RulesInTime.stored(stored, outbox)
+            else:
+                self._rules[outbox] = RulesInTime.deployed(self._deployments.made, outbox)
+            self._history.assign(outbox, times, self._rules[outbox].at)
 
     def _writers(self, side: SourceSide, workload: Workload) -> list[Coroutine[Any, Any, None]]:
         pause_s = workload.writers / self._arguments.rate
@@ -436,11 +497,14 @@ class Campaign:
         Returns the number of messages that no consumer has settled, too.
         """
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
+            await self._assign(side)
             found = {}
             for stream in self._layout.streams:
                 aside = self._operators[stream.name].found(await side.quarantined(stream))
                 if events := self._history.of[stream.name].outstanding(aside):
                     found[stream.name] = events
+            if self._history.unassigned:
+                found[DEFAULT] = found.get(DEFAULT, {}) | self._history.unassigned
             return found, await injector.waiting()
 
     def _summary(
@@ -482,9 +546,19 @@ class Campaign:
             **{name: sum(each[name] for each in counts) for name in counts[0]},
             **({"streams": {each.stream: each.of_stream for each in judged}} if self._layout.is_routed else {}),
             **({} if self._contents is None else {"contents": len(self._contents.read)}),
+            **self._of_rules(),
             "live": not stands,
             "restarts": len(self._phase.restarts) + self._killed,
             "defects": len(defects),
+        }
+
+    def _of_rules(self) -> dict[str, Any]:
+        """Return the members of the summary about changes of the rules."""
+        if self._deployments is None:
+            return {}
+        return {
+            "rule_changes": dict(sorted(self._deployments.done.items())),
+            "generations": {outbox: rules.generations for outbox, rules in self._rules.items()},
         }
 
     def _explain(self, judged: Judged) -> None:

@@ -21,7 +21,7 @@ from local.stack.supervisor import PartFailed
 from outbox_emulators.process import Stopped, until_done
 
 # The members of the summary that must be 0.
-ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "restarts", "defects")
+ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "misrouted", "restarts", "defects")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(1, 2),
         default=1,
         help="containers or feeds, where there are several destinations",
+    )
+    parser.add_argument(
+        "--rule-changes",
+        type=int,
+        metavar="N",
+        default=0,
+        help="deployments of other rules during the campaign, where there are several destinations",
+    )
+    parser.add_argument(
+        "--rules-at-once",
+        action="store_true",
+        help='leave out changed_rules = "later": changed rules count for all events that a stream has not read',
     )
     parser.add_argument(
         "--large",
@@ -140,6 +152,10 @@ async def run(arguments: argparse.Namespace) -> int:
     arguments.journal = arguments.journal or arguments.logs / "journal.jsonl"
     if arguments.outboxes > 1 and arguments.destinations == 1:
         print("--outboxes 2 needs --destinations 2 or 3.", file=sys.stderr)
+        return 2
+    if arguments.rule_changes and (arguments.destinations == 1 or arguments.on_poison is not Policy.SKIP):
+        # A released record goes by the rules of the day, and not by those of its commit.
+        print("--rule-changes needs --destinations 2 or 3, and --on-poison skip.", file=sys.stderr)
         return 2
     if arguments.large and (why := azurite.missing()):
         print(f"--large needs Blob Storage: {why}.", file=sys.stderr)

@@ -161,6 +161,23 @@ class CosmosSide:
         found = self._database.get_container_client(name).query_items(query)
         return {item["id"]: item["reason"] async for item in found}
 
+    async def timeline(self, outbox: str) -> Mapping[str, Any] | None:
+        """Return the stored timeline of an outbox's rules, in its stored form; None if there is none."""
+        container = await self._database.get_container_client(container_of(outbox)).read()
+        query = "SELECT * FROM c WHERE STARTSWITH(c.id, 'relay-rules.') AND ENDSWITH(c.id, @rid)"
+        parameters: list[dict[str, object]] = [{"name": "@rid", "value": f".{container['_rid']}"}]
+        found = [each async for each in self._leases.query_items(query, parameters=parameters)]
+        return found[0] if found else None
+
+    async def commit_times(self, outbox: str, since: float) -> Mapping[str, int]:
+        """Return `_ts` by the ids of events, of those since then."""
+        query = "SELECT c.id, c._ts FROM c WHERE c._ts >= @since"
+        parameters: list[dict[str, object]] = [{"name": "@since", "value": int(since)}]
+        found = self._database.get_container_client(container_of(outbox)).query_items(
+            query, parameters=parameters, max_item_count=5000
+        )
+        return {item["id"]: item["_ts"] async for item in found}
+
     async def end_faults(self) -> None:
         """End the crashes for which a host still waits."""
         for host in list(self._stack.hosts):

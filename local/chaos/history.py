@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from journal import entries
 from journal.entries import Entry, digest_of
 from local.chaos.recordings import Origin, Recorded, body_of
-from local.chaos.streams import NO_ROUTE, SUBSCRIPTION, Destination, Layout
+from local.chaos.streams import NO_ROUTE, SUBSCRIPTION, Destination, Layout, OutboxRoutes
 
 SET_ASIDE = "set-aside"
 _PARKED = "key-parked"
@@ -211,25 +211,45 @@ class Histories:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        self._ids: set[str] = set()
         self.of = {stream.name: History() for stream in layout.streams}
         self.committed = 0
         self._moved = asyncio.Event()
 
     def wrote(self, key: str, events: list[dict[str, Any]]) -> None:
         """Note that a batch of a key was committed."""
+        self._note_batch(key, events)
+        self._ids.update(event["id"] for event in events)
+        self.committed += len(events)
+        self._moved.set()
+
+    def _note_batch(self, key: str, events: list[dict[str, Any]]) -> None:
         for stream in self.layout.streams:
             own = [event for event in events if stream in self.layout.streams_of(event)]
             if own:
                 self.of[stream.name].wrote(key, own)
-        self.committed += len(events)
-        self._moved.set()
 
     def wrote_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
         """Note the commit of a document that must be set aside for one of these reasons, or by an order."""
         if self.layout.is_unrouted(document):
             reasons |= {NO_ROUTE}
+        self._ids.add(document["id"])
+        self._note_poison(document, reasons)
+
+    def _note_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
         for stream in self.layout.streams_of(document):
             self.of[stream.name].wrote_poison(document, reasons)
+
+    @property
+    def unassigned(self) -> dict[str, list[str]]:
+        """By key, the ids of the events of which it is not known yet which streams they are for."""
+        return {}
+
+    def misrouted(self, stream: str, accepted: Iterable[Entry]) -> int:
+        """Return the number of events that were accepted where a stream brings them, and are not for it."""
+        found = {each.id: each.key for each in accepted if isinstance(each, entries.Accepted)}
+        own = self.of[stream]
+        return sum(identifier in self._ids and not own.has(key, identifier) for identifier, key in found.items())
 
     async def until_committed(self, events: float) -> None:
         """Wait until that many events were committed."""
@@ -269,4 +289,68 @@ class Histories:
     @property
     def complete(self) -> bool:
         """True if every committed event was processed at each of its destinations."""
-        return all(history.complete for history in self.of.values())
+        return not self.unassigned and all(history.complete for history in self.of.values())
+
+
+class LaterHistories(Histories):
+    """A campaign whose rules change: which streams an event is for is known after its commit."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self._unassigned: dict[str, _Unassigned] = {}
+
+    def _note_batch(self, key: str, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            self._unassigned[event["id"]] = _Unassigned(time.time(), event, None)
+
+    def _note_poison(self, document: dict[str, Any], reasons: frozenset[str]) -> None:
+        self._unassigned[document["id"]] = _Unassigned(time.time(), document, reasons)
+
+    @property
+    def unassigned(self) -> dict[str, list[str]]:
+        """By key, the ids of the events of which it is not known yet which streams they are for."""
+        found: dict[str, list[str]] = {}
+        for identifier, each in self._unassigned.items():
+            found.setdefault(each.document["partitionKey"], []).append(identifier)
+        return found
+
+    def unassigned_since(self, outbox: str) -> float | None:
+        """Return when the first unassigned event of an outbox was known to be committed; None without any."""
+        known = (
+            each.known_at
+            for each in self._unassigned.values()
+            if self.layout.outbox_of(each.document["partitionKey"]) == outbox
+        )
+        return min(known, default=None)
+
+    def assign(
+        self, outbox: str, committed_at: Mapping[str, int], routes_at: Callable[[int], OutboxRoutes | None]
+    ) -> None:
+        """Assign the events of an outbox to their streams, as far as it is settled which routes count for them.
+
+        Args:
+            outbox: Its name.
+            committed_at: Commit times by the ids of events, in whole seconds since 1970.
+            routes_at: Returns the routes for a commit time; None where it is not settled yet.
+        """
+        for identifier, each in list(self._unassigned.items()):
+            key = each.document["partitionKey"]
+            if self.layout.outbox_of(key) != outbox or identifier not in committed_at:
+                continue
+            routes = routes_at(committed_at[identifier])
+            if routes is None:
+                continue
+            del self._unassigned[identifier]
+            for stream in self.layout.streams_of(each.document, routes):
+                if each.reasons is None:
+                    self.of[stream.name].wrote(key, [each.document])
+                else:
+                    self.of[stream.name].wrote_poison(each.document, each.reasons)
+
+
+class _Unassigned(NamedTuple):
+    """An event, or poison with the reasons it may be set aside for, and when it was known to be committed."""
+
+    known_at: float
+    document: dict[str, Any]
+    reasons: frozenset[str] | None

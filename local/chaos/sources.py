@@ -54,6 +54,17 @@ class SourceSide(Protocol):
     async def quarantined(self, stream: Stream) -> dict[str, str]:
         """Return the reasons by the id of the quarantined document."""
 
+    async def timeline(self, outbox: str) -> Mapping[str, Any] | None:
+        """Return the stored timeline of an outbox's rules, in its stored form; None if there is none."""
+
+    async def commit_times(self, outbox: str, since: float) -> Mapping[str, int]:
+        """Return commit times by the ids of events, in whole seconds since 1970, as the timeline's are.
+
+        Args:
+            outbox: The name of the outbox.
+            since: Events committed before this time may be left out; in seconds since 1970.
+        """
+
     async def end_faults(self) -> None:
         """End what is pending at the processes that relay. Faults of `parts` are ended by the injector."""
 

@@ -48,7 +48,12 @@ DESTINATIONS = (
 )
 """The destinations of a campaign at most, in the order in which they are taken."""
 
-_ROUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
+OutboxRoutes = Mapping[str, Sequence[str]]
+"""By action, the names of the destinations of an event of one outbox."""
+Routes = Mapping[str, OutboxRoutes]
+"""By outbox, its routes."""
+
+FIRST_ROUTES: Routes = {
     DEFAULT: {
         "Created": (DEFAULT, "contacts"),
         "NameUpdated": (DEFAULT, "audit"),
@@ -56,7 +61,7 @@ _ROUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     ORDERS: {"Created": ("audit",), "NameUpdated": ("audit",), "Deleted": (DEFAULT,)},
 }
-"""By outbox and action, where an event goes. The first two destinations have every action."""
+"""Where an event goes, unless the rules change. The first two destinations have every action."""
 
 NO_ROUTE = "no-route"
 
@@ -81,16 +86,19 @@ class Stream:
 class Layout:
     """The outboxes, the destinations, and the streams between them."""
 
-    def __init__(self, destinations: int = 1, outboxes: int = 1) -> None:
-        """Create a layout. With one of each there are no routes: everything goes from the one to the other."""
+    def __init__(self, destinations: int = 1, outboxes: int = 1, *, every: bool = False) -> None:
+        """Create a layout. With one of each there are no routes: everything goes from the one to the other.
+
+        With `every`, each outbox has a stream for each destination, whether a route names it or not.
+        """
         self.destinations = DESTINATIONS[:destinations]
-        self.outboxes = tuple(_ROUTES)[:outboxes]
+        self.outboxes = tuple(FIRST_ROUTES)[:outboxes]
         self.is_routed = destinations > 1
         self.streams = [
             Stream(_name(outbox, each.name), outbox, each, is_first=each.name == DEFAULT)
             for outbox in self.outboxes
             for each in self.destinations
-            if each.name == DEFAULT or any(each.name in to for to in _ROUTES[outbox].values())
+            if every or each.name == DEFAULT or any(each.name in to for to in FIRST_ROUTES[outbox].values())
         ]
 
     def outbox_of(self, key: str) -> str:
@@ -106,25 +114,32 @@ class Layout:
         """Return True if no route takes a document."""
         return self.is_routed and not self._to(document)
 
-    def streams_of(self, document: Mapping[str, Any]) -> list[Stream]:
-        """Return the streams that publish a document, or set it aside."""
-        to = self._to(document) if self.is_routed else [DEFAULT]
+    def streams_of(self, document: Mapping[str, Any], routes: OutboxRoutes | None = None) -> list[Stream]:
+        """Return the streams that publish a document, or set it aside.
+
+        Args:
+            document: A document of an event, or a malformed one.
+            routes: The routes of its outbox that count for it; None for the first ones.
+        """
+        to = self._to(document, routes) if self.is_routed else [DEFAULT]
         outbox = self.outbox_of(document["partitionKey"])
         own = [each for each in self.streams if each.outbox == outbox]
         return [each for each in own if (each.destination.name in to if to else each.is_first)]
 
-    def _to(self, document: Mapping[str, Any]) -> list[str]:
+    def _to(self, document: Mapping[str, Any], routes: OutboxRoutes | None = None) -> list[str]:
         data = document["data"]
         action = data.get("action") if isinstance(data, dict) else None
-        return self._there(_ROUTES[self.outbox_of(document["partitionKey"])].get(action or "", ()))
+        routes = FIRST_ROUTES[self.outbox_of(document["partitionKey"])] if routes is None else routes
+        return self._there(routes.get(action or "", ()))
 
     def _there(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that are destinations of this campaign."""
         return [each.name for each in self.destinations if each.name in names]
 
-    def file(self, source: Source) -> str:
-        """Return the content of relay.toml."""
-        sections = [_outbox(each, source) for each in self.outboxes]
+    def file(self, source: Source, routes: Routes = FIRST_ROUTES, *, later: bool = False) -> str:
+        """Return the content of relay.toml; with `later`, rules count for the events committed after a change."""
+        sections = ['changed_rules = "later"'] if later else []
+        sections += [_outbox(each, source) for each in self.outboxes]
         sections += [
             f'[destinations.{each.name}]\n{"queue" if each.is_queue else "topic"} = "{each.entity}"'
             for each in self.destinations
@@ -133,7 +148,7 @@ class Layout:
         sections += [
             f'[[routes]]\noutbox = "{outbox}"\nwhen.action = "{action}"\nto = {json.dumps(self._there(to))}'
             for outbox in self.outboxes
-            for action, to in _ROUTES[outbox].items()
+            for action, to in routes[outbox].items()
         ]
         return "\n\n".join(sections) + "\n"
 

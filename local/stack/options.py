@@ -26,6 +26,7 @@ class StackOptions:
         blob_faults: Whether faults can be injected into writes to it: `local.azurite.faults`.
         hosts: Number of Functions hosts, or workers of the SQL source, to start with the stack.
         cosmos_options, servicebus_options, host_options: Further options of those parts.
+        rules_ahead_s: Seconds after which changed rules count in the workers of the SQL source; None for a minute.
         records: Whether the emulators record what they do: see `recording`.
         edges: Every part's `--edges`: a seed, or `off`; None for the default.
     """
@@ -48,6 +49,7 @@ class StackOptions:
     cosmos_options: Sequence[str] = ()
     servicebus_options: Sequence[str] = ()
     host_options: Sequence[str] = ()
+    rules_ahead_s: int | None = None
     records: bool = False
     edges: int | str | None = None
 

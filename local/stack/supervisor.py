@@ -162,7 +162,9 @@ class Stack:
 
     async def _start_worker(self, label: str, environment: Mapping[str, str]) -> Part:
         log = self._options.logs / f"{label}.log"
-        return await Part.start(label, _WORKER, log=log, environment=environment)
+        ahead_s = self._options.rules_ahead_s
+        arguments = () if ahead_s is None else (str(ahead_s),)
+        return await Part.start(label, _WORKER, *arguments, log=log, environment=environment)
 
     async def _start_functions(self, label: str, environment: Mapping[str, str]) -> Part:
         options = self._options

@@ -18,8 +18,10 @@ _RELAY = ("-m", "relay", "run")
 async def work() -> int:
     """Run the relay until it ends or is stopped; returns its exit code."""
     heed_signals()
+    # The seconds after which changed rules count, if they are given.
+    command = ("-m", "local.stack.ahead", sys.argv[1], "run") if sys.argv[1:] else _RELAY
     relay = await asyncio.create_subprocess_exec(
-        sys.executable, *_RELAY, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
     following = asyncio.create_task(_follow(relay))
     stopping = asyncio.create_task(until_stopped(exit_with_stdin=True))

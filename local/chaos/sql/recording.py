@@ -54,6 +54,20 @@ _VALUES = {
 READ = "select at, what, of_table, content from chaos.recording order by at, number"
 
 
+def placed_since(table: str, since: float) -> str:
+    """Return the query for the ids and positions of the events of a table that got them since then."""
+    return (
+        "select content->>'id', content->>'ulid' from chaos.recording "
+        f"where what = '{_PLACED}' and of_table = 'changefeed.feed:{table}' and at >= {since}"
+    )
+
+
+def time_of(position: str) -> int:
+    """Return the time in a position, in whole seconds since 1970. Its first 48 bits are milliseconds."""
+    (number,) = position_of(position)
+    return (number >> 80) // 1000
+
+
 def _triggers(feeds: Iterable[SqlFeed]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the records of each trigger, its table, its event and its condition."""
     consumers = {feed.consumer for feed in feeds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from local.chaos.history import Histories
 from local.chaos.recordings import Recorded
 from local.chaos.schedule import DATABASE_KINDS, RELAY_KINDS, WRITER_KINDS, Fault
 from local.chaos.sql import database, recording, relays, writers
-from local.chaos.streams import TABLE, Stream
+from local.chaos.streams import TABLE, Stream, table_of
 from local.chaos.workload import Commit
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
@@ -116,6 +117,18 @@ class SqlSide:
         return dict(
             await self._rows(_QUARANTINED.replace(QUARANTINE_TABLE, self._feeds[stream.name].quarantine_table))
         )
+
+    async def timeline(self, outbox: str) -> Mapping[str, Any] | None:
+        """Return the stored timeline of an outbox's rules, in its stored form; None if there is none."""
+        if not (await self._rows("select to_regclass('relay.rules')"))[0][0]:
+            return None
+        rows = await self._rows(f"select body from relay.rules where feed = '{table_of(outbox)}'")
+        return json.loads(rows[0][0]) if rows else None
+
+    async def commit_times(self, outbox: str, since: float) -> Mapping[str, int]:
+        """Return the times in the positions by the ids of events, of those that were placed since then."""
+        rows = await self._rows(recording.placed_since(table_of(outbox), since))
+        return {identifier: recording.time_of(position) for identifier, position in rows}
 
     async def end_faults(self) -> None:
         """Do nothing: no fault is pending at the workers."""
