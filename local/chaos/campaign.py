@@ -415,13 +415,20 @@ class Campaign:
         await commit_late()
 
     async def _disable_one(self, injector: Injector) -> None:
-        """Let one destination accept nothing during the second third of the campaign."""
+        """Let one destination accept nothing during the second third of the campaign.
+
+        On a busy machine, that may be longer than the duplicate detection window; it ends with half of it then. An
+        event that was accepted just before, and that another process attempts after a longer time, comes twice
+        (docs/guarantees.md).
+        """
         events = self._arguments.events
         one = random.Random(f"disabled-{self._arguments.seed}").choice(self._layout.destinations)
         await self._history.until_committed(events / 3)
         try:
             await injector.set_status(one, "SendDisabled")
-            await self._history.until_committed(2 * events / 3)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._arguments.window_s / 2):
+                    await self._history.until_committed(2 * events / 3)
         finally:
             await injector.set_status(one, "Active")
 
