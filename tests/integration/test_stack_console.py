@@ -17,6 +17,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
+from relay.cli.shell import python
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
 from tests.support.watchdog import WATCHDOG_S
@@ -220,7 +221,7 @@ async def test_a_page_that_the_host_withholds_is_named_with_the_hosts_error(page
         html = await page.until_shown("page withheld")
         assert "MaxDepth of 64 has been exceeded" in html
         assert "stopped at a document that the host cannot hand over" in html
-        assert "<code>python -m relay check --scan</code>" in html
+        assert f"<code>{python()} -m relay check --scan</code>" in html
 
         await container.delete_item("deep", partition_key="deep")
         await page.until("deep", ["published"])
@@ -234,7 +235,7 @@ async def test_a_topic_that_is_disabled_is_named_with_the_remedy(page: Page) -> 
     try:
         html = await page.until_shown("is SendDisabled")
         assert "Set its status to Active." in html
-        assert "<code>python -m relay check</code>" in html
+        assert f"<code>{python()} -m relay check</code>" in html
     finally:
         async with page.http.post(url, json={"status": "Active"}) as answer:
             assert answer.status == 200
