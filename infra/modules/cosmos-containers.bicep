@@ -130,7 +130,7 @@ resource quarantine 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containe
       }
       // Only the properties that queries of the relay use. Quarantined documents are read by id.
       indexingPolicy: union(onlyIds, {
-        includedPaths: map(['type', 'reason', 'partitionKey', 'quarantinedAt'], name => { path: '/${name}/?' })
+        includedPaths: map(['type', 'reason', 'partitionKey', 'quarantinedAt', 'at'], name => { path: '/${name}/?' })
       })
     }
     options: quarantineOptions
