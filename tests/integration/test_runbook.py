@@ -345,7 +345,7 @@ async def test_wrong_settings_are_named_until_they_are_corrected(
     assert {"RELAY_SENDER", "RELAY_ON_POISON"} <= {line.split()[1] for line in run.out.splitlines()}
 
 
-@follows("SourceError", "LeaseError", "The listener for function … was unable to start")
+@follows("SourceError", "LeaseError", "RulesError", "The listener for function … was unable to start")
 async def test_leases_that_cannot_be_read_are_named(
     operator: Operator, account: CosmosClient, make_relay: RelayMaker
 ) -> None:
@@ -356,7 +356,8 @@ async def test_leases_that_cannot_be_read_are_named(
 
     runs = [
         await operator.follow(row)
-        for row in ("SourceError", "LeaseError", "The listener for function … was unable to start")
+        # The rules are stored beside the leases.
+        for row in ("SourceError", "LeaseError", "RulesError", "The listener for function … was unable to start")
     ]
     await account.get_database_client(DATABASE).create_container("leases", PartitionKey("/id"), default_ttl=-1)
     recreated = await operator.follow("LeaseError")
