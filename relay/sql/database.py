@@ -19,7 +19,8 @@ from azure.core.exceptions import AzureError
 from changefeed import AsyncConsumer, ChangefeedError, DatabaseError, SetupError
 from changefeed.connections import connect_async, is_postgresql
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
-from relay.errors import FeedError, ServiceError, first_line
+from relay.commands import INSTALL
+from relay.errors import FeedError, RelayError, ServiceError, first_line
 from relay.settings import SqlFeed
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,19 @@ class Database:
             raise
         finally:
             self._turn.release()
+
+    @asynccontextmanager
+    async def session_for(self, table: str, kind: type[RelayError]) -> AsyncIterator[AsyncSession]:
+        """Open the shared session for work on a table of the relay. Raises `kind` with the remedy."""
+        try:
+            async with self.session() as session:
+                yield session
+        except FAILURES as error:
+            # Not the driver's own words, which may show a part of the connection string.
+            raise kind(
+                f"the table {table} cannot be read or written: {first_line(error)} Check SQL, and the rights of "
+                f"this identity. If there is no such table: {INSTALL}."
+            ) from error
 
     async def _await_turn(self) -> None:
         """Wait for the users before. Raises DatabaseError if that takes too long."""

@@ -28,13 +28,12 @@ from uuid import uuid4
 from changefeed import ChangefeedError, DatabaseError
 from changefeed.statements import AsyncSession, Row, Statement
 from relay import holds
-from relay.commands import INSTALL
 from relay.errors import StoreError, first_line
 from relay.holds import Holds
 from relay.quarantine import items
 from relay.quarantine.record import RECORD_TYPE
 from relay.settings import QUARANTINE_TABLE
-from relay.sql.database import FAILURES, Database
+from relay.sql.database import Database
 
 # The columns of a summary, and what `RecordSummary.of` calls them.
 _SUMMARY = {
@@ -91,7 +90,7 @@ class SqlItems:
         self._table = database.quarantine_table
 
     async def create(self, item: items.Item, /) -> None:
-        async with self._session() as session:
+        async with self._database.session_for(self._table, StoreError) as session:
             try:
                 await self._carry_out(session, item["partitionKey"], items.Create(item))
             except ChangefeedError as error:
@@ -108,16 +107,16 @@ class SqlItems:
         return items.Stored(item_of(body, touched_at), etag)
 
     async def delete(self, identifier: str, partition_key: str, /, *, etag: str | None = None) -> None:
-        async with self._session() as session:
+        async with self._database.session_for(self._table, StoreError) as session:
             await self._carry_out(session, partition_key, items.Delete(identifier, etag))
 
     async def touch(self, identifier: str, partition_key: str, /) -> None:
-        async with self._session() as session:
+        async with self._database.session_for(self._table, StoreError) as session:
             await self._carry_out(session, partition_key, items.Touch(identifier))
 
     async def batch(self, partition_key: str, operations: Sequence[items.Operation], /) -> None:
         done: list[items.Operation] = []
-        async with self._session() as session:
+        async with self._database.session_for(self._table, StoreError) as session:
             try:
                 async with _transaction(session):
                     for operation in operations:
@@ -173,7 +172,7 @@ class SqlItems:
         await self._database.close()
 
     async def _rows(self, sql: str, *parameters: object) -> Sequence[Row]:
-        async with self._session() as session:
+        async with self._database.session_for(self._table, StoreError) as session:
             return (await session.execute(self._statement(sql, parameters))).rows
 
     async def _carry_out(self, session: AsyncSession, partition_key: str, operation: items.Operation) -> None:
@@ -199,19 +198,6 @@ class SqlItems:
 
     def _statement(self, sql: str, parameters: Sequence[object]) -> Statement:
         return Statement(in_table(sql, self._table), parameters)
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[AsyncSession]:
-        """The database's session; its errors are raised as StoreErrors."""
-        try:
-            async with self._database.session() as session:
-                yield session
-        except FAILURES as error:
-            # Not the driver's own words, which may show a part of the connection string.
-            raise StoreError(
-                f"the table {self._table} cannot be read or written: {first_line(error)} Check SQL, and the "
-                f"rights of this identity. If there is no such table: {INSTALL}."
-            ) from error
 
 
 def in_table(sql: str, table: str) -> str:

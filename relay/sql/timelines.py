@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from uuid import uuid4
 
 from changefeed import ChangefeedError
 from changefeed.statements import AsyncSession, Row, Statement
-from relay.commands import INSTALL
-from relay.errors import RulesError, first_line
+from relay.errors import RulesError
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, TimelineChanged
 from relay.settings import SqlFeed
-from relay.sql.database import FAILURES, Database
+from relay.sql.database import Database
 
 TABLE = "relay.rules"
 
@@ -33,7 +31,7 @@ class SqlTimelines:
         self._feed = feed.feed if feed.is_postgresql else feed.feed.lower()
 
     async def read(self) -> StoredTimeline | None:
-        async with self._session() as session:
+        async with self._database.session_for(TABLE, RulesError) as session:
             rows = await self._rows(session)
         if not rows:
             return None
@@ -41,7 +39,7 @@ class SqlTimelines:
         return StoredTimeline(Timeline.from_item(json.loads(body)), etag)
 
     async def create(self, timeline: Timeline, /) -> None:
-        async with self._session() as session:
+        async with self._database.session_for(TABLE, RulesError) as session:
             try:
                 await session.execute(Statement(INSERT, (self._feed, _new_etag(), _body(timeline))))
             except ChangefeedError as error:
@@ -51,7 +49,7 @@ class SqlTimelines:
                 raise
 
     async def replace(self, timeline: Timeline, etag: str, /) -> None:
-        async with self._session() as session:
+        async with self._database.session_for(TABLE, RulesError) as session:
             values = (_new_etag(), _body(timeline), self._feed, etag)
             if (await session.execute(Statement(REPLACE, values))).changed == 0:
                 raise TimelineChanged(f"the row of {self._feed} in {TABLE} has another ETag, or is gone")
@@ -61,19 +59,6 @@ class SqlTimelines:
 
     async def _rows(self, session: AsyncSession) -> Sequence[Row]:
         return (await session.execute(Statement(READ, (self._feed,)))).rows
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[AsyncSession]:
-        """The database's session; its errors are raised as RulesErrors."""
-        try:
-            async with self._database.session() as session:
-                yield session
-        except FAILURES as error:
-            # Not the driver's own words, which may show a part of the connection string.
-            raise RulesError(
-                f"the table {TABLE} cannot be read or written: {first_line(error)} Check SQL, and the rights of "
-                f"this identity. If there is no such table: {INSTALL}."
-            ) from error
 
 
 def _body(timeline: Timeline) -> str:
