@@ -300,6 +300,34 @@ async def test_a_connection_that_two_blocks_share_is_refused_to_the_second(postg
         assert await harness.effects() == []
 
 
+async def test_a_connection_is_in_use_before_its_transaction_has_begun(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pool_of(postgres_database) as pool, pool.connection() as connection:
+        await connection.set_autocommit(True)
+        harness = InPostgres(pool)
+        harness.store = inbox.PostgresStore(lambda: contextlib.nullcontext(connection))
+        await harness.store.prepare()
+        begins, second_ended = asyncio.Event(), asyncio.Event()
+        set_autocommit = connection.set_autocommit
+
+        async def wait_at_first(value: bool) -> None:
+            if not begins.is_set():
+                begins.set()
+                await second_ended.wait()
+            await set_autocommit(value)
+
+        monkeypatch.setattr(connection, "set_autocommit", wait_at_first)
+        first = asyncio.create_task(handle(harness, "a"))
+        await begins.wait()
+        with pytest.raises(RuntimeError, match="Somebody else uses the connection"):
+            await handle(harness, "b")
+        second_ended.set()
+
+        assert (await first).first
+        assert await harness.effects() == ["a"]
+
+
 @pytest.fixture(params=["in memory", "in a file"])
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
     """An engine of SQLite that has one connection for all."""
