@@ -78,7 +78,7 @@ def machine_seconds() -> float:
 
 
 class ProcessorUse:
-    """How much of one core each process has used since construction."""
+    """The share of one core that each process has used since construction."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
         """Watch `processes`: process ids by the name under which they and their children are reported."""

@@ -19,7 +19,7 @@ _ENDLESS = 2**62
 
 
 class Rollout(StrEnum):
-    """How the processes of a deployment are replaced."""
+    """The order in which the processes of a deployment are replaced."""
 
     ROLLING = "rolling"
     """One after the other: meanwhile, old and new ones run."""

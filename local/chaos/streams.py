@@ -61,7 +61,7 @@ FIRST_ROUTES: Routes = {
     },
     ORDERS: {"Created": ("audit",), "NameUpdated": ("audit",), "Deleted": (DEFAULT,)},
 }
-"""Where an event goes, unless the rules change. The first two destinations have every action."""
+"""The destinations of an event, unless the rules change. The first two destinations have every action."""
 
 NO_ROUTE = "no-route"
 

@@ -27,7 +27,7 @@ app = module.app
 
 
 def make_app(folder: Path, app: Path, seconds: int) -> Path:
-    """Make a function app of an app, in which changed rules count after so many seconds; returns its folder."""
+    """Make a copy of a function app in which changed rules count after the given seconds; return its folder."""
     folder.mkdir()
     deployed = str(app.resolve() / "function_app.py")
     (folder / "function_app.py").write_text(_APP.format(seconds=seconds, deployed=deployed))

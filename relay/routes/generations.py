@@ -131,7 +131,7 @@ class Timeline:
     def ends_of(self, destinations_of: Callable[[str], Iterable[str]]) -> dict[str, int | None]:
         """Return, for each destination of any generation, the commit time from which no event is its.
 
-        None stands for a destination that the last generation names. `destinations_of` returns those of rules.
+        The end is None if the last generation names the destination. `destinations_of` returns those of rules.
         """
         ends: dict[str, int | None] = {}
         for each, following in pairwise((*self.generations, None)):

@@ -15,7 +15,7 @@ from relay.errors import RulesError
 from relay.routes.generations import Timeline
 
 AHEAD_S = 60
-"""How far ahead of the clock the rules are made final, in seconds: changed rules count at most this much later."""
+"""Seconds ahead of the clock for which the rules are made final: changed rules count at most this much later."""
 
 RETURN_S = 600
 """Seconds after which rules are added again that another deployment has replaced, while their processes still run.

@@ -88,7 +88,7 @@ async def compare(world: World, model: Model) -> None:
 
 
 async def play(store: Store, policy: OnPoison, steps: Sequence[Step], *, compares: int) -> None:
-    """Play a history, and compare it with the model each time that so many steps were done."""
+    """Play a history, and compare it with the model after each group of steps."""
     world, model = World(store.items, policy), Model(policy)
     await world.clear()
     for done, step in enumerate(steps, 1):
@@ -212,7 +212,7 @@ class Disturbed:
         return set()
 
     async def settle(self) -> None:
-        """Let everything come to its end, now that nobody disturbs: at most so many rounds."""
+        """Run undisturbed rounds until everything has come to its end, up to a limit."""
         world = self.world
         world.items.reset()
         for _ in range(len(self.events) + 2):

@@ -28,7 +28,7 @@ METADATA = {
     "location": "westeurope",
     "deploymentName": "outbox-relay",
 }
-"""Where the snapshots deploy to."""
+"""The deployment target of the snapshots."""
 
 Snapshot = dict[str, Any]
 

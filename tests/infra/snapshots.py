@@ -144,7 +144,7 @@ def key_of(template: str, file: str, given: Given) -> str:
 
 
 def snapshot_path(file: str) -> Path:
-    """Where `bicep snapshot` writes that of a parameter file."""
+    """Return the path to which `bicep snapshot` writes the snapshot of a parameter file."""
     return ROOT / "infra" / f"{file.removesuffix('.bicepparam')}.snapshot.json"
 
 

@@ -116,7 +116,7 @@ def outcomes(out: str) -> dict[str, str]:
 
 
 async def begun(store: Timelines, generations: int) -> None:
-    """Wait until so many generations have begun."""
+    """Wait until this number of generations have begun."""
     async with asyncio.timeout(WATCHDOG_S):
         while True:
             found = await store.read()

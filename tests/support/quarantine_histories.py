@@ -169,7 +169,7 @@ class World:
 
 
 class Fate(Enum):
-    """Where an event is."""
+    """The place of an event."""
 
     WAITING = auto()
     PUBLISHED = auto()
