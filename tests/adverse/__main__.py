@@ -40,6 +40,7 @@ class Condition:
 
     Attributes:
         name: Its name in the table and on the command line.
+        words: Its description in the table.
         environment: Variables in addition to this process's own.
         options: Options of pytest.
         processes: The number of pytest's processes.
@@ -51,6 +52,7 @@ class Condition:
     """
 
     name: str
+    words: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()
     processes: str = _PROCESSES
@@ -79,30 +81,48 @@ class Result:
 
 
 def conditions() -> list[Condition]:
-    """Return every condition, the newest installed Python and the oldest supported one included."""
+    """Return every condition. Those that have nothing to do with each other share a run."""
     elsewhere = {"TZ": "Pacific/Kiritimati", "LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "1"}
-    pythons = installed_pythons()
     return [
         Condition("quiet"),
-        Condition("load", busy_loops=4),
-        Condition("elsewhere", environment=elsewhere, umask=0o077, takes_ports=True),
-        *(Condition(f"random-{seed}", options=("--order", str(seed))) for seed in (1, 2, 3)),
-        Condition("reversed", options=("--order", "reversed")),
-        Condition("one-process", processes="1"),
-        Condition("eight-processes", processes="8"),
-        Condition("path", folder="a project in Köln"),
-        *(Condition(Path(python).name, folder="project", python=python) for python in pythons),
+        Condition("load", "four busy loops, random order", options=("--order", "1"), busy_loops=4),
+        Condition(
+            "elsewhere",
+            "another zone, language, umask; ports taken; random order",
+            environment=elsewhere,
+            options=("--order", "2"),
+            umask=0o077,
+            takes_ports=True,
+        ),
+        Condition("reversed", "one process", options=("--order", "reversed"), processes="1"),
+        Condition(
+            "path",
+            "a space and an umlaut, eight processes, random order",
+            options=("--order", "3"),
+            processes="8",
+            folder="a project in Köln",
+        ),
+        *(
+            Condition(Path(python).name, "its own environment", folder="project", python=python)
+            for python in installed_pythons()
+        ),
     ]
 
 
 def installed_pythons() -> list[str]:
-    """Return the oldest supported Python and the newest one, as far as they are installed and can be run."""
-    found = []
+    """Return the oldest supported Python and the newest one that can be run, except this process's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = {}
     for minor in range(11, 20):
-        python = shutil.which(f"python3.{minor}")
-        if python and subprocess.run([python, "-c", "import ensurepip, ssl"], capture_output=True).returncode == 0:
-            found.append(python)
-    return found if len(found) < 2 else [found[0], found[-1]]
+        name = f"python3.{minor}"
+        for python in filter(
+            None, (shutil.which(name), *map(str, sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}"))))
+        ):
+            if subprocess.run([python, "-c", "import ensurepip, ssl"], capture_output=True).returncode == 0:
+                found[minor] = python
+                break
+    ends = sorted({*sorted(found)[:1], *sorted(found)[-1:]} - {sys.version_info.minor})
+    return [found[minor] for minor in ends]
 
 
 @contextmanager
@@ -209,14 +229,14 @@ def main(words: Sequence[str]) -> int:
     names = parser.parse_args(words).names or list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(known)}")
-    print(f"{'condition':<18}{'passed':>8}{'failed':>8}{'skipped':>9}{'wall':>8}{'processor':>11}", flush=True)
+    print(f"{'condition':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'wall':>8}{'processor':>11}", flush=True)
     clean = True
     for name in names:
         result = run(known[name])
         clean = clean and result.is_clean
         print(
-            f"{name:<18}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}"
-            f"{result.wall_s:>7.0f}s{result.processor_s:>10.0f}s"
+            f"{name:<12}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}"
+            f"{result.wall_s:>7.0f}s{result.processor_s:>10.0f}s  {known[name].words}"
             + ("" if result.is_clean else f"   exit code {result.code}, {_shown(LOGS / f'{name}.log')}"),
             flush=True,
         )
