@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outbox_emulators.faults import Faults
 from outbox_emulators.servicebus.auth import SharedAccess
 from outbox_emulators.servicebus.connections import Connections
@@ -26,12 +28,14 @@ class Broker:
         *,
         tier: Tier = "standard",
         ack_delay_ms: int = 0,
+        idle_clock: Callable[[], float] | None = None,
     ) -> None:
         self.namespace = namespace
         self.access = access
         self.edges = edges
         self.tier = tier
         self.ack_delay_ms = ack_delay_ms
+        self.idle_clock = idle_clock
         self.connections = Connections()
         self.faults = Faults[FaultPlan](namespace.timers.now, namespace.timers.call_at)
         self._down_until_ms = 0

@@ -66,7 +66,7 @@ class AmqpConnection(asyncio.Protocol):
         self._engine = Engine()
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._deliveries = DeliveryTracker()
-        self.links = LinkTable(partial(attach, self), self._deliveries, self.schedule_flush)
+        self.links = LinkTable(partial(attach, self), self._deliveries, self.schedule_flush, broker.idle_clock)
         self._frame_faults = FrameFaults(self._deliveries, self.links)
         self._handshake = Handshake(broker.faults, self._deliveries, self.links)
         self._held: Held | None = None

@@ -33,25 +33,32 @@ class IdleLinks:
     """Watches the links of one broker, on the asyncio loop."""
 
     def __init__(self, broker: Broker, idle_ms: int) -> None:
-        """`idle_ms` is how long a link may carry nothing; a connection may be without links half as long."""
+        """`idle_ms` is how long a link may carry nothing; a connection may be without links half as long.
+
+        It is measured by the broker's `idle_clock`.
+        """
         self._broker = broker
         self._idle_s = idle_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._idle_s / _LOOKS, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._idle_s / _LOOKS, self._look_on)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
+    def _look_on(self) -> None:
+        self.look()
+        self.start()
+
+    def look(self) -> None:
+        """End what has idled for too long."""
+        now = (self._broker.idle_clock or asyncio.get_running_loop().time)()
         for connection in self._broker.connections:
             # A peer that is silent does not say that it closes, either.
             if not connection.is_silent:
                 self._look_at(connection, now)
-        self.start()
 
     def _look_at(self, connection: Connection, now: float) -> None:
         links = [each for each in connection.links.items() if each[1].role is not None]

@@ -29,17 +29,22 @@ class LinkTable:
         attach: Callable[[Link], LinkEndpoint],
         deliveries: DeliveryTracker,
         schedule_flush: Callable[[], None],
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        """`attach` makes the endpoint of a link, or raises the ServiceBusError that refuses it."""
+        """`attach` makes the endpoint of a link, or raises the ServiceBusError that refuses it.
+
+        `clock`, in seconds, measures when links were active; by default it is the loop's.
+        """
         self._attach = attach
         self._deliveries = deliveries
         self._schedule_flush = schedule_flush
         self._endpoints: dict[Any, LinkEndpoint] = {}  # by the engine's C object
-        self._changed_s = asyncio.get_running_loop().time()
+        self._clock = clock or asyncio.get_running_loop().time
+        self._changed_s = self._clock()
 
     @property
     def active_s(self) -> float:
-        """When a link was attached, carried something or ended, in seconds of the loop's clock."""
+        """When a link was attached, carried something or ended."""
         return max([self._changed_s, *(endpoint.active_s for endpoint in self.endpoints())])
 
     def items(self) -> list[tuple[Link, LinkEndpoint]]:
@@ -125,7 +130,7 @@ class LinkTable:
     def _end(self, link: Link) -> None:
         endpoint = self._endpoints.pop(link._impl, None)
         if endpoint is not None:
-            self._changed_s = asyncio.get_running_loop().time()
+            self._changed_s = self._clock()
             endpoint.closed()
 
     def _session_opened(self, session: Session) -> None:
@@ -144,6 +149,7 @@ class LinkTable:
     def _link_opened(self, link: Link) -> None:
         try:
             endpoint = self._attach(link)
+            endpoint.measure_by(self._clock)
             self._changed_s = endpoint.active_s
             self._endpoints[link._impl] = endpoint
             endpoint.open()

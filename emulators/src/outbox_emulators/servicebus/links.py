@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from proton import Delivery, Link
 
@@ -29,7 +30,7 @@ class LinkEndpoint:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._clock = asyncio.get_running_loop().time
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self.active_s = self._clock()
 
     @property
@@ -37,8 +38,13 @@ class LinkEndpoint:
         """True while something is under way on the link, so that it does not idle."""
         return False
 
+    def measure_by(self, clock: Callable[[], float]) -> None:
+        """Measure by another clock, in seconds, when the link was last active, which is now."""
+        self._clock = clock
+        self.touch()
+
     def touch(self) -> None:
-        """Note that the link carries something now, in `active_s`: seconds of the loop's clock."""
+        """Note that the link carries something now, in `active_s`."""
         self.active_s = self._clock()
 
     def check(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -39,7 +39,8 @@ class ServiceBusServer:
     instead; `allowed_hosts` are further names by which clients reach the HTTP ports, where other names get 403.
     Port 0 takes any free port; `ack_delay_ms` is how long an accepted send waits for its acknowledgement;
     `edges` is the seed of the behaviour that varies, None for the usual one; `idle_ms` is how long a link may idle
-    (see `idle_links`); `tls` adds ports with TLS; `websockets` serves AMQP over WebSockets on the HTTP ports.
+    (see `idle_links`), by `idle_clock` in seconds, None for the loop's; `tls` adds ports with TLS; `websockets`
+    serves AMQP over WebSockets on the HTTP ports.
     Messages are kept in memory and are gone when it stops. `recording` gets a line for each message that an entity
     accepts, or drops as a duplicate.
     """
@@ -61,6 +62,7 @@ class ServiceBusServer:
         tls: Tls | None = None,
         websockets: bool = False,
         clock: Clock = system_clock,
+        idle_clock: Callable[[], float] | None = None,
         recording: Recording | None = None,
     ) -> None:
         self._host = host
@@ -79,8 +81,9 @@ class ServiceBusServer:
             chosen,
             tier=tier,
             ack_delay_ms=ack_delay_ms,
+            idle_clock=idle_clock,
         )
-        self._idle = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
+        self.idle_links = IdleLinks(self.broker, default_idle_ms(edges) if idle_ms is None else idle_ms)
         self._tls = None if tls is None else replace(tls, names=(*tls.names, self._name))
         self._access = Access(host, public_host, *allowed_hosts, *(() if tls is None else tls.names))
         self._websockets = websockets
@@ -90,7 +93,7 @@ class ServiceBusServer:
     async def start(self) -> None:
         """Listen. Raises OSError when a port is taken."""
         self._runner.start()
-        self._idle.start()
+        self.idle_links.start()
         sockets = WebSockets(self._connection).routes() if self._websockets else []
         admin = Admin(self.broker, self._access).application(sockets)
         self._listeners = Listeners(self._host, self._connection, admin)
@@ -109,7 +112,7 @@ class ServiceBusServer:
     async def stop(self) -> None:
         """Close the connections and the ports."""
         self._runner.stop()
-        self._idle.stop()
+        self.idle_links.stop()
         if self._listeners is not None:
             self._listeners.stop_accepting()
             await self._close_connections()
