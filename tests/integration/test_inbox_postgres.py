@@ -262,7 +262,7 @@ async def test_a_pool_with_autocommit_has_it_again_after_a_block(postgres_databa
 
 async def test_gaps_are_read_through_the_connection_of_the_block(postgres_database: str) -> None:
     """Use every connection for a block, and read the gaps in each block."""
-    async with pool_of(postgres_database, max_size=2, timeout=5) as pool:
+    async with pool_of(postgres_database, max_size=2, timeout=WATCHDOG_S) as pool:
         harness = InPostgres(pool)
         for key in "ab":
             await handle(harness, "e1", 1, key=key)

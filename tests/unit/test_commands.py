@@ -16,6 +16,7 @@ import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
 from outbox_emulators import command_line
+from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,7 +117,9 @@ def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> Non
 def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
     # -S: without the packages of this Python.
     command = [sys.executable, "-S", "-m", "changefeed", "status", "--url", "postgresql://user@127.0.0.1/database"]
-    run = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=20, check=False)
+    run = subprocess.run(
+        command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=WATCHDOG_S, check=False
+    )
 
     distribution = tomllib.loads((ROOT / "changefeed" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (run.returncode, run.stdout) == (2, "")

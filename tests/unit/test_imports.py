@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from local.stack.parts import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA"
 COSMOS = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;"
@@ -57,7 +58,7 @@ def imported(**settings: str) -> list[str]:
         env={**environment, "SERVICEBUS": SERVICEBUS, **settings},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WATCHDOG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -31,6 +31,7 @@ from relay.cli.check import _line
 from relay.cli.terminal import Terminal, shows_colours
 from relay.findings import Finding
 from tests.support.pages import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 
 def emulators(words: Sequence[str]) -> int:
@@ -106,7 +107,7 @@ def with_closed_output(*words: str, **environment: str) -> tuple[int, str]:
             stdout=writing,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=50,
+            timeout=WATCHDOG_S,
             check=False,
         )
     finally:
@@ -157,7 +158,12 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
 
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-m", *words], cwd=ROOT, env=environment, capture_output=True, timeout=60, check=False
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            timeout=WATCHDOG_S,
+            check=False,
         )
 
     lines, as_json = run("relay", "check"), run("relay", "check", "--json")
@@ -179,7 +185,7 @@ def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
         capture_output=True,
-        timeout=60,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

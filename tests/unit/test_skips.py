@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import ROOT
+from tests.support.watchdog import WATCHDOG_S
 
 TESTS = """
 import pytest
@@ -43,7 +44,7 @@ def test_each_reason_is_one_line_with_the_number_of_its_tests(tmp_path: Path, wo
         },
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

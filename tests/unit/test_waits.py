@@ -57,11 +57,9 @@ def found(source: str) -> list[int]:
     virtual = _VIRTUAL.search(source) is not None
     lines = []
     for node in _quick(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in WAITS:
-            values = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if any(isinstance(each, ast.Constant) and _is_long(each.value) for each in values):
-                lines.append(node.lineno)
-        elif isinstance(node, ast.expr) and not virtual and (_sleeps(node) or _limits_a_time(node)):
+        if not isinstance(node, ast.expr):
+            continue
+        if _waits_long(node) or (not virtual and (_sleeps(node) or _limits_a_time(node))):
             lines.append(node.lineno)
     return sorted(set(lines))
 
@@ -71,6 +69,16 @@ def _quick(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not any("mark.slow" in ast.unparse(each) for each in getattr(child, "decorator_list", ())):
             yield from _quick(child)
+
+
+def _waits_long(node: ast.AST) -> bool:
+    """Return True for a limit of its own: of a wait, a child process, a thread, a request or a connection."""
+    if not isinstance(node, ast.Call):
+        return False
+    limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
+    if ast.unparse(node.func) in WAITS:
+        limits += node.args
+    return any(isinstance(each, ast.Constant) and _is_long(each.value) for each in limits)
 
 
 def _is_long(value: object) -> bool:
@@ -103,6 +111,8 @@ def _limits_a_time(node: ast.AST) -> bool:
         ("asyncio.wait({task}, timeout=60)", [1]),
         ("asyncio.wait_for(task, WATCHDOG_S)", []),
         ("asyncio.wait({task}, timeout=0.2)", []),
+        ("subprocess.run(command, check=True, timeout=40)", [1]),
+        ("process.communicate(timeout=WATCHDOG_S)", []),
         ("asyncio.timeout(None)", []),
         ("while not holds():\n    await asyncio.sleep(0.01)", [2]),
         ("time.sleep(delay)", [1]),

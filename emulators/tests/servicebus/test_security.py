@@ -275,7 +275,7 @@ def send_with_key(port: int, key: str) -> None:
         password=key,
         allowed_mechs="PLAIN",
         allow_insecure_mechs=True,
-        timeout=5,
+        timeout=WATCHDOG_S,
     )
     try:
         connection.create_sender("orders").send(Message(body=b"x", inferred=True, id="1"))

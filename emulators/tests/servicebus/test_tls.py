@@ -189,7 +189,7 @@ async def test_the_path_and_the_subprotocol_of_dotnet_clients_are_served(
     ):
         assert socket.protocol == "amqp"
         await socket.send_bytes(b"AMQP\x03\x01\x00\x00")
-        assert (await socket.receive_bytes(timeout=5))[:8] == b"AMQP\x03\x01\x00\x00"
+        assert (await socket.receive_bytes(timeout=WATCHDOG_S))[:8] == b"AMQP\x03\x01\x00\x00"
 
 
 @pytest.mark.parametrize(("ends", "code"), [("close", 1000), ("abort", 1006)])

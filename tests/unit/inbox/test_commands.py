@@ -19,6 +19,7 @@ import pytest
 import inbox
 from inbox.commands import main
 from inbox.parked import Cause, ParkedMessage
+from tests.support.watchdog import WATCHDOG_S
 
 CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
 
@@ -235,7 +236,7 @@ def test_a_terminal_without_a_character_gets_it_escaped(store: inbox.SqliteStore
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
     for command in (["keys"], ["show", "\u9375"], ["keys", "--help"], ["release", "x"]):
         ran = subprocess.run(
-            [sys.executable, "-m", "inbox", *command], env=environment, capture_output=True, timeout=60
+            [sys.executable, "-m", "inbox", *command], env=environment, capture_output=True, timeout=WATCHDOG_S
         )
         assert b"Traceback" not in ran.stderr
         assert ran.returncode == (1 if command == ["release", "x"] else 0)

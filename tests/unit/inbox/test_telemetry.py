@@ -14,6 +14,7 @@ import inbox
 from inbox.handling import Handler
 from inbox.instruments import Instruments
 from tests.support.telemetry import Telemetry, installed
+from tests.support.watchdog import WATCHDOG_S
 
 TRACE, RAISED = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SPAN = "process domain-events"
@@ -145,5 +146,7 @@ telemetry.held(1)
 telemetry.dead_lettered("unreadable")
 print("nothing")
 """
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=50)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=WATCHDOG_S
+    )
     assert ran.stdout == "nothing\n"

@@ -23,6 +23,7 @@ from local.stack.lock import AlreadyRunsError, Lock, Running, running
 from local.stack.parts import Part, PartFailed, output_of
 from local.stack.rates import Rates, Reading
 from outbox_emulators.cosmos.server import CosmosServer
+from tests.support.watchdog import WATCHDOG_S
 
 SERVES = """
 import sys
@@ -77,7 +78,7 @@ async def test_a_part_that_does_not_stop_is_killed_with_its_children(
     await part.stop()
 
     assert part.ended
-    _, alive = psutil.wait_procs([child], timeout=10)
+    _, alive = psutil.wait_procs([child], timeout=WATCHDOG_S)
     assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.watchdog import WATCHDOG_S
+
 PROCESSES = 6
 
 CREATES = """
@@ -52,6 +54,6 @@ def test_processes_that_start_together_create_one_user(name: str) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    seen = [process.communicate(timeout=60)[0].strip() for process in processes]
+    seen = [process.communicate(timeout=WATCHDOG_S)[0].strip() for process in processes]
 
     assert seen == [str(pwd.getpwnam(name).pw_uid)] * PROCESSES

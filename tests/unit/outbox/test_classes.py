@@ -25,6 +25,7 @@ import outbox.pydantic
 from outbox import DomainEntity, DomainEvent, EntityState, Repository
 from outbox.context import ContainerContext
 from outbox.versions import restore
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.outbox.commits import batch, documents
 
 
@@ -495,4 +496,4 @@ def test_data_that_a_model_rejects_is_named_without_its_value() -> None:
 
 def test_the_library_does_not_import_pydantic() -> None:
     program = "import sys; sys.modules['pydantic'] = None; import outbox, outbox.attrs"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=WATCHDOG_S)

@@ -15,6 +15,7 @@ from relay.assembly import assemble
 from relay.cli.main import main
 from relay.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
 from relay.settings import Settings
+from tests.support.watchdog import WATCHDOG_S
 
 SETTINGS = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",
@@ -91,7 +92,7 @@ def exported(program: str, **settings: str) -> str:
     }
     command = [sys.executable, "-c", f"{program}; os._exit(0)"]
     run = subprocess.run(
-        command, env=environment | settings, capture_output=True, text=True, timeout=40, check=True
+        command, env=environment | settings, capture_output=True, text=True, timeout=WATCHDOG_S, check=True
     )
     return run.stdout.strip()
 

@@ -13,6 +13,7 @@ import pytest
 
 from relay.cli.main import main
 from relay.cli.shell import python
+from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,7 +54,9 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
 def test_a_python_without_the_packages_says_so_in_one_line(module: str, remedy: str) -> None:
     # -S: without the packages of this Python.
     command = [sys.executable, "-S", "-m", module, "--help"]
-    run = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=20, check=False)
+    run = subprocess.run(
+        command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=WATCHDOG_S, check=False
+    )
 
     assert (run.returncode, run.stdout) == (2, "")
     (line,) = run.stderr.splitlines()

@@ -14,6 +14,7 @@ from relay.cli.main import parser
 from relay.errors import UsageError
 from relay.times import format_duration, format_time, parse_duration, parse_moment, parse_time
 from tests.support.operators import relay_command
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_the_local_stack_writes_is_read_as_a_shell_reads_it(tmp_path: Path)
     shell = subprocess.run(
         ["sh", "-c", '. "$0"; printf "%s" "$ODD"', tmp_path / "stack.env"],
         capture_output=True,
-        timeout=10,
+        timeout=WATCHDOG_S,
         check=True,
     )
 

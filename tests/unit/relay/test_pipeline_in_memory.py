@@ -28,6 +28,7 @@ from relay.results import KeyOutcome
 from relay.settings import ATTEMPT_MARGIN_S, OnPoison
 from tests.support import virtual_time
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
+from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -81,7 +82,7 @@ def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
 
 def test_the_core_runs_without_any_azure_package() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_AZURE], cwd=ROOT, capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", WITHOUT_AZURE], cwd=ROOT, capture_output=True, text=True, timeout=WATCHDOG_S
     )
 
     assert (ran.stdout, ran.returncode) == ("1\n", 0), ran.stderr

@@ -32,6 +32,7 @@ from relay.secrecy import looks_secret, quoted
 from relay.settings import Settings
 from relay.streams import read_streams
 from tests.support.operators import relay_command
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.test_documented_names import settings_of
 
 SECRET = "hidden"
@@ -307,7 +308,7 @@ def test_a_process_that_does_not_start_names_the_setting_on_standard_error(name:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WATCHDOG_S,
         check=False,
     )
 

@@ -19,6 +19,7 @@ from relay import commands
 from relay.cli.main import parser
 from relay.cli.suggestions import completed
 from tests.support.texts import INSERTED, texts
+from tests.support.watchdog import WATCHDOG_S
 
 HOSTILE = [
     "\n'; touch pwned #",
@@ -64,7 +65,9 @@ def test_a_command_has_the_texts_of_others_as_arguments_alone(
     folder = tmp_path_factory.mktemp("shell")
     # One process of the shell for all; a line that was cut or divided moves every count behind it.
     script = "".join(f"set -- {line}\nprintf '%s\\0' $# \"$@\"\n" for line in lines)
-    done = subprocess.run([shell], input=script.encode(), capture_output=True, cwd=folder, timeout=60, check=True)
+    done = subprocess.run(
+        [shell], input=script.encode(), capture_output=True, cwd=folder, timeout=WATCHDOG_S, check=True
+    )
     assert not list(folder.iterdir())
     words = iter(done.stdout.decode().split("\0"))
     read = [[next(words) for _ in range(int(next(words)))] for _ in lines]
