@@ -148,7 +148,7 @@ class Benchmark(Protocol):
 
 
 def shown(value: float) -> str:
-    """Format a number with as many digits as anyone needs."""
+    """Format a number with about three significant digits; numbers from 100 on have no fraction."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

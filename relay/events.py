@@ -296,7 +296,7 @@ def _check_properties(names: Mapping[str, object]) -> None:
 def _check_mapped(fields: Mapping[str, Any], mapped: Mapped) -> None:
     """Check all that relay.toml makes properties of."""
     texts = {"type": fields["type"], "action": mapped.action, "time": mapped.created_at}
-    # A name has its bytes too, and a number eight of its own.
+    # Names of properties count towards the size as well, and each number counts as eight bytes.
     texts |= {
         f"properties.{name}": name + (value if isinstance(value, str) else " " * 8)
         for name, value in mapped.properties.items()

@@ -13,8 +13,9 @@ that may not be the first at its page, an event of which may have been set aside
 window, so that a process frozen after it was given cannot use it (docs/decisions/0006-fence.md).
 The other half is left for a transfer that waits, and for clocks that differ.
 
-What is to be set aside is compared however young it is, right before it is stored: quarantine has no duplicate
-detection, and what an operator has released or discarded must not come back. That comparison counts for a minute.
+An event that is to be set aside is compared regardless of its age, right before it is stored: quarantine has no
+duplicate detection, and an event that an operator has released or discarded must not come back. That comparison
+counts for a minute.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A worker's health: whether it still goes round, and whether it reaches its database."""
+"""The health of a worker: its loop still runs, and it can reach its database."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-# Maximum seconds of a round in addition to three claims: connecting takes up to 60 s, and so may a token.
+# Time limit for one round of the loop, in addition to three claims, in seconds: connecting takes up to 60 s, and
+# so may a token.
 _ROUND_S = 120.0
 
 

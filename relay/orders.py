@@ -6,10 +6,10 @@ they are a backlog. That holds for the first page of a process too, which need n
 quarantine is imported and connected. With `park` it is read at each attempt, as any event may belong to a key that
 another process has parked.
 
-A quarantine that cannot be read delays no more than it has to. A page that was attempted before, here or
-elsewhere, waits until it can be: another process may have set an event of it aside, and published those behind
-it. A page that nobody has attempted goes on without, as no event of it can be in quarantine. `park` needs every
-reading.
+A quarantine that cannot be read delays only the pages that depend on it. A page that was attempted before, here
+or elsewhere, waits until the quarantine can be read: another process may have set an event of the page aside, and
+published the events behind it. A page that nobody has attempted does not wait, as none of its events can be in
+quarantine. `park` needs every reading.
 
 An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
 compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
@@ -50,10 +50,10 @@ _PAUSE_S = 30.0
 # process: it takes three attempts, with a pause after each, or an operator.
 _UNTRIED_S = 2
 
-# Maximum seconds of a reading, however many pages it has.
+# Time limit for one reading of the quarantine, across all of its pages, in seconds.
 _READING_S = 20.0
 
-# Maximum seconds of comparing orders with the checkpoint and removing those that it has passed.
+# Time limit for comparing orders with the checkpoint and removing the orders that it has passed, in seconds.
 _REMOVING_S = 10.0
 
 KeyT = TypeVar("KeyT")
@@ -186,7 +186,7 @@ class Orders:
                 if done:
                     await self._quarantine.forget(done)
         except (SourceError, QuarantineError) as error:
-            # They stay in force, and are removed later.
+            # The orders remain in force; a later attempt removes them.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
         return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})

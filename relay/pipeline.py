@@ -26,7 +26,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Relay(Generic[BatchT]):
-    """Relays batches of a source; one for a process, used by its invocations concurrently."""
+    """Relays the batches of one source. Create one per process; invocations may call it concurrently."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Relay(Generic[BatchT]):
             tried = self._orders.may_have_been_tried(invocation_id)
             clearance = await self._fence.clear(received, compare=tried)
             if clearance.passed and self._on_poison is OnPoison.PARK:
-                # What the checkpoint has passed may have parked its key after the reading.
+                # An event that the checkpoint has passed may have parked its key since the holds were read.
                 holds = await self._orders.again(received)
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             for set_aside in planned.set_aside.values():

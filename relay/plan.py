@@ -53,7 +53,7 @@ def plan(
     """
     made = Plan(policy)
     if not (received.rejected or holds or passed):
-        # Of a sound event whose key nothing holds back, there is one thing to know.
+        # Nothing is rejected, held or passed: only skip the events that were accepted before.
         pending = [event for event in received.events if not accepted(event)]
         made.to_publish = by_partition_key(pending)
         made.accepted = len(received.events) - len(pending)

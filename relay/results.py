@@ -76,7 +76,7 @@ class Outcome:
     partition_keys: int
     sends: int
     failed: Sequence[KeyFailure]
-    # Documents, which belong into no error message.
+    # Excluded from repr: an error message must never contain a document.
     set_aside: Sequence[Rejected] = field(repr=False)
 
     def __post_init__(self) -> None:

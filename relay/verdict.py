@@ -18,7 +18,8 @@ from relay.events import Event, Reason, Rejected
 from relay.holds import Order
 from relay.settings import OnPoison
 
-# Refusals of one event, with a transfer accepted between each two, after which its own content is the cause.
+# Number of refusals of one event, with another transfer accepted between each two of them, after which the
+# event's own content counts as the cause.
 REFUSALS = 3
 
 # Partition keys refused with one condition from which on the cause may be something that they share.

@@ -1,4 +1,4 @@
-"""Strikes of faults that every world has: what befalls processes, and the ways to services."""
+"""Fault injection common to all worlds: into processes, and into their connections to services."""
 
 from __future__ import annotations
 

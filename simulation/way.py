@@ -1,4 +1,4 @@
-"""The way to a service, and in what state it is: what a fault changes."""
+"""A connection to a service, whose state faults change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from simulation.world import Process, World
 
 
 class Way:
-    """A way to a service.
+    """A connection to a service, for everything that is sent to it or comes back.
 
     Attributes:
         fastest_s, slowest_s: Seconds that what is sent takes, in either direction.

@@ -274,7 +274,7 @@ class World:
             self.running = before
 
     def close(self) -> None:
-        """End the universe: nothing of it runs again, and nothing of it complains."""
+        """End the universe, and suppress the warnings about tasks that it abandons."""
         self.bury()
         for process in (*self.processes, *self._dead):
             for task in asyncio.all_tasks(process.loop):

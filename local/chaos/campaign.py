@@ -64,7 +64,7 @@ _RESUMES_WITHIN_S = 5
 _BROKER_OPTIONS = ("--idle-ms", "5000")
 _LAST_APPLIED_S = 10.0
 _LONGEST_FAULT_S = 60.0
-# Maximum for the operator's last commands, whose events may be delivered before they end.
+# Time limit for the operator's last commands, in seconds; their events may be delivered before the commands end.
 _LEAVES_WITHIN_S = 60.0
 # Events committed while faults are injected again for edge cases that were not met.
 _LATE_EVENTS = 60

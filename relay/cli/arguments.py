@@ -171,7 +171,7 @@ def with_sql(streams: Sequence[Settings]) -> list[Settings]:
 
 
 def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """Return the settings that `one_stream` does, with only the outbox that `--source` names.
+    """Return the settings of the chosen stream, restricted to the outbox that `--source` names.
 
     Raises the errors of `one_stream` and `with_one_outbox`.
     """

@@ -46,7 +46,7 @@ _TRIES = 5
 
 
 class Ordered(StrEnum):
-    """The state of an event after it was ordered to be set aside."""
+    """Result of ordering that an event be set aside."""
 
     NEW = "ordered"
     PENDING = "already ordered"
@@ -273,7 +273,7 @@ def described_order(order: Item, *, whole: bool = False) -> str:
 
 
 def short_order(order: Item) -> str:
-    """Return the beginning of an order's id, as long as it is shown."""
+    """Abbreviate the id of an order for display."""
     identifier: str = order["id"]
     return identifier[: len(holds.ORDER_PREFIX) + SHORT_ID]
 

@@ -189,7 +189,7 @@ class Release:
         return event
 
     def _where(self, document: SourceDocument) -> str:
-        """Describe the place to which the rules send a document that is none of this stream's."""
+        """Describe where the rules send a document that does not belong to this stream."""
         route = self._selection.route_of(document)
         if route is None:
             return f"no rule of relay.toml gives the document to the stream {self._stream!r}: discard the record"

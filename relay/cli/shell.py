@@ -1,4 +1,4 @@
-"""Manners of a command line in a shell: typos get a suggestion, `| head` no traceback, commands work as pasted.
+"""Conveniences for command lines: suggestions for typos, no traceback after `| head`, commands to paste.
 
 `outbox_emulators`, `changefeed` and `relay.cli` are installed without one another: each has this module, and a
 test keeps the three alike.

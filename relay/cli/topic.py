@@ -87,7 +87,12 @@ class ServiceBusFacts:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The shortest acceptable duplicate detection window, and time to live of messages that is no warning."""
+    """Requirements on the topic or the queue.
+
+    Attributes:
+        min_window: The shortest acceptable duplicate detection window.
+        min_ttl: The time to live of messages below which there is a warning.
+    """
 
     min_window: timedelta = timedelta(minutes=10)
     min_ttl: timedelta = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""How much of a text of others is kept and shown: documents, messages and errors may have megabytes of it."""
+"""Limits to which untrusted text is cut: documents, messages and errors may have megabytes of it."""
 
 from __future__ import annotations
 

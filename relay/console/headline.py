@@ -28,7 +28,10 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The state of the whole relay in one sentence; its level asks its reader for nothing, to look, or to act."""
+    """The state of the whole relay in one sentence.
+
+    `level` says whether its reader has nothing to do, should look, or has to act.
+    """
 
     level: Level
     text: str
@@ -57,7 +60,7 @@ def stale_since(snapshot: Snapshot) -> str:
 def _states(snapshot: Snapshot) -> Iterator[Headline]:
     """Yield the states of a snapshot, the most serious first.
 
-    Stale figures are no reason to say that all is well.
+    All is never reported as well while a figure is stale.
     """
     yield from _stopped(snapshot)
     yield from _unread(snapshot)

@@ -98,7 +98,7 @@ class View(Protocol):
         """Return the latest snapshot, as soon as each part was read or failed, at the latest after this time."""
 
     def follow(self, partition_key: str, /) -> AbstractContextManager[Callable[[], Hashable]]:
-        """While entered, what it yields returns another value whenever the key's timeline may have changed."""
+        """Yield a function whose result changes whenever the timeline of the key may have changed."""
 
     async def timeline(self, partition_key: str, limit: int, /, *, data: bool) -> Timeline:
         """Return the last events of a key, with their data if `data`."""

@@ -24,7 +24,7 @@ class OpenTimeline:
         read: Callable[[], Awaitable[Timeline]],
         render: Callable[[Timeline], str],
     ) -> None:
-        """Open a timeline; `state` returns another value whenever the timeline may be another one."""
+        """Open a timeline; the result of `state` changes whenever the timeline may have changed."""
         self.viewers = 0
         self._state = state
         self._read = read

@@ -48,7 +48,7 @@ class Call:
 
 
 class Containers:
-    """One for a process. Nothing is connected until a container is asked for."""
+    """Containers of a Cosmos DB account. Create one per process; it connects on first use."""
 
     def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Create the containers; `call_timeout_s`: seconds after which a call without an answer is cut off."""

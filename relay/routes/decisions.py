@@ -1,6 +1,6 @@
 """Rules as a function of a document: every document of an outbox is asked about, once for each stream.
 
-What the answer does not depend on is not looked at. Most files name values of one field, which are then looked up.
+Fields that cannot change the answer are not read. Most files name values of one field, which are then looked up.
 """
 
 from __future__ import annotations

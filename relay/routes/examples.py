@@ -1,6 +1,6 @@
-"""Makes an event of a smoke test one of a stream.
+"""Adapt an event of a smoke test to the rules of one stream.
 
-It gets the layout of the outbox, and values for which a rule that leads to the stream holds.
+The event gets the layout of the outbox, and values that match a rule which leads to the stream.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def read(path: Path, *, named_by: str | None = None) -> RelayFile:
         content = tomllib.loads(text)
     except RecursionError as error:
         raise SettingsError([f"{path.name} has tables or lists within one another without end"]) from error
-    # Of a number with too many digits, int says so.
+    # Also for a number with too many digits, for which int raises a plain ValueError.
     except ValueError as error:
         raise SettingsError([f"{path.name} is no TOML: {error}"]) from error
     return parse(content, path.name)

@@ -320,14 +320,14 @@ class Fields:
     def of_document(self, name: str) -> tuple[Pointer, ...]:
         """Return the places of a field in a stored document.
 
-        The first that is there counts; an id is all of them.
+        The first place that has a value counts; an id concatenates the values of all places.
         """
         return self._documents[name]
 
     def of_columns(self, name: str) -> tuple[Pointer, ...]:
         """Return the places of a field in a row of an SQL outbox.
 
-        The first that is there counts; an id is all of them.
+        The first place that has a value counts; an id concatenates the values of all places.
         """
         return self._rows[name]
 

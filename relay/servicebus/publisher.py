@@ -122,7 +122,7 @@ class ServiceBusPublisher:
                     workers.create_task(work())
                 await work()
         for key in waiting:
-            # The workers were cut off before its turn.
+            # The deadline passed before a worker reached this key.
             outcomes[key].error, outcomes[key].unsent = rules.deadline.passed(), len(events[key])
         return list(outcomes.values())
 

@@ -87,8 +87,8 @@ class Probe:
     async def repeat(self, sender: Sender, doubted: Event, timeout_s: float) -> None:
         """Note whether the service accepts a repeat, unless anything was accepted since `doubted` was refused.
 
-        What waits for another's repeat takes its answer. Else a service that does not answer would let them wait
-        one after the other.
+        Concurrent callers share one repeat. Otherwise each of them would in turn wait for a service that does not
+        answer.
         """
         made = self._made
         async with self._one_at_a_time:

@@ -62,7 +62,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Database:
-    """One for a process. Nothing is connected until it is used."""
+    """Connections to the database of an SQL outbox. Create one per process; it connects on first use."""
 
     def __init__(self, settings: SqlFeed, *, call_timeout_s: float | None = CALL_TIMEOUT_S) -> None:
         """Create the database's connection.

@@ -19,7 +19,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class Memory:
-    """One for a process. Pages wait here, in the order in which they ask, until there is room for them.
+    """Memory shared by all pages. Create one per process; pages wait, in the order of their requests, for room.
 
     A page may be larger than its reserved space, because a row is read as a whole; the next ones then wait until
     it has been given back. So each page is read in the end, however large its rows are.

@@ -112,7 +112,7 @@ class Headroom:
 
 
 class ShardAges:
-    """How old the oldest event is that the reader of each shard of an SQL feed still has to publish."""
+    """Tracks, for each shard of an SQL feed, the age of the oldest event that its reader has yet to publish."""
 
     def __init__(self, label: str | None = None) -> None:
         """Create the gauge; `label` is the stream's, whose shards have the numbers of those of other streams."""
@@ -150,7 +150,7 @@ class _Seen:
 
 
 class LeaseAges:
-    """How old the oldest change is that each lease of a Cosmos DB outbox still has to pass, as last seen."""
+    """Tracks, for each lease of a Cosmos DB outbox, the age of the oldest change that it has yet to pass."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -191,7 +191,7 @@ def _record(transfers: Sequence[_Transfer]) -> None:
         return
     of_stream = attributes()
     _sends.add(len(transfers), of_stream, _WITHOUT_SPAN)
-    # All of them are of one attempt, and so of one relay.
+    # All transfers belong to the same attempt, and therefore to the same relay.
     bounded = transfers[0][3]
     actions = Counter([event.action for events, _, _, _ in transfers for event in events])
     for action, count in actions.items():

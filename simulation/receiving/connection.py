@@ -32,7 +32,7 @@ class _Way:
         world.outside.at(self._last_s, self._arrive)
 
     def flush(self) -> None:
-        """Let arrive what is on its way: nothing arrives ahead of it."""
+        """Deliver everything in flight, in its order."""
         while self._sent:
             self._sent.popleft()[1]()
 

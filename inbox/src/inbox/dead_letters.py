@@ -80,7 +80,7 @@ class Order:
         self._done: set[int] = set()
 
     def learn(self, found: Iterable[Place]) -> None:
-        """Take these for the whole queue. What is done stays done, even if it is still there."""
+        """Replace the known letters by those found. Letters that are done stay done even if still listed."""
         self._numbers.clear()
         for place in found:
             self.add(place)

@@ -197,7 +197,7 @@ class Receiver:
                 delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
             else:
                 delay_s = _SHORTEST_DELAY_S
-        # Now, so that the next one that looks knows of it.
+        # Remove the worker now, so that the next check sees that it has ended.
         self._workers.discard(asyncio.current_task())
 
     async def _next_session(self) -> None:

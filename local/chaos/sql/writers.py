@@ -75,7 +75,7 @@ class Writers:
         self.met: Counter[str] = Counter()
 
     def order(self, fault: Fault) -> None:
-        """Let this befall the next commit, or the next `count` commits."""
+        """Inject a fault into the next `count` commits; `count` is an option of the fault, 1 by default."""
         self._orders.extend([fault] * fault.options.get("count", 1))
 
     async def write(self, commits: Iterator[Commit], history: Histories, *, pause_s: float) -> None:
