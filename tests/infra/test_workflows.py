@@ -131,9 +131,8 @@ def test_every_make_target_exists(workflow: Any) -> None:
 
 
 def test_every_file_that_is_named_exists(workflow: Any) -> None:
-    named = (
-        r"\b(?:infra/[\w./-]+\.\w+|local\.settings\.sample\.json|requirements[\w-]*\.(?:txt|lock))|(?<!\S)\.ci/\w+"
-    )
+    root = r"local\.settings\.sample\.json|requirements[\w-]*\.(?:txt|lock)"
+    named = rf"\b(?:infra/[\w./-]+\.\w+|{root})|(?<!\S)\.ci/[\w.]+"
     for name in re.findall(named, f"{json.dumps(workflow, default=str)}\n{commands(workflow)}"):
         assert (ROOT / name).exists(), name
 
