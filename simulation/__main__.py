@@ -54,6 +54,7 @@ def _run(name: str, first: int, options: argparse.Namespace) -> bool:
         events += plan.events
         excused += result.excused
         if options.journal:
+            options.journal.parent.mkdir(parents=True, exist_ok=True)
             options.journal.write_text(result.text(), encoding="utf-8")
         if result.violations:
             _report(name, kind, plan, result, options)
