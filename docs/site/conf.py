@@ -35,6 +35,7 @@ extensions = [
 # The pages that tests/support/pages.py names, and the reference.
 include_patterns = [
     *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md"),
+    *("local/*/README.md", "tests/*/README.md"),
     *("emulators/docs/*.md", "emulators/docs/**/*.md"),
     "docs/site/reference/*.rst",
 ]

@@ -1,5 +1,5 @@
 // The page that owns a claim comes before the decisions and figures that led to it, which mention it too.
-const MENTIONS = /^(docs\/decisions\/|CONTRIBUTING$|CHANGELOG$|docs\/benchmarks$)/;
+const MENTIONS = /^(docs\/decisions\/|CONTRIBUTING$|CHANGELOG$|docs\/(benchmarks|releasing)$|(bench|journal|local|tests|docs\/site)\/.*README$)/;
 
 // Sphinx takes all of it from here; its own search has the same numbers.
 var Scorer = {

@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_PAGES = ("*.md", "*/README.md", "docs/**/*", "emulators/docs/**/*.md")
+_PAGES = ("*.md", "*/README.md", "local/*/README.md", "tests/*/README.md", "docs/**/*", "emulators/docs/**/*.md")
 _DOCSTRINGS = ("outbox/src/**/*.py", "inbox/src/**/*.py", "changefeed/**/*.py", "emulators/src/**/*.py")
 
 

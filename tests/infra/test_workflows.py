@@ -195,7 +195,7 @@ COMPONENTS = {
 
 def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
     release = read(ROOT / ".github/workflows/release.yml")
-    documented = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs/releasing.md").read_text(encoding="utf-8")
 
     # YAML 1.1 reads the key `on` as true.
     assert release[True]["push"]["tags"] == [f"{name}-v*" for name in COMPONENTS]

@@ -24,6 +24,8 @@ PAGES = sorted(
     {
         *ROOT.glob("*.md"),
         *ROOT.glob("[!.]*/README.md"),
+        *ROOT.glob("local/*/README.md"),
+        *ROOT.glob("tests/*/README.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("emulators/docs/**/*.md"),
     }

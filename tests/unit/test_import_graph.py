@@ -1,4 +1,4 @@
-"""The imports between the folders, as CONTRIBUTING.md says: some import nothing at all, and none in a circle."""
+"""The imports between the folders: some import nothing at all, and none in a circle."""
 
 from __future__ import annotations
 
