@@ -39,7 +39,8 @@ def invocation(keys, prefix):
 
 async def main():
     logging.getLogger("relay").setLevel(logging.ERROR)
-    relay = function_app.relay("default")
+    [backend] = function_app.backends
+    relay = backend.relay
     for number in range(2):
         await relay.handle(invocation(int(sys.argv[1]), f"{sys.argv[2]}-{number}"), "coldstart")
         moments.append(time.time())

@@ -12,7 +12,7 @@ from bench.benchmark import Bound, Findings, Live, Plan, Table, Target
 from bench.broker import Broker
 from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
 from bench.wiretap import Wiretap, Work
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.settings import Settings
 
 SHAPES = (
@@ -64,7 +64,7 @@ class CountedWork:
 async def count(tap: Wiretap, environment: Mapping[str, str], shape: Workload, source: Source) -> Counted:
     """Relay a thousand events of a shape, twice, with these settings; count what passes the tap."""
     settings = {**environment, "SERVICEBUS": tap.through(environment["SERVICEBUS"])}
-    relay = assemble(Settings.from_environment(settings))
+    relay = CosmosBackend(Settings.from_environment(settings)).relay
     invocations = math.ceil(_EVENTS / shape.events)
     try:
         return Counted(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from local.stack.environment import TOPIC
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.servicebus import encoding
 from relay.servicebus.messages import Message
 from relay.servicebus.pipelined.outgoing import IN_FLIGHT
@@ -79,7 +79,7 @@ def accepting_senders(senders: AcceptingSenders | None = None) -> Iterator[Accep
 def offline_relay() -> Iterator[tuple[CosmosRelay, AcceptingSenders]]:
     """A relay with the default settings, and its senders, which accept everything at once."""
     with accepting_senders() as senders:
-        yield assemble(Settings.from_environment(ENVIRONMENT)), senders
+        yield CosmosBackend(Settings.from_environment(ENVIRONMENT)).relay, senders
 
 
 def encode_again(transfers: Sequence[Sequence[Message]]) -> None:

@@ -18,7 +18,7 @@ from bench.documents import Source, Workload
 from bench.offline import AcceptingSenders, encode_again, offline_relay
 from bench.throughput import SHAPES
 from local.stack.parts import output_of
-from relay.assembly import CosmosRelay
+from relay.backends.cosmos import CosmosRelay
 
 _TIMEOUT_S = 300.0
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 
 from bench.counting import Connect
 from bench.offline import ENVIRONMENT, AcceptingSenders, accepting_senders
-from relay.assembly import assemble_sql
+from relay.backends.sql import SqlBackend
 from relay.settings import Settings
 from relay.sql.worker import Worker
 
@@ -27,8 +27,8 @@ async def running_worker(
     read = Settings.from_environment({"SERVICEBUS": ENVIRONMENT["SERVICEBUS"], **settings})
     assert read.sql is not None
     with nullcontext() if senders is None else accepting_senders(senders):
-        assembled = assemble_sql(read)
-    worker = Worker(assembled.relay, read.sql, connect, page_size=1000, poll_delay_s=0.5)
+        relay = SqlBackend(read).relay
+    worker = Worker(relay, read.sql, connect, page_size=1000, poll_delay_s=0.5)
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))
     try:
@@ -36,4 +36,4 @@ async def running_worker(
     finally:
         stop.set()
         await running
-        await assembled.close()
+        await relay.close()

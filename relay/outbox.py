@@ -1,7 +1,7 @@
 """The port through which `cli/` and `console/` read an outbox, and its values.
 
-`relay.assembly.open_outbox` opens the outbox of the settings: `relay.cosmos.reader` and `relay.sql.reader` are its
-adapters, and `tests/contracts/test_outboxes.py` says what each must do. Nothing here moves a checkpoint.
+`relay.backends.Backend.open_outbox` opens it: `relay.cosmos.reader` and `relay.sql.reader` are its adapters, and
+`tests/contracts/test_outboxes.py` says what each must do. Nothing here moves a checkpoint.
 """
 
 from __future__ import annotations

@@ -182,6 +182,21 @@ class Settings:
     rules: DeployedRules | None = None
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that have an outbox of the stream, by the names that `--source` has for them."""
+        outboxes = {"cosmos": self.cosmos, "sql": self.sql}
+        return tuple(name for name, outbox in outboxes.items() if outbox is not None)
+
+    def with_source(self, source: str) -> Settings:
+        """Return the settings without the outboxes of all other sources."""
+        cosmos = self.cosmos if source == "cosmos" else None
+        return replace(self, cosmos=cosmos, sql=self.sql if source == "sql" else None)
+
+    def function_name(self, base: str) -> str:
+        """Return the name of a function of the app for this stream: the base alone for the first stream."""
+        return base if self.stream == DEFAULT else f"{base}_{self.stream.replace('-', '_')}"
+
+    @property
     def label(self) -> str | None:
         """The stream's name for commands and telemetry; None where the app has no stream but `default`."""
         return self.stream if self.several or self.stream != DEFAULT else None

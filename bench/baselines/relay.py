@@ -8,7 +8,7 @@ from azure.functions import DocumentList
 
 from bench.baselines.sdk import SENDERS
 from bench.documents import Source, Workload
-from relay.assembly import assemble
+from relay.backends.cosmos import CosmosBackend
 from relay.settings import Settings
 
 
@@ -19,7 +19,7 @@ class TheRelay:
 
     def __init__(self, environment: Mapping[str, str], warm_up: Source) -> None:
         self._settings = Settings.from_environment(environment)
-        self._relay = assemble(self._settings)
+        self._relay = CosmosBackend(self._settings).relay
         self._warm_up = warm_up
         self._prepared: Sequence[DocumentList] = ()
 

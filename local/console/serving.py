@@ -14,8 +14,7 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.assembly import open_outbox, open_store
-from relay.cli.arguments import with_one_outbox
+from relay.backends import Backend, open_backend
 from relay.cli.console import check_of, completing, name_of
 from relay.console.application import application
 from relay.console.observer import Observer
@@ -24,12 +23,11 @@ from relay.console.ports import Sources
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.texts import Commands
-from relay.settings import Settings
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:
     """Return the stack's topic, not connected yet."""
-    environment, settings = _environment(stack), stream_of_page(stack)
+    environment, settings = _environment(stack), backend_of_page(stack).settings
     return EmulatorTopic(
         environment[f"{settings.servicebus_setting}_ADMIN"],
         ServiceBusTopic(settings, environment),
@@ -37,9 +35,9 @@ def topic_of(stack: Stack) -> EmulatorTopic:
     )
 
 
-def stream_of_page(stack: Stack) -> Settings:
-    """Return the stream that the page shows: the first of the app, by relay.toml and the settings."""
-    return with_one_outbox(stack.streams[0], stack.source)
+def backend_of_page(stack: Stack) -> Backend:
+    """Return the backend of the stream that the page shows: the first of the app."""
+    return open_backend(stack.streams[0], stack.source)
 
 
 def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = False) -> Observer:
@@ -47,10 +45,10 @@ def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = Fals
 
     It knows what the emulators know; `always` is that of Observer.
     """
-    settings = stream_of_page(stack)
+    backend = backend_of_page(stack)
     hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
-    outbox = open_outbox(settings, from_beginning=True)
-    return Observer(Sources(outbox, topic, open_store(settings), hosts), always=always)
+    outbox = backend.open_outbox(from_beginning=True)
+    return Observer(Sources(outbox, topic, backend.open_store(), hosts), always=always)
 
 
 @asynccontextmanager
@@ -68,7 +66,7 @@ async def serving_console(stack: Stack, port: int, *env_files: Path) -> AsyncIte
         app = application(
             view,
             loopback,
-            name=name_of(stream_of_page(stack)),
+            name=name_of(backend_of_page(stack).settings),
             settings=ConsoleSettings(show_data=True),
             commands=Commands(complete=completing(*env_files)),
             check=check_of(environment),

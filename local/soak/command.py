@@ -19,7 +19,7 @@ from local.soak.subscriber import Subscriber, subscriber
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.functions.documents import from_text, to_text
 from outbox_emulators.process import Stopped, until_done
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.settings import Settings
 
 # The most messages that may wait in the broker: it shares the machine, and its memory is not measured.
@@ -76,7 +76,7 @@ class Soak:
             draining = await resources.enter_async_context(
                 subscriber(stack, self._options.logs, receivers=self._receivers)
             )
-            relay = assemble(Settings.from_environment(stack.settings))
+            relay = CosmosBackend(Settings.from_environment(stack.settings)).relay
             resources.push_async_callback(relay.close)
             return await self._relay(relay, draining)
 

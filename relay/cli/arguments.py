@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from relay.backends import SOURCES, Backend, open_backend, open_backends
 from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.clients import administration_address
@@ -124,7 +124,7 @@ def add_source(parser: Parser) -> None:
     parser.add_argument(
         "--source",
         type=_source,
-        metavar="cosmos|sql",
+        metavar="|".join(SOURCES),
         help="which outbox; required if both COSMOS and SQL are set",
     )
 
@@ -135,8 +135,8 @@ def add_stream(parser: Parser, which: str) -> None:
 
 
 def _source(text: str) -> str:
-    if text not in ("cosmos", "sql"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an outbox: write cosmos or sql")
+    if text not in SOURCES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an outbox: write {' or '.join(SOURCES)}")
     return text
 
 
@@ -159,23 +159,12 @@ def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]
     return streams if arguments.stream is None else [stream_of(streams, arguments.stream)]
 
 
-def with_sql(streams: Sequence[Settings]) -> list[Settings]:
-    """Return the streams that have an SQL outbox. Raises UsageError if there is none."""
-    found = [each for each in streams if each.sql is not None]
-    if not found:
-        raise UsageError(
-            "SQL is not set, or no outbox of relay.toml is in SQL: set it to the connection string of the "
-            "database that has the outbox"
-        )
-    return found
+def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Backend:
+    """Return the backend of the outbox that `--stream` and `--source` choose.
 
-
-def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of the chosen stream, restricted to the outbox that `--source` names.
-
-    Raises the errors of `one_stream` and `with_one_outbox`.
+    Raises the errors of `one_stream` and `open_backend`.
     """
-    return with_one_outbox(one_stream(arguments, environment), arguments.source)
+    return open_backend(one_stream(arguments, environment), arguments.source)
 
 
 def administration_of(
@@ -185,30 +174,13 @@ def administration_of(
     return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
 
 
-def with_one_outbox(settings: Settings, wanted: str | None) -> Settings:
-    """Return the settings with one outbox alone: the one that `--source` names, or the only one.
-
-    Raises:
-        UsageError: The wanted one is not set, or both are set and none is wanted.
-    """
-    present = {"cosmos": settings.cosmos is not None, "sql": settings.sql is not None}
-    if wanted is None and all(present.values()):
-        raise UsageError("COSMOS and SQL are both set: add --source cosmos or --source sql")
-    if wanted is not None and not present[wanted]:
-        raise UsageError(f"--source {wanted}: {wanted.upper()} is not set")
-    if wanted is None:
-        return settings
-    return replace(settings, sql=None) if wanted == "cosmos" else replace(settings, cosmos=None)
-
-
-def each_outbox(settings: Settings) -> list[tuple[str | None, Settings]]:
-    """Return the settings with each outbox alone, and the `--source` that chooses it.
+def each_outbox(settings: Settings) -> list[tuple[str | None, Backend]]:
+    """Return the backend of each outbox of a stream, and the `--source` that chooses it.
 
     It is None if there is only one outbox.
     """
-    if settings.cosmos is None or settings.sql is None:
-        return [(None, settings)]
-    return [(source, with_one_outbox(settings, source)) for source in ("cosmos", "sql")]
+    backends = open_backends(settings)
+    return [(each.name if len(backends) > 1 else None, each) for each in backends]
 
 
 def reported(parse: Callable[[str], T]) -> Callable[[str], T]:

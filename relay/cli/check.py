@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from relay import assembly
+from relay.backends import Backend
 from relay.cli import generations
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.holdups import holdups
@@ -91,8 +91,8 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     found = await findings(streams, environment, required, arguments.servicebus_admin)
     scans = []
     for settings in streams if arguments.scan else ():
-        for source, one in each_outbox(settings):
-            scans += [await assembly.scan_outbox(one)]
+        for source, backend in each_outbox(settings):
+            scans += [await backend.scan()]
             scanned = _chosen(scans[-1].findings, source, settings)
             # What stops the next page was found without a scan.
             found += [each for each in _once([(settings.stream, scanned)], streams) if each not in found]
@@ -108,19 +108,19 @@ async def findings(
 ) -> list[Finding]:
     """Return the findings of `check` with these streams, without a scan; `administration` is the option."""
     destinations = {_destination(each): each for each in streams}
-    outboxes = [(each, source, one) for each in streams for source, one in each_outbox(each)]
+    outboxes = [(each, source, backend) for each in streams for source, backend in each_outbox(each)]
     # All at once: each service may take its time to answer, or not to.
     facts, checked = await asyncio.gather(
         asyncio.gather(*(_read(each, environment, administration) for each in destinations.values())),
-        asyncio.gather(*(assembly.check_outbox(one) for _, _, one in outboxes)),
+        asyncio.gather(*(backend.check() for _, _, backend in outboxes)),
     )
     large = await _large(streams[0], facts)
     of_rules = await generations.findings(streams)
     twice = await _one_entity_twice(streams, environment, administration)
     read = dict(zip(destinations, facts, strict=True))
     held = [
-        _chosen(await _holdups(one, found, read[_destination(settings)]), source, settings)
-        for (settings, source, one), found in zip(outboxes, checked, strict=True)
+        _chosen(await _holdups(backend, found, read[_destination(settings)]), source, settings)
+        for (settings, source, backend), found in zip(outboxes, checked, strict=True)
     ]
     of = [settings.stream for settings, _, _ in outboxes]
     topics = [list(check_servicebus(read[_destination(each)], each, required)) for each in streams]
@@ -192,12 +192,13 @@ async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[F
     return await check(settings.claim_check, longest)
 
 
-async def _holdups(settings: Settings, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
+async def _holdups(backend: Backend, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
     """Return the holdups of one outbox, unless what was `checked` of it says already why they cannot be read."""
     if any(finding.unavailable for finding in checked):
         return []
     # With claim-check, no size is too large.
-    found = await holdups(settings, servicebus.largest_message if settings.claim_check is None else None)
+    unlimited = backend.settings.claim_check is not None
+    found = await holdups(backend, None if unlimited else servicebus.largest_message)
     explained = any(finding.level in (Level.ERROR, Level.UNKNOWN) for finding in checked)
     return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
 

@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relay.backends import open_backend
 from relay.cli import check, shell, suggestions
-from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, port_number, with_one_outbox
-from relay.cli.rules import source_of, target_of
+from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, port_number
+from relay.cli.rules import target_of
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
@@ -86,10 +87,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     async with AsyncExitStack() as opened:
         views = []
         for each in streams:
-            one = with_one_outbox(each, arguments.source)
-            observer = observer_of(one, environment, from_beginning=arguments.begin == "beginning")
+            backend = open_backend(each, arguments.source)
+            observer = observer_of(backend, environment, from_beginning=arguments.begin == "beginning")
             view = await opened.enter_async_context(observer)
-            outbox, destination = (text.removeprefix("the ") for text in (source_of(one), target_of(one)))
+            outbox, destination = (text.removeprefix("the ") for text in (backend.wording.source, target_of(each)))
             commands = _commands(each, arguments.source)
             if access is loopback:  # anyone else has another Python, and other files
                 commands = replace(commands, complete=completing(*arguments.env_file))
@@ -112,7 +113,7 @@ def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
     """Return the streams that have an outbox of the wanted kind. Raises UsageError if none has."""
     if len(streams) == 1 or source is None:
         return streams
-    found = [each for each in streams if (each.cosmos if source == "cosmos" else each.sql) is not None]
+    found = [each for each in streams if source in each.sources]
     if not found:
         raise UsageError(f"--source {source}: no stream has an outbox there; there are {names_of(streams)}")
     return found
@@ -134,7 +135,7 @@ def _commands(settings: Settings, source: str | None) -> PageCommands:
     """Return the commands that the page of a stream shows."""
     from relay.console.texts import Commands as PageCommands
 
-    chosen = f"--source {source} " if settings.cosmos and settings.sql else ""
+    chosen = f"--source {source} " if len(settings.sources) > 1 else ""
     stream = f"--stream {settings.stream}" if settings.several else ""
     return PageCommands(f"{chosen}{stream}", stream, settings.servicebus_is_queue)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from relay import assembly
+from relay.backends import Backend, open_backend
 from relay.cli import generations
 from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay.cli.records import open_records
@@ -48,10 +48,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     stored = _in_file(arguments.event) if arguments.key is None else None
     explained = []
     for stream in streams:
-        for source, settings in each_outbox(stream):
-            found = await _explained(settings, stored, arguments)
+        for source, backend in each_outbox(stream):
+            found = await _explained(backend, stored, arguments)
             if stored is None:
-                found |= await _aside(settings, arguments.key, arguments.event)
+                found |= await _aside(backend, arguments.key, arguments.event)
             explained.append({"stream": stream.stream, **({"source": source} if source else {}), **found})
     missing = [each["outcome"] == "missing" for each in explained]
     if all(missing):
@@ -78,10 +78,10 @@ def _in_file(name: str) -> StoredDocument:
 
 
 async def _explained(
-    settings: Settings, stored: StoredDocument | None, arguments: argparse.Namespace
+    backend: Backend, stored: StoredDocument | None, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Explain what one stream does with the event, in the form that `--json` prints."""
-    outbox = assembly.open_outbox(settings)
+    settings, outbox = backend.settings, backend.open_outbox()
     try:
         if stored is not None:
             document: SourceDocument | None = outbox.document_of(stored)
@@ -91,9 +91,9 @@ async def _explained(
         if document is None:
             return found | {"outcome": "missing"}
         if settings.rules is not None:
-            judged = await generations.judge(settings, outbox, document, arguments.key)
+            judged = await generations.judge(backend, outbox, document, arguments.key)
             again = replace(judged.settings, rules=None)
-            return {"generation": judged.sentence} | await _explained(again, stored, arguments)
+            return {"generation": judged.sentence} | await _explained(open_backend(again), stored, arguments)
         selection = settings.selection
         if (unmet := selection.unmet(document)) is not None:
             return found | {"outcome": "ignore", "rule": f"no event, as it is not so that {unmet}"}
@@ -112,9 +112,9 @@ async def _explained(
     return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
 
 
-async def _aside(settings: Settings, partition_key: str, identifier: str) -> dict[str, Any]:
+async def _aside(backend: Backend, partition_key: str, identifier: str) -> dict[str, Any]:
     """Return what quarantine says of an event: whatever the rules are, a discarded one is published nowhere."""
-    async with open_records(settings) as records:
+    async with open_records(backend) as records:
         try:
             kept = await records.find(Filter(partition_key=partition_key))
             removed = await records.removed(partition_key)

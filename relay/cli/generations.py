@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from relay import assembly
-from relay.cli.arguments import each_outbox
+from relay.backends import Backend, open_backend, open_backends
 from relay.documents import SourceDocument
 from relay.errors import RelayError, RulesError
 from relay.findings import Finding
@@ -31,15 +30,16 @@ async def findings(streams: Sequence[Settings]) -> list[Finding]:
     first = {each.outbox: each for each in reversed(streams) if each.rules is not None}
     found: list[Finding] = []
     for settings in reversed(first.values()):
-        for _, one in each_outbox(settings):
-            found += await _of_outbox(one, {each.stream for each in streams})
+        for backend in open_backends(settings):
+            found += await _of_outbox(backend, {each.stream for each in streams})
     return found
 
 
-async def _of_outbox(settings: Settings, streams: set[str]) -> list[Finding]:
+async def _of_outbox(backend: Backend, streams: set[str]) -> list[Finding]:
+    settings = backend.settings
     subject = f"the rules of the outbox {settings.outbox}"
     try:
-        timeline = await _read(settings)
+        timeline = await _read(backend)
     except RelayError as error:
         return [
             Finding.error(f"{subject} have generations, and {error}", "Until then no event of it is published.")
@@ -79,7 +79,7 @@ async def _of_stream(settings: Settings, end: int, streams: set[str]) -> Finding
     """Return what a stream that no rule of today feeds still has of the time before."""
     subject = f"the stream {settings.stream} was given up for events committed since {format_time(end)}"
     try:
-        since = await assembly.waiting_since(settings)
+        since = await open_backend(settings).waiting_since()
     except RelayError as error:
         return Finding.unknown(f"{subject}, and what it still has cannot be read", str(error))
     end += _CLOCKS_DIFFER_S
@@ -116,10 +116,11 @@ class Judged:
         return f"by generation {self.generation.number} of the rules, {when}"
 
 
-async def judge(settings: Settings, outbox: Outbox, document: SourceDocument, key: str | None) -> Judged:
+async def judge(backend: Backend, outbox: Outbox, document: SourceDocument, key: str | None) -> Judged:
     """Return the settings by which a document is judged; `key` is that of a stored event. Raises RelayError."""
+    settings = backend.settings
     committed_at = await _committed_at(outbox, document, key)
-    timeline = None if committed_at is None else await _read(settings)
+    timeline = None if committed_at is None else await _read(backend)
     if timeline is None or committed_at is None:
         return Judged(settings)
     try:
@@ -142,8 +143,8 @@ async def _committed_at(outbox: Outbox, document: SourceDocument, key: str | Non
     return max(times, default=None)
 
 
-async def _read(settings: Settings) -> Timeline | None:
-    timelines = assembly.open_timelines(settings)
+async def _read(backend: Backend) -> Timeline | None:
+    timelines = backend.open_timelines()
     try:
         stored = await timelines.read()
     finally:

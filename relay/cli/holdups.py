@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
-from relay import assembly, commands
+from relay import commands
+from relay.backends import Backend
 from relay.cli.records import SHORT_ID, Records, open_records, to_the_second
 from relay.errors import PoisonError, ServiceError, StoreError
 from relay.events import Event, Rejected
@@ -19,7 +18,6 @@ from relay.quarantine.items import Filter, Item
 from relay.servicebus import messages
 from relay.servicebus.transfers import alone, check_size
 from relay.settings import OnPoison, Settings
-from relay.times import format_duration
 from relay.verdict import rejected
 
 # Maximum seconds of all that is read.
@@ -31,20 +29,18 @@ _PAGE = 1000
 # Maximum number of keys that are named; the others are counted.
 _NAMED_KEYS = 10
 
-_LATE_S = 300.0
 
-
-async def holdups(settings: Settings, largest: int | None) -> list[Finding]:
-    """Return the findings about settings with one outbox.
+async def holdups(backend: Backend, largest: int | None) -> list[Finding]:
+    """Return the findings about one outbox.
 
     `largest` is the maximum bytes of a message, None if unknown.
     """
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            async with open_records(settings) as records:
+            async with open_records(backend) as records:
                 parked = await _parked(records)
                 holds = await records.holds()
-            pages = await _next_pages(settings)
+            pages = await _next_pages(backend)
     except (StoreError, ServiceError, TimeoutError) as error:
         said = str(error) or f"there was no answer within {_TIMEOUT_S:g} s"
         return [
@@ -55,16 +51,15 @@ async def holdups(settings: Settings, largest: int | None) -> list[Finding]:
         ]
     stopped = [finding for page in pages for finding in page.undeliverable]
     pages = [page for page in pages if not page.undeliverable]
-    blocked = list(_blocked(pages, holds, settings, largest))
+    blocked = list(_blocked(pages, holds, backend.settings, largest))
     found = [*parked, *stopped, *blocked] or [Finding.ok("no partition key is parked or known to be blocked")]
-    # An SQL outbox's own check says what waits there, also if no reader has given it a position.
-    return found + (_late(pages, settings) if settings.sql is None else [])
+    return found + backend.check_pages(pages)
 
 
-async def _next_pages(settings: Settings) -> Sequence[NextPage]:
-    outbox = assembly.open_outbox(settings)
+async def _next_pages(backend: Backend) -> Sequence[NextPage]:
+    outbox = backend.open_outbox()
     try:
-        return await outbox.next_pages(min(settings.max_items, _PAGE))
+        return await outbox.next_pages(min(backend.settings.max_items, _PAGE))
     finally:
         await outbox.close()
 
@@ -139,25 +134,3 @@ def _too_large(events: Sequence[Event], settings: Settings, largest: int | None)
         except PoisonError as error:
             yield rejected(event, error)
             return
-
-
-def _late(pages: Sequence[NextPage], settings: Settings) -> list[Finding]:
-    now = time.time()
-    subject = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
-    found = []
-    for page in pages:
-        first = next((each for each in page.received.events if each.committed_at is not None), None)
-        age_s = 0.0 if first is None else now - (first.committed_at or 0)
-        if first is not None and age_s > _LATE_S:
-            waits = format_duration(timedelta(seconds=round(age_s)))
-            found.append(
-                Finding.warning(
-                    f"{subject} has events that wait for longer than PT5M to be published: the first of partition "
-                    f"{page.partition!r}, {first.id!r} of the partition key {first.partition_key!r}, for {waits}",
-                    "Look at what the relay logged last (relay_failed): it names the event that fails, and the "
-                    "command that sets it aside. If the relay is working through a backlog, wait.",
-                )
-            )
-    if not found and pages:
-        found.append(Finding.ok(f"no event of {subject} waits for longer than PT5M to be published"))
-    return found

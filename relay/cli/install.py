@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from relay import assembly
-from relay.cli.arguments import Commands, with_sql
+from relay.backends import open_sql_backends
+from relay.cli.arguments import Commands
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.streams import read_streams
 
@@ -50,9 +50,8 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
     done: list[str] = []
-    for settings in with_sql(read_streams(environment)):
-        done += await assembly.install(
-            settings,
+    for backend in open_sql_backends(read_streams(environment)):
+        done += await backend.install(
             keep=arguments.keep,
             create_table=arguments.create_table,
             roles=not arguments.no_roles,

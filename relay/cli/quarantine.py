@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from relay import assembly
 from relay.cli.arguments import Commands, Parser, one_outbox, positive
 from relay.cli.records import (
     LEAST_ID,
@@ -162,11 +161,11 @@ async def _opened(
     arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> AsyncIterator[tuple[Settings, Records, Outbox]]:
     """The settings with one outbox, its quarantine, and the outbox, which is not connected until it is read."""
-    settings = one_outbox(arguments, environment)
-    async with open_records(settings) as records:
-        outbox = assembly.open_outbox(settings)
+    backend = one_outbox(arguments, environment)
+    async with open_records(backend) as records:
+        outbox = backend.open_outbox()
         try:
-            yield settings, records, outbox
+            yield backend.settings, records, outbox
         finally:
             await outbox.close()
 

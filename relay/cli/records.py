@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from operator import attrgetter, itemgetter
 
-from relay import assembly, commands, holds
+from relay import commands, holds
+from relay.backends import Backend
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Reason, Rejected
 from relay.holds import Holds
@@ -31,7 +32,6 @@ from relay.quarantine.items import (
 )
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removal, Removed
 from relay.quarantine.record import Kept, hold, part_id
-from relay.settings import Settings
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
@@ -242,9 +242,9 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(settings: Settings) -> AsyncIterator[Records]:
-    """The quarantine of settings with one outbox."""
-    items = assembly.open_store(settings)
+async def open_records(backend: Backend) -> AsyncIterator[Records]:
+    """The quarantine of one outbox."""
+    items = backend.open_store()
     try:
         yield Records(items)
     finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay import assembly
+from relay.backends import Backend
 from relay.cli.arguments import Commands, one_outbox, reported
 from relay.cli.records import open_records
 from relay.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
@@ -25,16 +25,12 @@ from relay.clients import Connection, ConnectionString
 from relay.errors import UsageError
 from relay.outbox import Outbox, Range
 from relay.place import ulid_time
-from relay.settings import Settings
 from relay.times import format_time, parse_moment
 
 # The last second of the year 9999: with --from-cursor, --to need not be given.
 _FOREVER = 253_402_300_799
 
 _KEYS_LISTED = 50
-
-# By source, what holds the relay's positions, and what a relay does with it.
-_POSITIONS = {"cosmos": ("leases", "uses this lease container"), "sql": ("cursors", "reads this feed")}
 
 EXAMPLES = """\
 examples:
@@ -109,48 +105,48 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Publish the events again, or count what a replay would publish."""
-    settings = one_outbox(arguments, environment)
-    chosen = _range(arguments, settings)
+    backend = one_outbox(arguments, environment)
+    settings, chosen = backend.settings, _range(arguments, backend)
     async with AsyncExitStack() as stack:
-        outbox = assembly.open_outbox(settings)
+        outbox = backend.open_outbox()
         stack.push_async_callback(outbox.close)
-        identity = await _identity(chosen, arguments, settings, outbox)
+        identity = await _identity(chosen, arguments, backend, outbox)
         # A dry run reads a state file, and makes none.
         no_file = arguments.dry_run and arguments.state is not None and not arguments.state.exists()
         state = ReplayState.begin(identity, None if no_file else arguments.state)
         if state.finished:
-            return _result(state, ReplayCounts(), None, dry_run=False)
+            return _result(state, ReplayCounts(), None, backend, dry_run=False)
         sender = None
         if not arguments.dry_run:
             sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
         parked: Set[str] | None = None
         if not arguments.force:
-            records = await stack.enter_async_context(open_records(settings))
+            records = await stack.enter_async_context(open_records(backend))
             parked = (await records.parked()).keys()
         # The app publishes events committed after the start of the replay, even if --to is in the future.
         until = min(state.identity.chosen.until, state.identity.started + 1)
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
         replay = Replay(outbox, reading, sender, parked, state)
         await replay.run(terminal)
-        result = _result(state, replay.counts, sender, dry_run=arguments.dry_run)
+        result = _result(state, replay.counts, sender, backend, dry_run=arguments.dry_run)
         return with_completed(result, arguments)
 
 
-def _range(arguments: argparse.Namespace, settings: Settings) -> Range:
-    """Return the range that the options choose, for settings with one outbox.
+def _range(arguments: argparse.Namespace, backend: Backend) -> Range:
+    """Return the range that the options choose, for one outbox.
 
     Raises:
         UsageError: They contradict each other, or the range is empty or reversed.
     """
     since, until = _resolved(arguments, time.time())
-    if settings.sql is None and (arguments.from_cursor or arguments.shard is not None):
+    if backend.shards is None and (arguments.from_cursor or arguments.shard is not None):
         raise UsageError("--from-cursor and --shard are for an SQL outbox")
     cursor = None
     if arguments.from_cursor is not None:
-        since, until = _behind_cursor(arguments, until, settings)
+        since, until = _behind_cursor(arguments, until, backend)
         cursor = arguments.from_cursor.upper()
     elif since is None or until is None:
-        raise UsageError("give --from and --to" + (", or --from-cursor" if settings.sql is not None else ""))
+        raise UsageError("give --from and --to" + (", or --from-cursor" if backend.shards is not None else ""))
     since, until = floor(since), ceil(until)
     if since >= until:
         raise UsageError(
@@ -172,11 +168,11 @@ def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, 
     return ago.get("--from", arguments.since), ago.get("--to", until)
 
 
-def _behind_cursor(arguments: argparse.Namespace, until: float | None, settings: Settings) -> tuple[int, float]:
+def _behind_cursor(arguments: argparse.Namespace, until: float | None, backend: Backend) -> tuple[int, float]:
     """Return the time of `--from-cursor`, and the end of the range."""
     if arguments.since is not None:
         raise UsageError("give either --from or --from-cursor")
-    if arguments.shard is None and settings.sql is not None and settings.sql.shards > 1:
+    if arguments.shard is None and backend.shards is not None and backend.shards > 1:
         raise UsageError("--from-cursor: a position is of one shard: add --shard")
     try:
         since = ulid_time(arguments.from_cursor)
@@ -188,8 +184,9 @@ def _behind_cursor(arguments: argparse.Namespace, until: float | None, settings:
 
 
 async def _identity(
-    chosen: Range, arguments: argparse.Namespace, settings: Settings, outbox: Outbox
+    chosen: Range, arguments: argparse.Namespace, backend: Backend, outbox: Outbox
 ) -> ReplayIdentity:
+    settings = backend.settings
     return ReplayIdentity(
         chosen,
         as_new=arguments.as_new,
@@ -198,7 +195,7 @@ async def _identity(
         topic=f"{_namespace(settings.servicebus)}/{settings.servicebus_topic}",
         run=secrets.token_hex(4),
         started=int(time.time()),
-        source="cosmos" if settings.sql is None else "sql",
+        source=backend.name,
     )
 
 
@@ -209,7 +206,9 @@ def _namespace(connection: Connection) -> str:
     return urlsplit(endpoint or "").netloc
 
 
-def _result(state: ReplayState, counts: ReplayCounts, sender: OrderedSender | None, *, dry_run: bool) -> Result:
+def _result(
+    state: ReplayState, counts: ReplayCounts, sender: OrderedSender | None, backend: Backend, *, dry_run: bool
+) -> Result:
     """Return the result of a run; one without a sender is a dry run, or an earlier run has finished the replay."""
     chosen = state.identity.chosen
     data: dict[str, Any] = {
@@ -235,7 +234,7 @@ def _result(state: ReplayState, counts: ReplayCounts, sender: OrderedSender | No
         data["stopped"] = sender is not None and sender.gave_up
         lines = _published_lines(state, sender)
     if dry_run or sender is not None:
-        lines += _remarks(state, counts)
+        lines += _remarks(state, counts, backend)
     lines += [
         f"  invalid: document {each.id!r} of {each.partition_key!r}: {each.reason}: {each.detail}"
         for each in state.invalid.values()
@@ -275,16 +274,17 @@ def _published_lines(state: ReplayState, sender: OrderedSender | None) -> list[s
     return lines
 
 
-def _remarks(state: ReplayState, counts: ReplayCounts) -> list[str]:
+def _remarks(state: ReplayState, counts: ReplayCounts, backend: Backend) -> list[str]:
     lines = []
     if counts.skipped:
         lines.append(f"{counts.skipped} event(s) were handled by an earlier run.")
     if counts.ahead:
-        positions, user = _POSITIONS[state.identity.source]
+        wording = backend.wording
         lines.append(
             f"{counts.ahead.total()} event(s) of {len(counts.ahead)} partition key(s) were left to the relay, "
-            f"whose {positions} have not passed them yet: published now, they would overtake the events before "
-            f"them. Run the command again when the relay has caught up. If no relay {user}, add --force."
+            f"whose {wording.positions} have not passed them yet: published now, they would overtake the events "
+            "before them. Run the command again when the relay has caught up. "
+            f"If no relay {wording.reads}, add --force."
         )
     if counts.parked:
         lines.append(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+from relay.backends import open_backends
 from relay.findings import Finding
 from relay.settings import SERVICEBUS, Settings
 
@@ -48,20 +49,8 @@ def _rest(streams: Sequence[Settings]) -> str:
 
 def _way(settings: Settings) -> str:
     """Describe the source and the destination of a stream, and the resources of its own."""
-    if settings.sql is not None and settings.cosmos is None:
-        own = f"the consumer {settings.sql.consumer!r}, and the quarantine {settings.sql.quarantine_table!r}"
-    else:
-        leases = settings.cosmos_lease_container
-        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
-        own = f"the leases in {leases!r}{prefix}, and the quarantine {settings.cosmos_quarantine_container!r}"
-    return f"{source_of(settings)} → {target_of(settings)}, with {own}"
-
-
-def source_of(settings: Settings) -> str:
-    """Describe the source that a stream reads."""
-    if settings.sql is not None and settings.cosmos is None:
-        return f"the feed {settings.sql.feed!r}"
-    return f"the container {settings.cosmos_container!r}"
+    wording = open_backends(settings)[0].wording
+    return f"{wording.source} → {target_of(settings)}, with {wording.own}"
 
 
 def target_of(settings: Settings) -> str:

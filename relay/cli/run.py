@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from relay.assembly import assemble_sql
-from relay.cli.arguments import Commands, add_stream, chosen_streams, port_number, with_sql
+from relay.backends import open_sql_backends
+from relay.cli.arguments import Commands, add_stream, chosen_streams, port_number
 from relay.cli.probes import serving_probes
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.clients import quiet_libraries, switch_off_sdk_tracing
@@ -46,26 +46,25 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], __: Terminal) -> Result:
     """Work until SIGINT or SIGTERM."""
-    streams = with_sql(chosen_streams(arguments, environment))
+    backends = open_sql_backends(chosen_streams(arguments, environment))
     stop = stop_signal()
     async with AsyncExitStack() as stack:
-        workers = {}
-        for settings in streams:
-            relay = assemble_sql(settings)
-            stack.push_async_callback(relay.close)
-            workers[settings.stream] = relay.worker
+        workers = [backend.worker for backend in backends]
+        for backend in backends:
+            stack.push_async_callback(backend.relay.close)
         _set_up_telemetry(environment)
-        for settings in streams:
-            of = "" if settings.label is None else f" on the stream {settings.stream}"
-            print(f"relay worker {workers[settings.stream].name} has started{of}", flush=True)
+        for backend in backends:
+            label = backend.settings.label
+            of = "" if label is None else f" on the stream {label}"
+            print(f"relay worker {backend.worker.name} has started{of}", flush=True)
         if arguments.health_port is not None:
-            health = [worker.health for worker in workers.values()]
+            health = [worker.health for worker in workers]
             port = await stack.enter_async_context(serving_probes(health, arguments.health_port))
             print(f"probes are answered on port {port}", flush=True)
         async with asyncio.TaskGroup() as group:
-            for worker in workers.values():
+            for worker in workers:
                 group.create_task(worker.run(stop))
-    names = [worker.name for worker in workers.values()]
+    names = [worker.name for worker in workers]
     return Result(ExitCode.OK, {"worker": names[0], "workers": names}, ["Stopped."])
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from relay import assembly
+from relay.backends import Backend
 from relay.canary import ACTION, PREFIX, TTL_S, canary, canary_id
 from relay.cli.arguments import Commands, administration_of, one_outbox
 from relay.cli.comparison import Difference, compare
@@ -154,11 +154,12 @@ class Smoke:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    settings = one_outbox(arguments, environment)
+    backend = one_outbox(arguments, environment)
+    settings = backend.settings
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
     administration = administration_of(settings, arguments, environment)
-    made = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), settings)
+    made = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), backend)
     subscription = await choose(settings, arguments.subscription, administration)
     smoke = Smoke(subscription, timeout_s, made.document)
     key = smoke.document.fields["partitionKey"]
@@ -167,16 +168,16 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
     async with (
         open_session(settings, subscription, key, hold_s) as session,
-        assembly.open_canary(settings) as outbox,
-        open_records(settings) as records,
+        backend.open_canary() as outbox,
+        open_records(backend) as records,
     ):
         terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout_s:g} s.")
-        test = SmokeTest(smoke, settings, session, outbox, records)
+        test = SmokeTest(smoke, backend, session, outbox, records)
         await test.send_canary(made)
         if arguments.oversized and smoke.unaltered:
             terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
             await test.send_oversized(pause_s)
-    return result_of(smoke, settings)
+    return result_of(smoke, backend)
 
 
 def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -194,11 +195,11 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         )
 
 
-def _taken(document: dict[str, Any], settings: Settings) -> Example:
+def _taken(document: dict[str, Any], backend: Backend) -> Example:
     """Return the document as one that the stream takes. Raises UsageError if it cannot be made one."""
-    selection = settings.selection
+    settings, selection = backend.settings, backend.settings.selection
     try:
-        found = example(document, selection, is_row=settings.sql is not None and selection.fields.names_fields)
+        found = example(document, selection, is_row=backend.has_rows and selection.fields.names_fields)
     except Unplaceable as why:
         raise UsageError(
             f"relay.toml maps fields of the outbox of the stream {settings.stream!r} in a way that no event of a "
@@ -219,7 +220,7 @@ class SmokeTest:
     """Writes the events of a smoke test, finds their fate, and deletes them."""
 
     smoke: Smoke
-    settings: Settings
+    backend: Backend
     session: Session
     outbox: Canary
     records: Records
@@ -235,7 +236,7 @@ class SmokeTest:
             smoke.quarantined = found
         elif found is not None:
             smoke.latency_s = latency_s
-            smoke.differences = compare(smoke.document, found, self.settings.cloudevents_source)
+            smoke.differences = compare(smoke.document, found, self.backend.settings.cloudevents_source)
 
     async def _first_found(self, partition_key: str) -> ServiceBusReceivedMessage | RecordSummary | None:
         """Return the canary's message, or its quarantine record, which is removed.
@@ -289,11 +290,11 @@ class SmokeTest:
         document = {
             "id": canary_id(),
             "partitionKey": partition_key,
-            "type": self.settings.event_type,
+            "type": self.backend.settings.event_type,
             "ttl": TTL_S,
             "data": {"action": action, "createdAt": datetime.now(UTC).isoformat(), "text": text},
         }
-        return _taken(document, self.settings)
+        return _taken(document, self.backend)
 
     async def _take(self, partition_key: str) -> list[RecordSummary]:
         """Remove the key's quarantine records, unpark the key, and return the records."""
@@ -314,9 +315,9 @@ class SmokeTest:
                 self.smoke.left_behind.append(left)
 
 
-def result_of(smoke: Smoke, settings: Settings) -> Result:
+def result_of(smoke: Smoke, backend: Backend) -> Result:
     """Return the lines to print, and the exit code. A line that begins with `-> ` is a remedy."""
-    lines = _canary_lines(smoke, settings)
+    lines = _canary_lines(smoke, backend)
     if smoke.oversized is not None:
         lines += _oversized_lines(smoke.oversized)
     data: dict[str, Any] = {
@@ -331,13 +332,12 @@ def result_of(smoke: Smoke, settings: Settings) -> Result:
         "oversized": None if smoke.oversized is None else asdict(smoke.oversized),
         "leftBehind": smoke.left_behind,
     }
-    expires = f", expires within {TTL_S} s" if settings.sql is None else ""
-    lines += [f"not deleted{expires}: {each}" for each in smoke.left_behind]
+    lines += [f"not deleted{backend.wording.expiry}: {each}" for each in smoke.left_behind]
     passed = smoke.unaltered and (smoke.oversized is None or smoke.oversized.ok)
     return Result(ExitCode.OK if passed else ExitCode.FINDINGS, data, lines)
 
 
-def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
+def _canary_lines(smoke: Smoke, backend: Backend) -> list[str]:
     if smoke.unaltered and smoke.latency_s is not None:
         milliseconds = round(smoke.latency_s * 1000)
         return [f"ok: the event arrived on '{smoke.subscription}' unaltered, {milliseconds} ms after its write"]
@@ -350,8 +350,8 @@ def _canary_lines(smoke: Smoke, settings: Settings) -> list[str]:
         ]
     return [
         f"missing: no message arrived on '{smoke.subscription}' within {smoke.timeout_s:g} s",
-        *_where_to_look(settings),
-        *_rules(smoke, settings),
+        *_where_to_look(backend),
+        *_rules(smoke, backend.settings),
         "-> While the relay works through a backlog, the canary waits behind it: set a longer --timeout.",
     ]
 
@@ -375,22 +375,17 @@ def _altered_lines(smoke: Smoke) -> list[str]:
     return [*lines, *dict.fromkeys(f"-> {difference.remedy}" for difference in smoke.differences)]
 
 
-def _where_to_look(settings: Settings) -> list[str]:
-    if settings.sql is not None:
-        runs = "the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)"
-        outbox = f"SQL_FEED '{settings.sql.feed}', SQL_SHARDS '{settings.sql.shards}'"
-    else:
-        runs = "the function app runs, and what it logged for the last invocation (action relay_failed)"
-        outbox = f"COSMOS_CONTAINER '{settings.cosmos_container}'"
+def _where_to_look(backend: Backend) -> list[str]:
+    settings, wording = backend.settings, backend.wording
     if settings.label is not None:
         return [
-            f"-> Check that {runs}.",
+            f"-> Check that {wording.runs}.",
             f"-> Check that it was deployed with this relay.toml, in which the stream {settings.stream!r} leads "
-            f"from {outbox} to {settings.destination}.",
+            f"from {wording.settings} to {settings.destination}.",
         ]
     return [
-        f"-> Check that {runs}.",
-        f"-> Check that it has these settings: {outbox}, RELAY_EVENT_TYPE '{settings.event_type}', "
+        f"-> Check that {wording.runs}.",
+        f"-> Check that it has these settings: {wording.settings}, RELAY_EVENT_TYPE '{settings.event_type}', "
         f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
     ]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from relay.assembly import open_outbox, open_store
+from relay.backends import Backend
 from relay.console.bounds import ERROR, both_ends
 from relay.console.counts import Counts
 from relay.console.following import Followed
@@ -21,7 +21,6 @@ from relay.console.ports import Attempt, Parts, Sources
 from relay.console.progress import Progress
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.timeline import read_timeline
-from relay.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -263,16 +262,13 @@ def _without_times(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, number=0, at=0.0, known=known)
 
 
-def observer_of(settings: Settings, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
-    """Return an observer of the settings' outbox and topic. It connects when somebody looks.
+def observer_of(backend: Backend, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
+    """Return an observer of an outbox and the stream's topic. It connects when somebody looks.
 
     Args:
-        settings: With one outbox; of both, leave one out: `replace(settings, sql=None)`.
+        backend: The backend of the outbox.
         environment: May have `SERVICEBUS_ADMIN`, if the management endpoint has its own address.
         from_beginning: Whether to read every event that the outbox has, or those that the relay has not passed.
-
-    Raises:
-        UsageError: The settings have both outboxes.
     """
-    outbox = open_outbox(settings, from_beginning=from_beginning)
-    return Observer(Sources(outbox, ServiceBusTopic(settings, environment), open_store(settings)))
+    outbox = backend.open_outbox(from_beginning=from_beginning)
+    return Observer(Sources(outbox, ServiceBusTopic(backend.settings, environment), backend.open_store()))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +18,9 @@ from relay.cosmos.locks import stale_locks
 from relay.cosmos.overlaps import overlaps
 from relay.errors import first_line
 from relay.findings import Finding, Level
+from relay.outbox import NextPage
 from relay.settings import Settings
+from relay.times import format_duration
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, DatabaseProxy
@@ -25,6 +29,8 @@ T = TypeVar("T")
 
 # Maximum seconds of all that `check` reads, including the SDK's retries.
 _TIMEOUT_S = 20.0
+
+_LATE_S = 300.0
 
 _FAILURES = (AzureError, OSError, ValueError)
 
@@ -213,3 +219,26 @@ async def _of_another_container(
             "is gone. If the app was never started, start it.",
         )
     ]
+
+
+def check_pages(pages: Sequence[NextPage], container: str) -> list[Finding]:
+    """Return the findings about events of the relay's next pages that wait for too long."""
+    now = time.time()
+    subject = f"COSMOS_CONTAINER '{container}'"
+    found = []
+    for page in pages:
+        first = next((each for each in page.received.events if each.committed_at is not None), None)
+        age_s = 0.0 if first is None else now - (first.committed_at or 0)
+        if first is not None and age_s > _LATE_S:
+            waits = format_duration(timedelta(seconds=round(age_s)))
+            found.append(
+                Finding.warning(
+                    f"{subject} has events that wait for longer than PT5M to be published: the first of partition "
+                    f"{page.partition!r}, {first.id!r} of the partition key {first.partition_key!r}, for {waits}",
+                    "Look at what the relay logged last (relay_failed): it names the event that fails, and the "
+                    "command that sets it aside. If the relay is working through a backlog, wait.",
+                )
+            )
+    if not found and pages:
+        found.append(Finding.ok(f"no event of {subject} waits for longer than PT5M to be published"))
+    return found

@@ -45,7 +45,7 @@ Connect = Callable[[], Awaitable[AsyncSession]]
 # How late an idle shard may notice the order to stop.
 _LONGEST_WAIT_S = 1.0
 
-# Between attempts at a page: as the trigger's retry policy in function_app.py.
+# Between attempts at a page: as the trigger's retry policy in relay/backends/cosmos.py.
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 

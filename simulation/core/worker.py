@@ -1,4 +1,4 @@
-"""A worker: a process with a relay, put together as `relay/assembly.py` does, on ports of this world."""
+"""A worker: a process with a relay, put together as `relay/backends/` does, on ports of this world."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from relay import assembly
+from relay.backends import open_backend
 from relay.cli.records import Records
 from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
@@ -23,16 +23,16 @@ class Operator(BaseOperator):
 
     def __init__(self, services: Services, number: int) -> None:
         super().__init__(services, number)
-        self._settings = Settings.from_environment({**os.environ, **services.settings()})
+        self._backend = open_backend(Settings.from_environment({**os.environ, **services.settings()}))
 
     def _items(self) -> Items:
-        return assembly.open_store(self._settings)
+        return self._backend.open_store()
 
     async def _release(self, records: Records, key: str) -> Release:
-        outbox = assembly.open_outbox(self._settings)
+        outbox = self._backend.open_outbox()
         try:
-            async with ordered_sender(self._settings) as sender:
-                release = Release(records, sender, outbox, self._settings)
+            async with ordered_sender(self._backend.settings) as sender:
+                release = Release(records, sender, outbox, self._backend.settings)
                 await release.release_parked(key, None)
                 return release
         finally:

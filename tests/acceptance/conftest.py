@@ -18,7 +18,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.settings import Settings
 from tests.acceptance.services import Services, open_services
 from tests.acceptance.target import Target, named_target
@@ -60,7 +60,7 @@ async def make_relay(services: Services) -> AsyncIterator[RelayMaker]:
     relays: list[CosmosRelay] = []
 
     def make() -> CosmosRelay:
-        relays.append(assemble(services.settings))
+        relays.append(CosmosBackend(services.settings).relay)
         return relays[-1]
 
     yield make

@@ -21,7 +21,7 @@ from tests.support.watchdog import WATCHDOG_S
 LOCK = "requirements.lock"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
-import changefeed.postgresql.sessions, relay.assembly, relay.sql.worker, relay.sql.database
+import changefeed.postgresql.sessions, relay.backends.sql
 from changefeed.install import migrations
 assert migrations("postgresql") and migrations("sqlserver")
 print(changefeed.__file__, relay.__file__, sep="\\n")

@@ -349,9 +349,9 @@ def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
     script = commands(read(ROOT / ".github/workflows/deploy.yml"))
     app = Project(ROOT).trial.one("Microsoft.Web/sites")
     tags, scale = app.at("tags"), app.at("properties.functionAppConfig.scaleAndConcurrency")
-    source = (ROOT / "function_app.py").read_text(encoding="utf-8")
-    # The first one is that of the outbox in Cosmos DB, which the deployment has. Further streams add to the name.
-    function, *_ = re.findall(r'^ *@app\.function_name\(named\("(\w+)"', source, re.MULTILINE)
+    source = (ROOT / "relay/backends/cosmos.py").read_text(encoding="utf-8")
+    # The deployment has an outbox in Cosmos DB. Further streams add to the name.
+    function, *_ = re.findall(r'function_name\("(\w+)"', source, re.MULTILINE)
 
     assert f"tags.\\\"azd-service-name\\\"=='{tags['azd-service-name']}'" in script
     assert f'grep --quiet "/{function}"' in script

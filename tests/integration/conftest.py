@@ -16,7 +16,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import FaultClient
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.settings import Settings
 from tests.support.leases import TriggerLeases
 from tests.support.sql_deployment import SqlDeployment
@@ -123,7 +123,7 @@ async def make_relay(
             "RELAY_DUPLICATE_WINDOW_S": "604800",
             "RELAY_PIPELINED": str(pipelined),
         }
-        relay = assemble(Settings.from_environment({**environment, **settings}))
+        relay = CosmosBackend(Settings.from_environment({**environment, **settings})).relay
         closers.append(relay.close)
         return relay
 

@@ -15,6 +15,7 @@ from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.backends import open_backend
 from relay.console.model import Stage
 from relay.console.observer import Observer, observer_of
 from relay.settings import Settings
@@ -60,7 +61,7 @@ async def test_the_counts_are_those_of_the_relay_with_quarantine_a_parked_key_an
     environment = {"SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}"}
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         trigger = TriggerLeases(client, max_items=7)
-        async with observer_of(settings, environment, from_beginning=True) as observer:
+        async with observer_of(open_backend(settings), environment, from_beginning=True) as observer:
 
             async def handle(page: list[dict[str, Any]]) -> None:
                 await relay.handle(page, f"i{next(invocations)}")
@@ -103,7 +104,7 @@ async def test_the_counts_are_those_of_the_relay_with_quarantine_a_parked_key_an
         # A console that begins now begins where the children of the split partition are.
         for document in documents(100, 104):
             await trigger.data.create_item(document)
-        async with observer_of(settings, environment, from_beginning=False) as later:
+        async with observer_of(open_backend(settings), environment, from_beginning=False) as later:
             flow = (await later.look()).flow
             assert (flow.committed, flow.waiting) == (4, 4)
 
@@ -132,7 +133,7 @@ async def test_the_counts_of_an_sql_outbox_are_those_of_its_relay(
     )
     environment = {"SERVICEBUS_ADMIN": f"http://127.0.0.1:{servicebus.admin_port}"}
     written = [{"type": "domainEvent", **document} for document in documents(0, 40)]
-    async with observer_of(settings, environment, from_beginning=False) as observer:
+    async with observer_of(open_backend(settings), environment, from_beginning=False) as observer:
         for number, document in enumerate(written[:20]):
             await writer.commit(document, shard_id=number % _KEYS % 2)
         snapshot = await observer.look()

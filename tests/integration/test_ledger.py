@@ -8,7 +8,7 @@ import pytest
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import CosmosRelay
+from relay.backends.cosmos import CosmosRelay
 from relay.clients import servicebus_client
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems

@@ -14,7 +14,8 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import assemble, open_store
+from relay.backends import open_backend
+from relay.backends.cosmos import CosmosBackend
 from relay.canary import is_canary
 from relay.cosmos.reader import CosmosOutbox
 from relay.events import Reason, Rejected
@@ -80,7 +81,7 @@ async def test_cloudevents_are_relayed_as_they_are_stored(
     wrong = {**CLOUDEVENT, "id": "bad", "data": {"amount": []}}
     for document in (CLOUDEVENT, {**CLOUDEVENT, "id": "x" * 130}, wrong, {"id": "o", "partitionkey": "order-7"}):
         await container.create_item(document)
-    relay, outbox = assemble(settings), CosmosOutbox(settings)
+    relay, outbox = CosmosBackend(settings).relay, CosmosOutbox(settings)
     try:
         await relay.handle(await delivered(account, "events"), "i")
         (first, second) = (await received(servicebus.connection_string, 2)).messages["order-7"]
@@ -127,7 +128,7 @@ async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(
     environment |= {"RELAY_FILE": str(file)}
     (settings,) = read_streams(environment | {"RELAY_DUPLICATE_WINDOW_S": "604800"}, app=tmp_path)
     await account.get_database_client(DATABASE).get_container_client("data").create_item(event("e", "k"))
-    relay = assemble(settings)
+    relay = CosmosBackend(settings).relay
     try:
         await relay.handle(await delivered(account, "data"), "i")
     finally:
@@ -152,7 +153,7 @@ async def test_a_row_that_a_wrong_rule_set_aside_is_released_once_the_file_is_ta
     data = {"action": "Made", "_original": {"id": "other"}, "_dataText": "other"}
     sql.write(("e1", "k", data))
     assert wrong.feed is not None
-    outbox, items = SqlOutbox(wrong.feed), open_store(wrong)
+    outbox, items = SqlOutbox(wrong.feed), open_backend(wrong).open_store()
     try:
         [document] = [each async for page in (await outbox.in_range(Range(0, 2**40))).pages() for each in page]
         aside = outbox.event_of(document)
@@ -183,7 +184,7 @@ async def test_the_articles_events_get_properties_and_are_filtered(
     container = account.get_database_client(DATABASE).get_container_client("data")
     for document in (event("inside", "k", internal=True), event("e1", "k", **data)):
         await container.create_item(document)
-    relay = assemble(settings)
+    relay = CosmosBackend(settings).relay
     try:
         await relay.handle(await delivered(account, "data"), "i")
         (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
@@ -398,7 +399,7 @@ async def test_explain_says_that_an_operator_discarded_the_event(
 ) -> None:
     document = event("e", "k")
     await account.get_database_client(DATABASE).get_container_client("data").create_item(document)
-    quarantine = StoredQuarantine(open_store(Settings.from_environment(environment)))
+    quarantine = StoredQuarantine(open_backend(Settings.from_environment(environment)).open_store())
     await quarantine.store(rejected(Reason.MESSAGE_REFUSED, document), "i1")
     await quarantine.close()
 

@@ -16,10 +16,10 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import CosmosRelay, assemble
+from relay import assembly
+from relay.backends.cosmos import CosmosRelay
 from relay.cli.smoke import SmokeTest
 from relay.routes.examples import Example
-from relay.settings import Settings
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import Run, relay_command
@@ -44,10 +44,10 @@ class Running:
     def __init__(self, app: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._host = Host(app, environment, lease_acquire_ms=200, lease_renew_ms=1000, lease_expiration_ms=5000)
         self._relays: list[CosmosRelay] = []
-        make = assemble
+        make = assembly.assemble
 
-        def remember(settings: Settings) -> CosmosRelay:
-            self._relays.append(make(settings))
+        def remember(*given: Any) -> CosmosRelay:
+            self._relays.append(make(*given))
             return self._relays[-1]
 
         monkeypatch.setattr("relay.assembly.assemble", remember)

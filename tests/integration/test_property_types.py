@@ -11,7 +11,7 @@ from proton.reactor import Filter
 
 from emulators.tests.servicebus.raw_amqp import connected
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import assemble
+from relay.backends.cosmos import CosmosBackend
 from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_mapping import only_stream
 from tests.support.outbox import event
@@ -74,7 +74,7 @@ async def test_a_property_has_one_type_for_all_values(
 ) -> None:
     numbers = [*SEQUENCES, *BEYOND]
     documents = [document(place, number) for place, number in enumerate(numbers)]
-    relay = assemble(only_stream(environment | {"RELAY_PIPELINED": str(pipelined)}, tmp_path, MAPPED))
+    relay = CosmosBackend(only_stream(environment | {"RELAY_PIPELINED": str(pipelined)}, tmp_path, MAPPED)).relay
     try:
         await relay.handle(documents, "i1")
         messages = await asyncio.to_thread(received_by_proton, servicebus, len(documents))

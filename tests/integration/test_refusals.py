@@ -10,7 +10,7 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
 from relay import holds
-from relay.assembly import CosmosRelay
+from relay.backends.cosmos import CosmosRelay
 from relay.errors import PublishError
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

@@ -16,7 +16,7 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.source import ChangeBatch
@@ -178,7 +178,7 @@ async def test_events_whose_rule_was_corrected_are_released(
     environment |= {"RELAY_FILE": str(rules)}
     operator.set(environment)
     (stream,) = read_streams(environment)
-    relay = assemble(stream)
+    relay = CosmosBackend(stream).relay
     documents = [event("much", "a", amount="much"), {**event("other", "b"), "data": {"action": "Other"}}]
     await relay.handle(documents, "i1")
     await relay.close()

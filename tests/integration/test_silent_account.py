@@ -44,7 +44,7 @@ INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Relays wait for an answer for two seconds, not for ten."""
-    monkeypatch.setattr("relay.assembly.Containers", partial(Containers, call_timeout_s=LIMIT_S))
+    monkeypatch.setattr("relay.backends.cosmos.Containers", partial(Containers, call_timeout_s=LIMIT_S))
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ from local.demo.tally import Tally
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay import assembly
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosRelay
 from relay.clients import switch_off_sdk_tracing
 from relay.errors import PublishError, QuarantineError
-from relay.settings import Settings
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
 from tests.integration.conftest import ROOT, RelayMaker
@@ -116,10 +115,10 @@ async def test_a_demo_run_adds_up_to_what_was_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[CosmosRelay] = []
-    make = assemble
+    make = assembly.assemble
 
-    def remember(settings: Settings) -> CosmosRelay:
-        made.append(make(settings))
+    def remember(*given: Any) -> CosmosRelay:
+        made.append(make(*given))
         return made[-1]
 
     monkeypatch.setattr("relay.assembly.assemble", remember)

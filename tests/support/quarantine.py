@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from azure.cosmos.aio import ContainerProxy
 
-from relay.assembly import CosmosRelay
+from relay.backends.cosmos import CosmosRelay
 from relay.documents import StoredDocument
 from relay.errors import PublishError
 from relay.holds import ORDER_TYPE

@@ -150,7 +150,7 @@ class World:
             yield OrderedSender(InMemoryPublisher(self._accepted), (0, 0))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("relay.assembly.open_outbox", lambda _: self.outbox)
+            patch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
             patch.setattr("relay.cli.quarantine.open_records", records)
             patch.setattr("relay.cli.quarantine.ordered_sender", sender)
             return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json

@@ -12,7 +12,7 @@ import psycopg
 
 from changefeed import connect, install, setup_feed
 from inbox.cancellation import end_tasks
-from relay.assembly import SqlRelay, assemble_sql
+from relay.backends.sql import SqlBackend
 from relay.settings import Settings
 from relay.sql.install import migrations
 from tests.support.waiting import look_again
@@ -109,9 +109,9 @@ class SqlDeployment:
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[SqlRelay]:
+async def working(settings: Settings) -> AsyncIterator[SqlBackend]:
     """The relay on the SQL outbox of these settings, in this process."""
-    sql = assemble_sql(settings)
+    sql = SqlBackend(settings)
     stop = asyncio.Event()
     running = asyncio.create_task(sql.worker.run(stop))
     try:
@@ -123,4 +123,4 @@ async def working(settings: Settings) -> AsyncIterator[SqlRelay]:
                 await running
         finally:
             await end_tasks([running])
-            await sql.close()
+            await sql.relay.close()

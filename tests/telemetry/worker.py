@@ -80,8 +80,7 @@ class Worker:
     def __init__(self, shown: Shown) -> None:
         import function_app
 
-        self._relay_of = function_app.relay
-        self._watch = function_app.watch("default")
+        self._backends: dict[str, Any] = {each.settings.stream: each for each in function_app.backends}
         self._shown = shown
         # What was logged before the app was loaded is the worker's own.
         shown.lines.clear()
@@ -92,7 +91,7 @@ class Worker:
         if "handle" in command:
             return await self._handle(**command)
         if "look" in command:
-            await self._watch.look()
+            await self._backends["default"].watch.look()
             return {}
         if "attempts" in command:
             return await self._attempts(command["attempts"], command["events"])
@@ -109,7 +108,7 @@ class Worker:
         from relay.errors import RelayError
 
         try:
-            outcome = await self._relay_of(stream).handle(handle, invocation_id, retry_count)
+            outcome = await self._backends[stream].relay.handle(handle, invocation_id, retry_count)
         except RelayError as error:
             return {"error": type(error).__name__}
         return {"published": outcome.published}
@@ -124,7 +123,7 @@ class Worker:
                 event(f"{name}-{n}", f"k-{n}", name="x" * 200) | {"traceparent": each, "_ts": int(time.time())}
                 for n, each in enumerate(traceparents)
             ]
-            await self._relay_of("default").handle(documents, f"invocation-{name}")
+            await self._backends["default"].relay.handle(documents, f"invocation-{name}")
         return {"cpu_s": time.process_time() - cpu, "mb": peak_mb()}
 
 

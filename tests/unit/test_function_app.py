@@ -167,14 +167,15 @@ def indexed() -> list[Any]:
 @pytest.fixture
 async def module(function: Function) -> Any:
     """The app's module, with what the process has once."""
-    return sys.modules[function.call.__module__]
+    return sys.modules["function_app"]
 
 
 async def test_the_process_has_one_relay_for_all_its_invocations(module: Any) -> None:
     # The ledger of what was accepted and the evidence of what is refused are the relay's: a new one forgets both.
-    relay = module.relay("default")
+    [backend] = module.backends
+    relay = backend.relay
 
-    assert module.relay("default") is relay
+    assert backend.relay is relay
     assert relay._publisher.destination == "domain-events"
     await relay.close()
 
@@ -244,14 +245,11 @@ async def test_an_invocation_is_handed_on_with_its_id_and_its_retries(
 ) -> None:
     handled: list[tuple[Any, ...]] = []
 
-    class Relay:
-        def __init__(self, stream: str) -> None:
-            assert stream == "default"
+    async def handle(*given: Any) -> None:
+        handled.append(given)
 
-        async def handle(self, *given: Any) -> None:
-            handled.append(given)
-
-    monkeypatch.setattr(module, "relay", Relay)
+    [backend] = module.backends
+    monkeypatch.setattr(backend, "relay", SimpleNamespace(handle=handle))
     context = SimpleNamespace(invocation_id="i", retry_context=SimpleNamespace(retry_count=4))
 
     batch = ChangeBatch('[{"id": "1"}]')

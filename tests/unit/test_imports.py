@@ -43,10 +43,10 @@ LATER = {
     ),
     *("relay.cli", "relay.console", "relay.large", "outbox", "inbox", "difflib"),
 }
-# What knows an outbox; the commands and the console ask relay.assembly and relay.outbox instead.
-SOURCES = {"changefeed", "relay.cosmos", "relay.sql"}
-
-FOR_SQL_ALONE = {"changefeed", "relay.sql"}
+# What knows an outbox; the commands and the console ask relay.backends and relay.outbox instead.
+FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay.cosmos"}
+FOR_SQL_ALONE = {"changefeed", "relay.backends.sql", "relay.sql"}
+SOURCES = FOR_COSMOS_ALONE | FOR_SQL_ALONE
 
 
 def imported(**settings: str) -> list[str]:
@@ -75,7 +75,7 @@ def among(names: list[str], packages: set[str]) -> set[str]:
     ("settings", "not_these", "at_most"),
     [
         ({"COSMOS": COSMOS}, LATER | FOR_SQL_ALONE, 65),
-        ({"SQL": SQL}, LATER, 97),
+        ({"SQL": SQL}, LATER | FOR_COSMOS_ALONE, 95),
     ],
     ids=["Cosmos DB", "SQL"],
 )

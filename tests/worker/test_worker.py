@@ -21,7 +21,6 @@ from outbox_emulators.functions.worker import platform
 from outbox_emulators.functions.worker.interface import Invocation
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.routes.selection import DEFAULT
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
@@ -60,8 +59,8 @@ async def fresh_app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     sys.modules.pop("function_app", None)
     yield
     app = sys.modules.pop("function_app", None)
-    if app is not None and app.relay.cache_info().currsize:
-        await app.relay(DEFAULT).close()
+    for backend in [] if app is None else app.backends:
+        await backend.relay.close()
 
 
 async def test_the_worker_indexes_the_app_with_its_trigger_and_its_unlimited_retry_policy(

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from local.console.serving import stream_of_page, topic_of
+from local.console.serving import backend_of_page, topic_of
 from local.sending.event import Event
 from local.sending.routed import STACK_APP, event_type, streams_of, why_ignored
 from local.stack.options import StackOptions
@@ -35,7 +35,7 @@ TYPES = '[outboxes.default]\ntypes = ["order", "invoice"]\n'
 async def test_the_page_shows_the_events_and_the_destination_that_the_rules_name(tmp_path: Path) -> None:
     stack = stack_of(tmp_path, TYPES + '[destinations.default]\ntopic = "orders"\n')
 
-    settings, topic = stream_of_page(stack), topic_of(stack)
+    settings, topic = backend_of_page(stack).settings, topic_of(stack)
 
     assert settings.selection.types == ("order", "invoice")
     assert (settings.servicebus_topic, topic.entity) == ("orders", "orders")

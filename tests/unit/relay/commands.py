@@ -148,7 +148,7 @@ class Deployment:
         self.outbox.reach(1_000)
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
-        monkeypatch.setattr("relay.assembly.open_outbox", lambda _: self.outbox)
+        monkeypatch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
         for module in ("quarantine", "replay", "holdups"):
             monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.cli.arguments import with_one_outbox
+from relay.backends import open_backend
 from relay.cli.console import check_of
 from relay.cli.main import parser
 from relay.errors import UsageError
@@ -34,15 +34,15 @@ def test_what_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str])
 def test_one_outbox_is_chosen_of_two() -> None:
     settings = Settings.from_environment(BOTH)
 
-    sql, cosmos = with_one_outbox(settings, "sql"), with_one_outbox(settings, "cosmos")
+    sql, cosmos = (open_backend(settings, source).settings for source in ("sql", "cosmos"))
 
     assert (sql.cosmos, sql.sql) == (None, settings.sql)
     assert (cosmos.cosmos, cosmos.sql) == (settings.cosmos, None)
-    assert with_one_outbox(sql, None) == sql
+    assert open_backend(sql).settings == sql
     with pytest.raises(UsageError, match="both set: add --source cosmos or --source sql"):
-        with_one_outbox(settings, None)
+        open_backend(settings)
     with pytest.raises(UsageError, match="--source cosmos: COSMOS is not set"):
-        with_one_outbox(sql, "cosmos")
+        open_backend(sql, "cosmos")
 
 
 async def test_the_check_of_the_page_is_that_of_the_command() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relay.backends import open_backend
 from relay.cli.holdups import holdups
 from relay.errors import StoreError
 from relay.findings import Finding, Level
@@ -27,7 +28,8 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 
 async def found(level: Level, policy: str = "skip", largest: int | None = None) -> list[Finding]:
-    findings = await holdups(Settings.from_environment(ENVIRONMENT | {"RELAY_ON_POISON": policy}), largest)
+    settings = Settings.from_environment(ENVIRONMENT | {"RELAY_ON_POISON": policy})
+    findings = await holdups(open_backend(settings), largest)
     return [finding for finding in findings if finding.level is level]
 
 

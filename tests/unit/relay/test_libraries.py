@@ -11,7 +11,7 @@ import pytest
 from azure.core.settings import settings as azure_settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
-from relay.assembly import assemble
+from relay.backends.cosmos import CosmosBackend
 from relay.cli.main import main
 from relay.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
 from relay.settings import Settings
@@ -71,7 +71,7 @@ def test_the_sdks_trace_until_it_is_switched_off(traced: None) -> None:
 
 
 def test_assembling_a_relay_changes_no_setting_of_the_process(traced: None) -> None:
-    assemble(Settings.from_environment(SETTINGS))
+    assert CosmosBackend(Settings.from_environment(SETTINGS)).relay is not None
 
     assert azure_settings.tracing_implementation() is OpenTelemetrySpan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.assembly import CosmosRelay, assemble
+from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.cosmos.source import ChangeBatch
 from relay.errors import ChangesError, PublishError
 from relay.pipeline import Relay
@@ -127,7 +127,7 @@ async def test_what_follows_a_refused_event_is_the_owners_choice(
 
 
 async def test_text_that_is_not_json_fails_the_attempt_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    made = assemble(Settings.from_environment(SETTINGS))
+    made = CosmosBackend(Settings.from_environment(SETTINGS)).relay
 
     with caplog.at_level(logging.ERROR, "relay"), pytest.raises(ChangesError, match="check --scan"):
         await made.handle(ChangeBatch('[{"id": '), "i1")
@@ -137,7 +137,7 @@ async def test_text_that_is_not_json_fails_the_attempt_and_says_so(caplog: pytes
 
 
 async def test_documents_of_other_types_in_the_text_are_counted() -> None:
-    made = assemble(Settings.from_environment(SETTINGS))
+    made = CosmosBackend(Settings.from_environment(SETTINGS)).relay
 
     outcome = await made.handle(ChangeBatch('[{"id": "1", "type": "contact"}, null]'), "i1")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.assembly import open_canary, open_outbox, open_store
-from relay.cli.arguments import with_one_outbox
+from relay.backends import open_backend
 from relay.cli.records import open_records
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
@@ -25,17 +24,16 @@ COSMOS = "AccountEndpoint=https://a.documents.azure.com:443/;AccountKey=c2VjcmV0
 def test_the_store_is_where_the_outbox_is(source: str, kind: type) -> None:
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
-    assert isinstance(open_store(with_one_outbox(both, source)), kind)
+    assert isinstance(open_backend(both, source).open_store(), kind)
 
 
 @pytest.mark.parametrize(("source", "kind"), [("sql", SqlOutbox), ("cosmos", CosmosOutbox)])
 def test_the_outbox_is_the_one_that_was_chosen(source: str, kind: type) -> None:
     both = Settings.from_environment({"COSMOS": COSMOS, "SQL": "postgresql://h/d", "SERVICEBUS": SERVICEBUS})
 
-    assert isinstance(open_outbox(with_one_outbox(both, source)), kind)
-    for opening in (open_outbox, open_store, open_canary):
-        with pytest.raises(UsageError, match="COSMOS and SQL are both set"):
-            opening(both)
+    assert isinstance(open_backend(both, source).open_outbox(), kind)
+    with pytest.raises(UsageError, match="COSMOS and SQL are both set"):
+        open_backend(both)
 
 
 async def test_the_connection_of_a_canary_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +41,7 @@ async def test_the_connection_of_a_canary_ends_with_it(monkeypatch: pytest.Monke
     account.containers["data"] = Container()
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
-    async with open_canary(SETTINGS):
+    async with open_backend(SETTINGS).open_canary():
         assert account.open == 1
 
     assert account.open == 0
@@ -54,7 +52,7 @@ async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.Monk
     account.containers["quarantine"] = Container()
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
-    async with open_records(SETTINGS) as records:
+    async with open_records(open_backend(SETTINGS)) as records:
         assert account.opened == 0
         assert len(await records.find(Filter())) == 5
         assert account.open == 1
@@ -68,7 +66,7 @@ async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytes
     monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
 
     async def command() -> None:
-        async with open_records(SETTINGS) as records:
+        async with open_records(open_backend(SETTINGS)) as records:
             await records.find(Filter())
 
     with pytest.raises(StoreError, match="the container 'quarantine' cannot be read or written"):

@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
+from relay.backends import open_backend
 from relay.cli import session as subscriptions
 from relay.cli.comparison import Difference
 from relay.cli.session import Session, choose, open_session
@@ -162,7 +163,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
     monkeypatch.setattr("relay.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
     monkeypatch.setattr("relay.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
     monkeypatch.setattr("relay.cli.smoke.open_session", opened_session)
-    monkeypatch.setattr("relay.assembly.open_canary", opened)
+    monkeypatch.setattr("relay.backends.cosmos.CosmosBackend.open_canary", opened)
     monkeypatch.setattr("relay.cli.smoke.open_records", opened_records)
     return app
 
@@ -302,7 +303,7 @@ async def test_durations_over_half_the_events_life_are_refused(app: App, words: 
 
 
 def result(**changes: Any) -> tuple[int, list[str], dict[str, Any]]:
-    shown = result_of(Smoke("all", 60, SourceDocument.plain(DOCUMENT), **changes), SETTINGS)
+    shown = result_of(Smoke("all", 60, SourceDocument.plain(DOCUMENT), **changes), open_backend(SETTINGS))
     return shown.code, shown.lines, dict(shown.data)
 
 

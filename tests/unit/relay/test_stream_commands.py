@@ -269,11 +269,11 @@ async def test_install_prepares_the_quarantine_of_each_stream_in_sql(
 ) -> None:
     prepared: list[str] = []
 
-    async def install(settings: Any, **_: Any) -> list[str]:
-        prepared.append(settings.feed.quarantine_table)
-        return [settings.stream]
+    async def install(backend: Any, **_: Any) -> list[str]:
+        prepared.append(backend.settings.feed.quarantine_table)
+        return [backend.settings.stream]
 
-    monkeypatch.setattr("relay.assembly.install", install)
+    monkeypatch.setattr("relay.backends.sql.SqlBackend.install", install)
     sql = {"SQL": "postgresql://127.0.0.1:1/shop"}
 
     done = await relay_command(environment | sql, "install", "--keep", "30d", "--json")

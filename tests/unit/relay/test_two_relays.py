@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.assembly import CosmosRelay
+from relay.backends.cosmos import CosmosRelay
 from relay.errors import PublishError
 from relay.pipeline import Relay
 from tests.fuzz.service import NeverCheckpointed, Shelf
