@@ -71,10 +71,9 @@ def read_streams(
                 several=len(pairs) > 1,
             )
         )
-        if source.feed and settings.sql is None:
-            problems.append(f"{path.name}: outboxes.{outbox} has a feed, and SQL is not set")
-        if source.container and settings.cosmos is None:
-            problems.append(f"{path.name}: outboxes.{outbox} has a container, and COSMOS is not set")
+        if source.kind is not None and source.kind not in settings.sources:
+            member = "container" if source.feed is None else "feed"
+            problems.append(f"{path.name}: outboxes.{outbox} has a {member}, and {source.kind.upper()} is not set")
     problems += _other_entities(streams)
     checks = (*_beyond_columns(streams), *_shared(streams), *_without_type(streams))
     problems += [f"{path.name}: {each}" for each in checks]
@@ -224,16 +223,13 @@ def _stream(
     name = stream_name(source.name, destination.name)
     suffix = _suffix(name)
     selection = _selection(found, source, destination.name, settings.event_type, first=first)
-    cosmos, sql = settings.cosmos, settings.sql
-    if source.feed is not None:
-        cosmos = None
-    elif source.container is not None:
-        sql = None
+    if source.kind is not None:
+        settings = settings.with_source(source.kind)
+    sql = settings.sql
     return replace(
         settings,
         stream=name,
         outbox=source.name,
-        cosmos=cosmos,
         sql=None if sql is None else _feed(sql, source, suffix),
         cosmos_database=source.database or settings.cosmos_database,
         cosmos_container=source.container or settings.cosmos_container,

@@ -87,6 +87,13 @@ class Source:
     events: tuple[Condition, ...] = ()
     fields: Fields = PLAIN
 
+    @property
+    def kind(self) -> str | None:
+        """The source that has it, as `--source` names it; None if the environment alone says which."""
+        if self.feed is not None:
+            return "sql"
+        return None if self.container is None else "cosmos"
+
 
 @dataclass(frozen=True, slots=True)
 class RelayFile:
