@@ -94,7 +94,16 @@ _COMMANDS = {
         *("unit/relay/test_cli", "integration/test_operators_scan"),
     ),
     "cosmos/ages": ("integration/test_lease_ages",),
-    "cosmos/check": ("unit/relay/test_cosmos_check",),
+    "backends/__init__": ("unit/relay/test_quarantine_store", "unit/relay/test_console_command"),
+    "backends/cosmos": (
+        *("unit/test_function_app", "unit/relay/test_quarantine_store"),
+        *("unit/relay/test_stream_commands", "unit/relay/test_smoke_command"),
+    ),
+    "backends/sql": (
+        *("unit/test_function_app", "unit/relay/test_quarantine_store", "unit/relay/test_stream_commands"),
+        *("integration/test_sql_install", "integration/test_sql_smoke", "integration/test_sql_replay"),
+    ),
+    "cosmos/check": ("unit/relay/test_cosmos_check", "unit/relay/test_holdups"),
     "scans": ("unit/relay/test_cosmos_check", "integration/test_operators_scan", "integration/test_sql_check"),
     "cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
     "cli/holdups": ("unit/relay/test_holdups",),
