@@ -10,7 +10,7 @@ PYTHON ?= $(or $(shell for python in python3 python3.14 python3.13 python3.12 py
 PY := .venv/bin/python
 
 EVENTS ?= 5000
-CONTACTS ?= 500
+KEYS ?= 80
 DEMO ?=
 FAULTS ?= 60
 SOURCE ?= cosmos
@@ -54,8 +54,8 @@ setup: .venv/.installed-test ## Create .venv with the pinned packages of the loc
 	install it, or set PYTHON=/path/to/python" | tr -s '\t ' ' ' >&2; exit 1; }
 	@"$(PYTHON)" local/make_venv.py $*
 
-demo: $(SETUP) ## Write, relay and receive events, and count: SOURCE=sql EVENTS= CONTACTS= DEMO="--rate 0 --kill-host"
-	@$(PY) -m local demo --source $(SOURCE) --events $(EVENTS) --contacts $(CONTACTS) $(DEMO)
+demo: $(SETUP) ## Write, relay and receive events, and count: SOURCE=sql EVENTS= KEYS= DEMO="--kill-host --json", DEMO=--api
+	@$(PY) -m local demo --source $(SOURCE) --events $(EVENTS) --keys $(KEYS) $(DEMO)
 
 chaos: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),10000)
 chaos: $(SETUP) ## A fault campaign: SOURCE=sql EVENTS= FAULTS= SEED= CHAOS="--hosts 2"

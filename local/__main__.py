@@ -37,7 +37,7 @@ _COMMANDS = {
     "down": ("local.stack.stopping", "stop the stack"),
     "send": ("local.sending.command", "commit an event to the running stack"),
     "watch": ("local.watching.command", "follow the events of the running stack"),
-    "demo": ("local.demo.command", "run the contact service on a separate stack, and check what arrives"),
+    "demo": ("local.demo.command", "write, relay and receive events on a separate stack, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
     "parking": ("local.parking.command", "kill a consumer that parks keys, and check order and effects"),
     "soak": ("local.soak.command", "relay many events: all arrive once, and memory does not grow"),

@@ -6,11 +6,11 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from local.demo.load import Progress
 from local.demo.pace import Pace
 from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step
 
@@ -20,15 +20,6 @@ _PAGE = 200
 
 class UnexpectedAnswer(Exception):
     """The service gave a wrong answer; the message names the request and the answer."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """The clients' progress: events raised, requests made, and changes refused as outdated (412)."""
-
-    events: int = 0
-    requests: int = 0
-    refused: int = 0
 
 
 class Clients:

@@ -1,4 +1,4 @@
-"""`python -m local demo`: the contact service and its consumer on a separate stack, with every event checked."""
+"""`python -m local demo`: writers, the relay and a consumer on a separate stack, with every event checked."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,30 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
-from rich.table import Table
 
 import inbox
+from inbox.handling import Handler
 from local.console.serving import observer_of_stack, topic_of
-from local.demo.clients import Clients, Progress, UnexpectedAnswer
+from local.demo.bookings import bookings
+from local.demo.clients import UnexpectedAnswer
 from local.demo.committed import Store, open_store
 from local.demo.console import differences
-from local.demo.scenarios import scenarios
-from local.demo.subscriber import Observer, Subscriber
+from local.demo.contacts import contacts
+from local.demo.load import Load
+from local.demo.processor import Shares, snapshot
+from local.demo.subscriber import Observer
+from local.demo.summary import ERRORS, lines
 from local.demo.tally import Tally
 from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import ROOT, Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
+from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.process import Stopped, until_done
 from relay.console.application import application
 from relay.console.observer import Observer as ConsoleObserver
 from relay.console.server import loopback, serving
 from relay.settings import FILE_VARIABLE
-from samples.contacts.consumer.kept import open_directory
 
 SUBSCRIPTION = "all"
 # With `--routes`.
@@ -45,9 +50,10 @@ _RENAME = "ContactNameUpdatedEvent"
 _CONTACTS = "contacts"
 # Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
+_LAST_ARRIVALS_S = 1.5
 
-_MATCHES = ("directory_matches", "console_matches")
-_ERRORS = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
+_ACCOUNTS_RATE = 600.0
+_API_RATE = 150.0
 
 # Leases last a minute in Azure; here a killed host is replaced within seconds.
 _QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000")
@@ -64,15 +70,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the events come from",
     )
     parser.add_argument("--events", type=positive, default=5000, help="events to raise")
-    parser.add_argument("--contacts", type=positive, default=500, help="contacts that raise them")
-    parser.add_argument("--rate", type=float, default=150.0, help="events raised per second; 0 for no limit")
+    parser.add_argument("--keys", type=positive, default=80, help="partition keys: accounts, or contacts")
+    parser.add_argument(
+        "--api",
+        action="store_true",
+        help="let clients of the sample's contact service raise the events, and keep a directory of contacts",
+    )
+    parser.add_argument("--batch", type=positive, default=20, help="most events of a transaction; not with --api")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        help=f"events raised per second, 0 for no limit; {_ACCOUNTS_RATE:.0f}, with --api {_API_RATE:.0f}",
+    )
     parser.add_argument(
         "--hosts", type=positive, default=1, help="Functions hosts that share the leases, or workers"
     )
     parser.add_argument("--shards", type=positive, default=4, help="shards of the SQL feed")
-    parser.add_argument(
-        "--writers", type=positive, default=32, help="concurrent clients, each writing one contact at a time"
-    )
+    parser.add_argument("--writers", type=positive, help="concurrent writers; 8, with --api 32")
     parser.add_argument("--receivers", type=positive, default=96, help="sessions received concurrently")
     parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
     parser.add_argument(
@@ -83,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--routes",
         action="store_true",
-        help="publish changes of names to a second topic as well, by the sample's relay.toml",
+        help="with --api: publish changes of names to a second topic as well, by the sample's relay.toml",
     )
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
@@ -92,20 +106,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env-file", type=Path, default=Path(".local/demo.env"), help="file to write the settings to"
     )
+    parser.add_argument("--json", action="store_true", help="print the results as one line of JSON")
     parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder for the logs")
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Run the demo, and return the exit code.
 
-    It is 0 when every event arrived once, in order and unaltered, and the directory built from them matches the
-    contacts; 1 when not; 130 when stopped.
+    It is 0 when every event arrived once, in order and unaltered, and what the consumer made of them matches what
+    the writers stored; 1 when not; 130 when stopped.
     """
-    # Each logs every request or message at INFO: thousands of lines.
-    for name in ("httpx", "inbox", "samples.contacts.consumer"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    if arguments.routes and not arguments.api:
+        print("--routes publishes changes of contacts' names: it needs --api.", file=sys.stderr)
+        return 2
+    if arguments.rate is None:
+        arguments.rate = _API_RATE if arguments.api else _ACCOUNTS_RATE
+    arguments.writers = arguments.writers or (32 if arguments.api else 8)
     try:
-        summary = await until_done(_demo(arguments))
+        with _logging_to(arguments.logs / "demo.log"):
+            summary = await until_done(_demo(arguments))
     except Stopped:
         return 130
     except (PartFailed, UnexpectedAnswer, httpx.HTTPError, ExceptionGroup) as failure:
@@ -113,13 +132,37 @@ async def run(arguments: argparse.Namespace) -> int:
         # The errors of httpx may have no text.
         print(f"The demo stopped: {type(cause).__name__}: {cause}", file=sys.stderr)
         return 1
-    print(json.dumps(summary), flush=True)
-    correct = (
-        not any(summary[name] for name in _ERRORS)
-        and summary["directory_matches"]
-        and summary.get("console_matches", True)
+    if arguments.json:
+        print(json.dumps(summary), flush=True)
+    else:
+        print("\n".join(lines(summary, arguments.rate)), flush=True)
+    correct = not any(summary[name] for name in ERRORS) and all(
+        value for name, value in summary.items() if name.endswith(("_match", "_matches"))
     )
     return 0 if correct and summary["delivered"] == arguments.events else 1
+
+
+@contextmanager
+def _logging_to(file: Path) -> Iterator[None]:
+    """Log to a file during the block, in place of the terminal, which is for results."""
+    root = logging.getLogger()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(file, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    terminal = [each for each in root.handlers if type(each) is logging.StreamHandler]
+    root.handlers = [handler, *(each for each in root.handlers if each not in terminal)]
+    # Each logs every request or message at INFO: thousands of lines.
+    noisy = [logging.getLogger(name) for name in ("httpx", "inbox", "samples.contacts.consumer")]
+    levels = [logger.level for logger in noisy]
+    for logger in noisy:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(noisy, levels, strict=True):
+            logger.setLevel(level)
+        root.handlers = [*terminal, *(each for each in root.handlers if each is not handler)]
+        handler.close()
 
 
 def _innermost(failure: BaseException) -> BaseException:
@@ -141,74 +184,89 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             **({FILE_VARIABLE: str(_ROUTES)} if arguments.routes else {}),
         },
     )
-    async with Stack(options) as stack, _service(stack, arguments.logs) as service:
+    async with Stack(options) as stack, _load(arguments, stack) as (load, service):
         write_env_file(arguments.env_file, stack.settings)
         pids = ", ".join(f"{host.name} is process {host.pid}" for host in stack.hosts)
         console.print(f"The stack is up: {pids}; settings in {arguments.env_file}, logs in {arguments.logs}/.")
-        address = f"http://127.0.0.1:{service.details['port']}"
-        console.print(f"The contact service is process {service.pid}, at {address}/docs")
+        if service is not None:
+            address = f"http://127.0.0.1:{service.details['port']}"
+            console.print(f"The contact service is process {service.pid}, at {address}/docs")
+        services = () if service is None else (service.pid,)
         tally = Tally(timestamped=arguments.source is Source.COSMOS)
         renames = Tally(timestamped=tally.timestamped, action=_RENAME)
-        started = time.monotonic()
+        tallies = [tally, renames] if arguments.routes else [tally]
         async with (
             open_store(stack) as store,
             inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
             _console(arguments, stack, console) as observer,
-            Clients(address, arguments.writers) as clients,
         ):
-            async with open_directory(stack.settings.get("SQL")) as directory:
-                subscriber = Subscriber(directory, tally)
-                receiver = inbox.Receiver(
-                    servicebus,
-                    subscriber,
-                    topic=TOPIC,
-                    subscription=SUBSCRIPTION,
-                    sessions=arguments.receivers,
+            handlers: dict[str, Handler] = {TOPIC: load.handler(tally)}
+            if arguments.routes:
+                handlers[_CONTACTS] = Observer(renames)
+            receivers = [
+                inbox.Receiver(
+                    servicebus, handler, topic=topic, subscription=SUBSCRIPTION, sessions=arguments.receivers
                 )
-                second = inbox.Receiver(
-                    servicebus,
-                    Observer(renames),
-                    topic=_CONTACTS,
-                    subscription=SUBSCRIPTION,
-                    sessions=arguments.receivers,
-                )
-                async with _background(
-                    receiver.run(),
-                    *([second.run()] if arguments.routes else []),
-                    _replace_killed_hosts(stack, console),
-                ):
-                    driving = asyncio.create_task(_drive(arguments, clients, store, tally, renames))
-                    try:
-                        tallies = [tally, renames] if arguments.routes else [tally]
-                        await _follow(arguments, tallies, clients.progress, driving, stack, console)
-                    finally:
-                        driving.cancel()
-                seconds = time.monotonic() - started
-                directory_matches = await subscriber.agrees_with(await clients.contacts())
+                for topic, handler in handlers.items()
+            ]
+            async with _background(*(each.run() for each in receivers), _replace_killed_hosts(stack, console)):
+                began, used = time.monotonic(), snapshot(stack, *services)
+                writing = asyncio.create_task(_write(arguments, load, store, tallies))
+                try:
+                    await _follow(arguments, tallies, load, writing, stack, console)
+                finally:
+                    writing.cancel()
+                shares = Shares.between(used, snapshot(stack, *services), time.monotonic() - began)
+                # A duplicate could still arrive: wait for a poll and a session.
+                await asyncio.sleep(_LAST_ARRIVALS_S)
+            matches = await load.matches()
             quarantined = await store.quarantined()
             differing = await differences(observer, tally, quarantined, SUBSCRIPTION) if observer else []
             if observer:
                 await asyncio.sleep(_LAST_LOOK_S)
-        summary = tally.summary()
+        counts = tally.summary()
         if arguments.routes:
-            summary |= _with_second_topic(summary, renames.summary())
+            counts |= _with_second_topic(counts, renames.summary())
         summary = {
-            **{name: value for name, value in summary.items() if not name.endswith("_ms")},
+            **{name: value for name, value in counts.items() if not name.endswith("_ms")},
             "quarantined": quarantined,
-            "directory_matches": directory_matches,
+            load.matches_as: matches,
             **({"console_matches": not differing} if observer else {}),
-            **{name: value for name, value in summary.items() if name.endswith("_ms")},
-            "events_per_s": round(tally.delivered / seconds, 1),
+            **tally.speed(),
+            **{f"commit_to_consumer_{name}": value for name, value in counts.items() if name.endswith("_ms")},
+            "processor": {name: round(share, 3) for name, share in shares.parts.items()},
+            "edge_cases": await _edge_cases(stack),
         }
-        console.print(_table(summary))
         for difference in differing:
             console.print(f"The console differs: {difference}.")
-        progress = clients.progress
-        console.print(
-            f"{progress.requests} requests. {progress.refused} changes were refused as outdated (412) and "
-            "repeated on the latest version."
-        )
+        console.print(load.remark())
         return summary
+
+
+async def _edge_cases(stack: Stack) -> int:
+    """Return how often the emulators did what the services may do, such as to detach a link or to cut a page."""
+    met = Counter(read_journal(stack.edge_journal))
+    parts = [(stack.servicebus, "admin_port")] + ([] if stack.source is Source.SQL else [(stack.outbox, "port")])
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for part, port in parts:
+            answer = await client.get(f"http://127.0.0.1:{part.details[port]}/admin/edges")
+            met.update(answer.raise_for_status().json()["edges"])
+    return met.total()
+
+
+@asynccontextmanager
+async def _load(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[tuple[Load, Part | None]]:
+    """The load, and the process of the contact service if there is one."""
+    events, seed = arguments.events, arguments.seed
+    if arguments.api:
+        async with contacts(
+            stack.settings, arguments.logs, arguments.writers, contacts=arguments.keys, events=events, seed=seed
+        ) as (service, of_contacts):
+            yield of_contacts, service
+        return
+    options = {"accounts": arguments.keys, "events": events, "batch": arguments.batch, "seed": seed}
+    async with bookings(stack.settings, writers=arguments.writers, **options) as of_accounts:
+        yield of_accounts, None
 
 
 @asynccontextmanager
@@ -227,42 +285,25 @@ async def _console(
         yield observer
 
 
-@asynccontextmanager
-async def _service(stack: Stack, logs: Path) -> AsyncIterator[Part]:
-    """The contact service on the stack's store, as its own process."""
-    part = await Part.start(
-        *("contacts", "local", "contacts", "--exit-with-stdin", "--port", "0"),
-        log=logs / "contacts.log",
-        environment=stack.settings,
-    )
-    try:
-        yield part
-    finally:
-        await part.stop()
-
-
 def _with_second_topic(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Return the error counts of both topics, and how many events the second one has."""
-    errors = {name: first[name] + second[name] for name in _ERRORS if name in second}
+    errors = {name: first[name] + second[name] for name in ERRORS if name in second}
     return {**errors, "renames_delivered": second["delivered"]}
 
 
-async def _drive(
-    arguments: argparse.Namespace, clients: Clients, store: Store, tally: Tally, renames: Tally
-) -> None:
-    """Run every contact's scenario, then read what was committed."""
-    contacts = min(arguments.contacts, arguments.events)
-    await clients.run(scenarios(contacts, arguments.events, arguments.seed), arguments.rate)
-    await store.read_committed(tally)
-    if arguments.routes:
-        await store.read_committed(renames)
+async def _write(arguments: argparse.Namespace, load: Load, store: Store, tallies: Sequence[Tally]) -> None:
+    """Write every event, then read what was committed."""
+    await load.write(arguments.rate)
+    for event in await store.events():
+        for tally in tallies:
+            tally.wrote(event, load.committed_at(event))
 
 
 async def _follow(
     arguments: argparse.Namespace,
     tallies: Sequence[Tally],
-    written: Progress,
-    driving: asyncio.Task[None],
+    load: Load,
+    writing: asyncio.Task[None],
     stack: Stack,
     console: Console,
 ) -> None:
@@ -278,25 +319,23 @@ async def _follow(
         written_bar = bars.add_task("written", total=arguments.events)
         delivered_bar = bars.add_task("delivered", total=arguments.events)
         # A busy machine may deliver the second half at once: the host is still killed.
-        while not (driving.done() and all(each.complete for each in tallies) and kill_at is None):
+        while not (writing.done() and all(each.complete for each in tallies) and kill_at is None):
             await asyncio.sleep(0.1)
-            if driving.done():
-                driving.result()
-            bars.update(written_bar, completed=written.events)
+            if writing.done():
+                writing.result()
+            bars.update(written_bar, completed=load.progress.events)
             bars.update(delivered_bar, completed=tally.arrived)
             if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
                 stack.kill_host()
             receipts = sum(each.receipts for each in tallies)
-            if receipts > last_count or not driving.done():
+            if receipts > last_count or not writing.done():
                 last_arrival, last_count = time.monotonic(), receipts
             elif time.monotonic() - last_arrival > arguments.timeout:
                 console.print(f"Nothing arrived for {arguments.timeout:.0f} s: giving up.")
                 return
-        bars.update(written_bar, completed=written.events)
+        bars.update(written_bar, completed=load.progress.events)
         bars.update(delivered_bar, completed=tally.arrived)
-    # A duplicate could still arrive: wait for a poll and a session.
-    await asyncio.sleep(1.5)
 
 
 async def _replace_killed_hosts(stack: Stack, console: Console) -> None:
@@ -318,12 +357,3 @@ async def _background(*jobs: Any) -> AsyncIterator[None]:
         finally:
             for task in tasks:
                 task.cancel()
-
-
-def _table(summary: dict[str, Any]) -> Table:
-    table = Table("", "count", title="What was committed, and what arrived")
-    for name, value in summary.items():
-        expected = value == 0 if name in _ERRORS else value
-        style = ("green" if expected else "bold red") if name in (*_ERRORS, *_MATCHES) else ""
-        table.add_row(name, str(value), style=style)
-    return table

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Any, Protocol
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.demo.tally import Tally
 from local.stack.environment import DATABASE, Source
 from local.stack.supervisor import Stack
 from relay.settings import QUARANTINE_TABLE
@@ -28,11 +26,8 @@ _COUNT_QUARANTINED = "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'quarantinedEv
 class Store(Protocol):
     """Where the service stores its events, and the relay what it cannot publish."""
 
-    async def read_committed(self, tally: Tally) -> None:
-        """Record every event, in the order of the commits of its partition key.
-
-        An event's time is `createdAt`, when the service raised it just before the commit.
-        """
+    async def events(self) -> Sequence[dict[str, Any]]:
+        """Return every event, in the order of the commits of its partition key."""
 
     async def quarantined(self) -> int:
         """Return the number of documents in quarantine, of all streams."""
@@ -58,15 +53,14 @@ class CosmosStore:
         self._data = data
         self._quarantines = quarantines
 
-    async def read_committed(self, tally: Tally) -> None:
-        """Record every event, in the order of the commits of its partition key.
+    async def events(self) -> Sequence[dict[str, Any]]:
+        """Return every event, in the order of the commits of its partition key.
 
         Within a commit it goes by `order`: the change feed does not order documents there.
         """
         feed = self._data.query_items_change_feed(start_time="Beginning", max_item_count=_PAGE)
         events = [document async for document in feed if document["type"] == "domainEvent"]
-        for event in sorted(events, key=lambda event: (event["_lsn"], event["order"])):
-            _record(event, tally)
+        return sorted(events, key=lambda event: (event["_lsn"], event["order"]))
 
     async def quarantined(self) -> int:
         """Return the number of documents in quarantine, of all streams."""
@@ -83,10 +77,9 @@ class SqlStore:
         self._url = url
         self._quarantines = quarantines
 
-    async def read_committed(self, tally: Tally) -> None:
-        """Record every event, in the order of the commits of its partition key."""
-        for event in await self._rows(_EVENTS):
-            _record(event, tally)
+    async def events(self) -> Sequence[dict[str, Any]]:
+        """Return every event, in the order of the commits of its partition key."""
+        return await self._rows(_EVENTS)
 
     async def quarantined(self) -> int:
         """Return the number of documents in quarantine, of all streams."""
@@ -101,7 +94,3 @@ class SqlStore:
         async with await psycopg.AsyncConnection.connect(self._url, row_factory=dict_row) as connection:
             found: list[dict[str, Any]] = await (await connection.execute(query)).fetchall()
             return found
-
-
-def _record(event: dict[str, Any], tally: Tally) -> None:
-    tally.wrote(event, datetime.fromisoformat(event["data"]["createdAt"]).timestamp())

@@ -58,4 +58,5 @@ def _received(message: inbox.Message, at: float) -> Received:
         body=message.body,
         properties=dict(message.properties),
         at=at,
+        accepted_at=None if message.enqueued_at is None else message.enqueued_at.timestamp(),
     )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message as the subscriber received it; `at` is in seconds of the clock that times the commits."""
+    """One message as the subscriber received it, with times in seconds of the clock that times the commits.
+
+    Attributes:
+        at: When the subscriber received it.
+        accepted_at: When the broker accepted it; None if it does not say.
+    """
 
     identifier: str
     session: str
@@ -18,6 +24,7 @@ class Received:
     body: bytes
     properties: dict[str, Any]
     at: float
+    accepted_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -87,6 +94,24 @@ class Tally:
             "p99_ms": _percentile(latencies, 0.99),
         }
 
+    def speed(self) -> dict[str, float | None]:
+        """Return the rates of writers, relay and consumer a second, and the milliseconds from commit to topic."""
+        received = [message for messages in self._received.values() for message in messages]
+        accepted = {each.identifier: each.accepted_at for each in received if each.accepted_at is not None}
+        waits = [
+            max(0.0, at - self._written_at[each]) * 1000
+            for each, at in accepted.items()
+            if each in self._written_at
+        ]
+        waits.sort()
+        return {
+            "written_per_s": _rate(self._written_at.values()),
+            "relayed_per_s": _rate(accepted.values()),
+            "consumed_per_s": _rate([each.at for each in received]),
+            "commit_to_topic_p50_ms": _percentile(waits, 0.50),
+            "commit_to_topic_p99_ms": _percentile(waits, 0.99),
+        }
+
     def _compare(self, key: str, counts: dict[str, int]) -> None:
         place = {event["id"]: number for number, event in enumerate(self._written[key])}
         seen: set[str] = set()
@@ -122,3 +147,9 @@ def _canonical(value: Any) -> str:
 
 def _percentile(ordered: list[float], fraction: float) -> float | None:
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * fraction))], 1) if ordered else None
+
+
+def _rate(times: Collection[float]) -> float | None:
+    """Return how many there are a second, between the first and the last; None if that is no time at all."""
+    wall_s = max(times, default=0.0) - min(times, default=0.0)
+    return round(len(times) / wall_s, 1) if wall_s else None

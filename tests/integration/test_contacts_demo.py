@@ -28,7 +28,7 @@ async def test_a_directory_that_differs_fails_the_demo_even_if_every_event_arriv
     monkeypatch.setattr(kept, "handle_message", forgetful)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    options = ["--events", "60", "--contacts", "6", "--rate", "0"]
+    options = ["--api", "--json", "--events", "60", "--keys", "6", "--rate", "0"]
     files = ["--env-file", str(tmp_path / "demo.env"), "--logs", str(tmp_path / "logs")]
 
     code = await command.run(parser.parse_args([*options, *files]))

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import inbox
+from local.demo.accounts import plan
 from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step, scenarios
 from local.demo.subscriber import Subscriber
+from local.demo.summary import lines
 from local.demo.tally import Received, Tally
 from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
@@ -82,6 +84,80 @@ def test_each_error_is_counted(received: list[Received], counted: dict[str, int]
 
     faults = {name: summary[name] for name in ("missing", "duplicated", "out_of_order", "altered")}
     assert {name: count for name, count in faults.items() if count} == counted
+
+
+def test_rates_are_those_between_the_first_event_and_the_last() -> None:
+    tally = Tally()
+    for number in range(3):
+        tally.wrote(event(number), float(number))
+        tally.received(message(number, accepted_at=float(number) / 2, at=2.0 * number))
+
+    # The broker's clock is behind the writer's for two of them: they took no time.
+    assert tally.speed() == {
+        "written_per_s": 1.5,
+        "relayed_per_s": 3.0,
+        "consumed_per_s": 0.8,
+        "commit_to_topic_p50_ms": 0.0,
+        "commit_to_topic_p99_ms": 0.0,
+    }
+
+
+def test_no_event_has_no_rate() -> None:
+    assert set(Tally().speed().values()) == {None}
+
+
+SUMMARY = {
+    "written": 3,
+    "delivered": 2,
+    "missing": 1,
+    "duplicated": 0,
+    "out_of_order": 0,
+    "altered": 0,
+    "quarantined": 0,
+    "balances_match": False,
+    "written_per_s": 600.4,
+    "relayed_per_s": None,
+    "consumed_per_s": 590.0,
+    "commit_to_topic_p50_ms": 40.0,
+    "commit_to_topic_p99_ms": 400.0,
+    "edge_cases": 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("share", "rate", "bound"),
+    [
+        (0.1, 600.0, "The writers' rate bounds this run: --rate 600."),
+        (0.9, 600.0, "That bounds this run."),
+        (0.1, 0.0, "Waiting for each other bounds this run."),
+    ],
+)
+def test_the_last_line_has_the_result_and_one_before_says_what_bounds_the_run(
+    share: float, rate: float, bound: str
+) -> None:
+    said = list(lines({**SUMMARY, "processor": {"relay": share}}, rate))
+
+    assert said[0].startswith("Writers 600 events/s, relay -, consumer 590.")
+    assert said[1].endswith(bound)
+    counts = "1 missing, 0 duplicated, 0 out of order, 0 altered, 0 quarantined"
+    assert said[-1] == f"2 of 3 events arrived: {counts}; balances_match: no."
+
+
+# The demo's accounts
+
+
+@pytest.mark.parametrize(("accounts", "events", "batch"), [(1, 1, 1), (3, 7, 20), (40, 1000, 20), (10, 11, 1)])
+def test_the_commits_of_all_accounts_have_all_events_numbered_without_a_gap(
+    accounts: int, events: int, batch: int
+) -> None:
+    planned = [list(commits) for commits in plan(accounts, events, batch, seed=1)]
+
+    assert sum(commit.events for commits in planned for commit in commits) == events
+    for commits in planned:
+        numbers = [commit.first + place for commit in commits for place in range(commit.events)]
+        assert numbers == [*range(1, len(numbers) + 1)]
+        assert [commit.owner is not None for commit in commits] == [True] + [False] * (len(commits) - 1)
+        assert max(commit.events for commit in commits) <= batch
 
 
 # The demo's scenarios: their events add up, and every change is a new value
