@@ -141,7 +141,7 @@ class SenderPool:
         self._free = asyncio.Semaphore(size)
         self._idle: list[PooledSender] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._unanswered: set[asyncio.Task[None]] = set()
+        self._unanswered: set[asyncio.Task[Any]] = set()
         self.late = Late()
         self.suspects = Suspects()
         self.topic = topic
@@ -188,20 +188,20 @@ class SenderPool:
             if (socket := _socket(link)) is not None:
                 socket.abort()
 
-        async def until_answered() -> None:
-            try:
-                await asyncio.wait({sending}, timeout=grace_s)
-            finally:
-                if not sending.done():
-                    sending.cancel()
-                elif not sending.cancelled() and sending.exception() is None:
-                    self.late.note(time.monotonic() - began)
-                    accepted_late()
-                self.give_up(link)
+        waiting = asyncio.create_task(asyncio.wait({sending}, timeout=grace_s))
 
-        task = asyncio.create_task(until_answered())
-        self._unanswered.add(task)
-        task.add_done_callback(self._unanswered.discard)
+        def answered(_: asyncio.Task[Any]) -> None:
+            self._unanswered.discard(waiting)
+            if not sending.done():
+                sending.cancel()
+            elif not sending.cancelled() and sending.exception() is None:
+                self.late.note(time.monotonic() - began)
+                accepted_late()
+            self.give_up(link)
+
+        self._unanswered.add(waiting)
+        # Also if it is cancelled before it has begun.
+        waiting.add_done_callback(answered)
 
     def judged(self, transfer: Transfer, error: Exception) -> SendError:
         """Classify what a send has raised; a transfer that ends its links again and again is refused."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
 
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
@@ -98,6 +99,7 @@ class Link(Sender):
     Attributes:
         refuses_to_open: What is raised instead of opening it.
         hangs: Whether it opens, sends and closes without an end.
+        hangs_on_close: Whether it closes without an end.
         closed: Whether it was closed.
     """
 
@@ -107,6 +109,7 @@ class Link(Sender):
         self._max_message_size_on_link = topic.message_limit
         self.refuses_to_open = topic.refuses_links
         self.hangs = False
+        self.hangs_on_close = False
         self.refuses_to_close: Exception | None = None
         self.closed = False
 
@@ -119,15 +122,19 @@ class Link(Sender):
     async def send_messages(self, message: ServiceBusMessage | ServiceBusMessageBatch, *, timeout: float) -> None:
         await self._hang()
         try:
-            await asyncio.sleep(self._fake.answers_after_s)
+            await asyncio.sleep(min(self._fake.answers_after_s, timeout))
         except asyncio.CancelledError:
             if self._fake.fails_when_cancelled is not None:
                 raise self._fake.fails_when_cancelled from None
             raise
+        if timeout < self._fake.answers_after_s:
+            raise OperationTimeoutError(message="timed out")
         await super().send_messages(message, timeout=timeout)
 
     async def close(self) -> None:
         await self._hang()
+        if self.hangs_on_close:
+            await asyncio.Event().wait()
         self.closed = True
         if self.refuses_to_close is not None:
             raise self.refuses_to_close
