@@ -94,8 +94,8 @@ def _enter(made: Plan, document: Event | Rejected, verdict: Verdict, detail: str
         # Before anything is sent, only an invalid document blocks a key; events wait behind it.
         by = before.by if before is not None else _rejected(document, verdict, detail)
         made.blocked[key] = Blocked(by, before.waiting + 1 if before is not None else 1)
-    elif key is not None and isinstance(document, Event):
-        made.to_publish.setdefault(key, []).append(document)
+    elif isinstance(document, Event):
+        made.to_publish.setdefault(document.partition_key, []).append(document)
 
 
 def _rejected(document: Event | Rejected, verdict: Verdict, detail: str) -> Rejected:

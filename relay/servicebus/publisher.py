@@ -114,9 +114,9 @@ class ServiceBusPublisher:
             for key in waiting:
                 await self._take_turn(outcomes[key], events[key], rules, outage)
 
-        left_s = max(0.0, rules.deadline.ends - time.monotonic())
+        cut_off_s = rules.deadline.ends - time.monotonic() + _CUT_OFF_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(left_s + _CUT_OFF_S), asyncio.TaskGroup() as workers:
+            async with asyncio.timeout(cut_off_s), asyncio.TaskGroup() as workers:
                 # This task is one of the workers.
                 for _ in range(min(self._senders.size, len(events)) - 1):
                     workers.create_task(work())

@@ -151,8 +151,12 @@ def test_an_event_is_repeated_only_within_half_the_window_of_its_acceptance() ->
     evidence = Evidence(600, clock)
     assert evidence.witness() is None
     evidence.accepted([event("a")], witness=event("a"))
+    assert evidence.witness() == event("a")
+    # A clock that was set back says nothing of how long ago it was.
+    clock.now -= 0.5
+    assert evidence.witness() is None
 
-    clock.now += 299
+    clock.now += 299.5
     assert evidence.witness() == event("a")
     clock.now += 1
     assert evidence.witness() is None

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.errors import LostOwnershipError, StaleClearanceError
+from relay.errors import LostOwnershipError, SourceError, StaleClearanceError
 from relay.events import Event, Reason, Received, Rejected
-from relay.fence import Clearance, Fence
+from relay.fence import _COMPARING_S, Clearance, Fence
+from tests.support import virtual_time
 from tests.support.outbox import plain
+from tests.support.waiting import forever
 from tests.support.watchdog import WATCHDOG_S
 
 WINDOW_S = 600.0
@@ -116,6 +118,19 @@ async def test_what_was_compared_before_the_process_stood_still_is_not_stored(
 
     with pytest.raises(StaleClearanceError, match="not quarantined"):
         clearance.check_storing()
+
+
+def test_a_checkpoint_that_cannot_be_read_ends_the_attempt_in_time() -> None:
+    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+        await forever()
+
+    async def attempt() -> float:
+        fence = Fence(WINDOW_S, settled)
+        with pytest.raises(SourceError, match="comparing with the checkpoint"):
+            await fence.clear(Received([event("old", age_s=None)]))
+        return time.monotonic()
+
+    assert virtual_time.run(attempt()) == _COMPARING_S
 
 
 async def test_an_event_without_a_time_counts_as_old() -> None:

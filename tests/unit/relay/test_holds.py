@@ -68,3 +68,14 @@ def test_a_carried_out_order_is_about_one_version_of_an_event(
     corrected = Rejected(plain({**invalid.document.stored, **later, "data": {}}), Reason.SET_ASIDE, "", 1, "k")
     assert found.order_for(invalid) == Order(True, invalid.document.place)
     assert found.order_for(corrected) is None
+
+
+def test_of_several_orders_one_that_is_carried_out_counts_or_else_the_first() -> None:
+    place = Place(5, 1)
+    item = Rejected(plain({"id": "e", "partitionKey": "k", "_lsn": 5, "order": 1}), Reason.SET_ASIDE, "", 0, "k")
+    # The relay's own, which says why the event was refused, comes before an operator's.
+    own, operators = Order(False, place, Reason.MESSAGE_REFUSED, "no"), Order()
+    carried_out = Order(True, place)
+
+    assert Holds(orders={("k", "e"): (own, operators)}).order_for(item) == own
+    assert Holds(orders={("k", "e"): (own, operators, carried_out)}).order_for(item) == carried_out

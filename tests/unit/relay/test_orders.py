@@ -201,6 +201,17 @@ async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.
     assert set((await orders.for_attempt(page("1", "2", "3"), "i1", 0)).orders) == {("k", "2"), ("k", "3")}
 
 
+async def test_an_invocation_that_is_not_remembered_may_have_been_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED", 1)
+    orders = Orders(InMemoryQuarantine(), OnPoison.SKIP, InMemorySource().settled)
+    await orders.for_attempt(page("x"), "i1", 0)
+    assert not orders.may_have_been_tried("i1")
+
+    await orders.for_attempt(page("x"), "i2", 0)
+
+    assert orders.may_have_been_tried("i1")
+
+
 @pytest.mark.parametrize("policy", OnPoison)
 async def test_a_quarantine_that_cannot_be_read_delays_only_what_may_be_in_it(
     policy: OnPoison, caplog: pytest.LogCaptureFixture

@@ -155,6 +155,13 @@ def test_what_has_no_key_to_be_ordered_by_is_quarantined_and_holds_up_nothing(po
     assert ids(planned.to_publish) == {"k": ["e2"]}
 
 
+def test_what_has_no_key_hides_nothing_that_is_set_aside_behind_it() -> None:
+    chosen = selection(document("e1", key=""), document("e2", **MALFORMED), document("e3", "other", **MALFORMED))
+    _, outcome = settled(chosen, SKIP)
+
+    assert [item.position for item in outcome.set_aside] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("policy", "sent", "behind"), [(SKIP, ["e2"], []), (BLOCK, ["e2"], []), (PARK, [], ["e2"])]
 )
