@@ -18,6 +18,7 @@ from relay.settings import OnPoison
 from tests.support import virtual_time
 from tests.support.in_memory import InMemoryQuarantine, InMemorySource
 from tests.support.outbox import event, rejected, sound
+from tests.support.waiting import forever
 
 X: EventName = ("k", "x")
 Y: EventName = ("k", "y")
@@ -74,7 +75,21 @@ def test_removing_orders_is_bounded_and_delays_nothing_else(policy: OnPoison, se
 
     # They go on holding, and whoever reads them next removes them.
     assert set(found.orders) == {X, Y}
-    assert seconds == module._REMOVING_S
+    assert seconds == 10
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_reading_what_is_held_back_is_bounded(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    quarantine = InMemoryQuarantine()
+    monkeypatch.setattr(quarantine, "holds", forever)
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+
+    async def read() -> float:
+        with pytest.raises(QuarantineError, match="took longer than 20 s"):
+            await (orders.again(page("x")) if again else orders.for_attempt(page("x"), "i1", 0))
+        return time.monotonic()
+
+    assert virtual_time.run(read()) == 20
 
 
 async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> None:
@@ -147,6 +162,20 @@ async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
     found = await Orders(quarantine, OnPoison.SKIP, source.settled).for_attempt(page("x"), "i1", 1)
 
     assert set(found.orders) == {X}
+
+
+async def test_an_order_that_is_removed_between_two_readings_goes_on_holding() -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.held = {X: carried_out(5)}
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    assert set((await orders.for_attempt(page("x", "y"), "i1", 0)).orders) == {X}
+
+    # By another process, as the checkpoint has passed the event.
+    quarantine.held = {Y: carried_out(5)}
+    quarantine.parked = {"k": None}
+
+    found = await orders.again(page("x", "y"))
+    assert (set(found.orders), set(found.parked)) == ({X, Y}, {"k"})
 
 
 async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key_is_released() -> None:
@@ -239,3 +268,33 @@ async def test_a_quarantine_that_cannot_be_read_delays_only_what_may_be_in_it(
     # Another process may have set it aside at once. For a while the quarantine is not asked again.
     invalid = Received([], rejected(Reason.DATA_NOT_OBJECT, event("x", "k")))
     assert (await fails(invalid, "i3"), await fails(invalid, "i4"), warnings()) == (parks, parks, 0)
+
+
+def test_a_quarantine_that_cannot_be_read_is_warned_of_and_asked_again_after_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.held = {X: carried_out(5)}
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    invalid = Received([], rejected(Reason.DATA_NOT_OBJECT, event("x", "k") | {"_lsn": 5}))
+
+    async def held() -> list[EventName]:
+        """What is held back of an invalid document, which another process may have set aside."""
+        return list((await orders.for_attempt(invalid, f"i{time.monotonic()}", 0)).orders)
+
+    async def attempts() -> None:
+        quarantine.broken = True
+        assert await held() == []
+        (warning,) = caplog.records
+        assert warning.levelname == "WARNING"
+        assert "so the latest reading counts for 30 s: " in warning.getMessage()
+        assert getattr(warning, "action", "") == "relay_orders_unavailable"
+
+        quarantine.broken = False
+        await asyncio.sleep(29)
+        assert await held() == []
+        await asyncio.sleep(1)
+        assert await held() == [X]
+        assert len(caplog.records) == 1
+
+    virtual_time.run(attempts())

@@ -222,6 +222,35 @@ def test_an_attempt_ends_in_time_though_another_invocation_has_every_sender() ->
     virtual_time.run(attempts())
 
 
+def test_what_was_published_of_a_key_counts_where_another_invocation_then_takes_its_sender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(each: Event) -> messages.Message:
+        if each.id == "b":
+            raise RuntimeError("surprise")
+        return messages.plain(each)
+
+    async def attempts() -> None:
+        topic = FakeTopic()
+        publisher = topic.publisher()
+        pool: Any = publisher._senders
+        monkeypatch.setattr(publisher, "_shared", replace(publisher._shared, message_of=fails))
+        topic.answers_after_s = 5
+        ours = asyncio.create_task(
+            publisher.publish(events("a", "b", "c"), deadline=Deadline.after(10), isolate=True)
+        )
+        await asyncio.sleep(1)
+        # While `a` is sent alone.
+        async with pool.acquire():
+            (outcome,) = await ours
+
+        assert topic.transfers == [["a"]]
+        assert (outcome.published, outcome.unsent) == (1, 2)
+        assert "RELAY_ATTEMPT_TIMEOUT_S (10 s)" in str(outcome.error)
+
+    virtual_time.run(attempts())
+
+
 async def test_an_event_that_causes_an_unforeseen_exception_among_others_is_named_once_it_is_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
