@@ -231,9 +231,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/contracts/test_source.py",
     ),
     "relay/servicebus/pipelined/lanes.py": (
+        "tests/unit/relay/test_pipelined_lanes.py",
         "tests/fuzz/test_peers.py",
         "tests/integration/test_pipelined_ends.py",
-        "tests/integration/test_pipelined_waits.py",
+    ),
+    "relay/servicebus/pipelined/sdk.py": (
+        *(f"tests/unit/relay/test_pipelined_{name}.py" for name in ("values", "states", "link")),
+        "tests/integration/test_pipelining.py",
     ),
     **{
         f"relay/large/{module}.py": ("tests/unit/relay/test_large.py", "tests/contracts/test_contents.py")

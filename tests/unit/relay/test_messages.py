@@ -307,6 +307,15 @@ def _with(transfer: Transfer, one_more: Message) -> bytes:
     )
 
 
+def test_a_batch_of_just_the_limit_is_one_and_of_a_byte_more_is_none() -> None:
+    source = [topics.event(each, data={"action": "A", "size": 100}) for each in "ab"]
+    (whole,) = in_batches(source, _of, 10_000)
+    size = len(whole.payload)
+
+    assert [len(each.events) for each in in_batches(source, _of, size)] == [2]
+    assert [len(each.events) for each in in_batches(source, _of, size - 1)] == [1, 1]
+
+
 def test_no_event_is_encoded_before_its_turn() -> None:
     asked: list[str] = []
 

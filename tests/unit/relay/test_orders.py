@@ -230,6 +230,29 @@ async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.
     assert set((await orders.for_attempt(page("1", "2", "3"), "i1", 0)).orders) == {("k", "2"), ("k", "3")}
 
 
+@pytest.mark.parametrize(
+    ("ages_s", "reads"),
+    [((1,), 0), ((2,), 1), ((2, 0), 1), ((0, 2), 0)],
+    ids=["young", "old", "oldest first", "not"],
+)
+async def test_a_page_whose_first_event_was_committed_two_seconds_ago_may_have_been_tried(
+    ages_s: tuple[int, ...], reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = int(time.time())
+    monkeypatch.setattr(time, "time", lambda: float(now))
+    quarantine = InMemoryQuarantine()
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    events = page(*"xy"[: len(ages_s)]).events
+
+    await orders.for_attempt(
+        Received([each._replace(committed_at=now - age_s) for each, age_s in zip(events, ages_s, strict=True)]),
+        "i1",
+        0,
+    )
+
+    assert quarantine.reads == reads
+
+
 async def test_an_invocation_that_is_not_remembered_may_have_been_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 1)
     orders = Orders(InMemoryQuarantine(), OnPoison.SKIP, InMemorySource().settled)

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.servicebus.exceptions import ServiceBusConnectionError
+from azure.servicebus._pyamqp.error import AMQPLinkError
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -190,6 +191,26 @@ def test_the_socket_of_a_link_that_does_not_open_is_closed() -> None:
     virtual_time.run(attempt())
 
 
+def test_a_link_that_hangs_before_anything_is_sent_is_given_up() -> None:
+    async def attempt() -> None:
+        topic = FakeTopic()
+        pool = SenderPool(topic.client(), TOPIC, 1)
+        (batch,) = in_batches([event("a"), event("b")], messages.plain, topic.limit)
+        async with pool.acquire() as sender:
+            await sender.limits(1)
+            topic.links[0].hangs = True
+            with pytest.raises(RetryableError, match="RELAY_SEND_TIMEOUT_S"):
+                await sender.send(batch, 1, never, never)
+
+            await sender.send(batch, 1, lambda: None, never)
+
+        assert topic.ids() == ["a", "b"]
+        assert len(topic.links) == 2
+        await pool.close()
+
+    virtual_time.run(attempt())
+
+
 async def test_a_batch_that_fits_the_link_no_more_is_too_large() -> None:
     topic = FakeTopic()
     pool = SenderPool(topic.client(), TOPIC, 1)
@@ -213,6 +234,31 @@ async def test_a_transfer_that_ends_its_links_is_named_once_another_was_accepted
 
     assert (first.blocked_by, second.blocked_by) == (None, "a")
     assert "and has accepted others in between: " in str(second.error)
+
+
+async def test_a_transfer_that_ends_its_link_is_named_in_one_attempt_by_a_repeat_that_is_accepted() -> None:
+    topic = FakeTopic(answers=[None, CUT, None, CUT])
+    publisher = topic.publisher(pauses_s=(0,), duplicate_window_s=600)
+    await publisher.publish(events("w", key="witness"))
+
+    (outcome,) = await publisher.publish(events("a"))
+
+    assert topic.transfers == [["w"], ["a"], ["w"], ["a"]]
+    assert outcome.blocked_by == "a"
+
+
+async def test_the_end_of_a_link_of_a_busy_service_says_nothing_of_a_transfer() -> None:
+    busy = AMQPLinkError(b"com.microsoft:server-busy", description="busy")
+    topic = FakeTopic(answers=[None, *[ServiceBusServerBusyError(message="busy", error=busy)] * 9])
+    publisher = topic.publisher(pauses_s=(0, 0), duplicate_window_s=600)
+    await publisher.publish(events("w", key="witness"))
+
+    for _ in range(3):
+        (outcome,) = await publisher.publish(events("a"))
+        assert (outcome.blocked_by, outcome.unsent) == (None, 1)
+
+    # Nor is anything repeated because of it.
+    assert topic.transfers == [["w"], *[["a"]] * 9]
 
 
 @pytest.mark.parametrize("answer", [None, "amqp:not-allowed"], ids=["accepted", "refused"])
