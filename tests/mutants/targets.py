@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_PIPELINED = ("pipelined_deliveries", "pipelined_states", "pipelined_lanes", "pipelined_link")
+
 # By module of relay/, the test files of tests/unit/relay.
 _RELAY = {
     "__main__": ("main",),
@@ -49,14 +51,14 @@ _RELAY = {
     "servicebus/encoding": ("messages",),
     "servicebus/messages": ("messages",),
     "servicebus/pipelined/credit": ("pipelined_credit", "pipelined_states", "pipelined_link"),
-    "servicebus/pipelined/deliveries": ("pipelined_states", "pipelined_link"),
+    "servicebus/pipelined/deliveries": _PIPELINED,
     "servicebus/pipelined/frames": ("pipelined_values", "pipelined_states", "pipelined_link"),
-    "servicebus/pipelined/link": ("pipelined_states", "pipelined_link"),
-    "servicebus/pipelined/outgoing": ("pipelined_states", "pipelined_link"),
+    "servicebus/pipelined/link": _PIPELINED,
+    "servicebus/pipelined/outgoing": _PIPELINED,
     "servicebus/pipelined/states": ("pipelined_states",),
     "servicebus/pool": ("pool", "publisher", "turn", "messages"),
     "servicebus/refusals": ("errors",),
-    "servicebus/unanswered": ("suspects", "publisher", "pipelined_link"),
+    "servicebus/unanswered": ("suspects", "pool", "pipelined_lanes", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
     "settings": ("settings",),
     "streams": ("streams", "mapping"),
