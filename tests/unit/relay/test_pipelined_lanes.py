@@ -34,7 +34,8 @@ class Topic:
     """Accepts every transfer, unless an answer is given for its event, one for each time that it comes.
 
     Attributes:
-        answers: By event: "accept", "refuse", "end" or "busy", which end the link, or seconds until it is accepted.
+        answers: By event: "accept", "refuse", "end" or "busy", which end the link, or seconds until it is
+            accepted.
         transfers: The ids that have come, each with the number of the connection.
         credit: What each link is granted.
         connections: Every connection that was made.
@@ -237,7 +238,7 @@ def test_another_sdk_is_remembered() -> None:
 
     async def work(senders: PipelinedSenders) -> None:
         assert senders.different_sdk is None
-        with pytest.raises(RetryableError, match="it is another. The next attempt sends through the pool"):
+        with pytest.raises(RetryableError, match=r"it is another\. The next attempt sends through the pool"):
             await send(senders, "a")
         assert senders.different_sdk == "azure-servicebus is not as expected: it is another"
 
