@@ -320,6 +320,50 @@ def test_the_limits_are_known_while_the_link_is_open_and_has_room() -> None:
     run(Topic().connect, work)
 
 
+def test_tokens_and_idle_timeouts_are_looked_at_every_second() -> None:
+    topic = Topic()
+    looks = {"renew": 0, "keep_alive": 0}
+
+    async def renew() -> None:
+        looks["renew"] += 1
+
+    def keep_alive() -> None:
+        looks["keep_alive"] += 1
+
+    async def work(senders: PipelinedSenders) -> None:
+        await send(senders, "a")
+        (connection,) = topic.connections
+        with patch.object(connection, "renew", renew), patch.object(connection, "keep_alive", keep_alive):
+            await asyncio.sleep(10)
+            assert looks == {"renew": 10, "keep_alive": 10}
+
+    run(topic.connect, work)
+
+
+def test_closing_a_link_does_not_wait_for_a_token_that_is_being_renewed() -> None:
+    topic = Topic()
+    renewed = asyncio.Event()
+
+    async def renew() -> None:
+        # The SDK's waits can swallow a cancellation before Python 3.12.
+        while not renewed.is_set():
+            with suppress(asyncio.CancelledError):
+                await renewed.wait()
+
+    async def work(senders: PipelinedSenders) -> None:
+        link = await senders.shared.link(5)
+        (connection,) = topic.connections
+        with patch.object(connection, "renew", renew):
+            await asyncio.sleep(2)
+            await link.close()
+            assert 2 < now() <= 10
+        assert connection.closed.is_set()
+        renewed.set()
+        await asyncio.sleep(0)
+
+    run(topic.connect, work)
+
+
 # What ends a link
 
 
@@ -331,6 +375,9 @@ def test_what_is_not_begun_when_the_link_ends_is_not_suspected() -> None:
         first, second = await outcomes(senders, "a", "b")
 
         assert isinstance(first, LinkLostError)
+        assert (first.in_flight, first.ended_alone) == (1, True)
+        assert isinstance(second, LinkLostError)
+        assert (second.in_flight, second.behind, second.ended_alone) == (0, 1, False)
         assert (isinstance(second, LinkLostError), is_named(second)) == (True, False)
         assert topic.transfers == [(0, "a")]
         assert senders.suspects._by_key.keys() == {"key of a"}
@@ -375,6 +422,7 @@ def test_a_busy_service_that_ends_the_link_names_nobody_and_all_come_again() -> 
         for _ in range(3):
             found = await outcomes(senders, "a")
             assert [isinstance(each, LinkLostError) and each.busy for each in found] == [True]
+            assert not any(isinstance(each, LinkLostError) and each.ended_alone for each in found)
             assert not any(map(is_named, found))
         assert await outcomes(senders, "c") == [None]
         assert not is_named((await outcomes(senders, "a"))[0])

@@ -11,7 +11,7 @@ import pytest
 from outbox_emulators.servicebus import codec
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames
-from relay.servicebus.pipelined.link import Link
+from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.pipelined.states import REACTIONS, ROUTES, SESSION_FRAMES, Channel, Reaction, Route, State
 from relay.servicebus.transfers import alone
 from tests.support.amqp_memory import OURS, SDKS_CHANNEL, MemoryConnection
@@ -269,3 +269,32 @@ async def test_the_first_outcome_that_the_peer_says_stands() -> None:
         assert made.sending is not None
         async with asyncio.timeout(WATCHDOG_S):
             await made.sending
+
+
+@pytest.mark.parametrize(
+    ("state", "written"),
+    [(State.OPENING, []), (State.OPEN, [frames.DETACH, frames.END]), (State.OVER, [])],
+    ids=["opening", "open", "over"],
+)
+async def test_a_link_that_is_closed_is_detached_unless_it_is_not_attached_any_more(
+    state: State, written: list[int]
+) -> None:
+    async with linked(state) as made:
+        await made.link.close()
+        assert [code for code, _, _ in made.connection.written] == written
+        assert made.connection.closed.is_set()
+        assert not made.link.is_usable
+
+
+async def test_once_the_link_is_over_nothing_is_sent_and_the_first_reason_stands() -> None:
+    async with linked(State.OPEN) as made:
+        made.link._violated(frames.BEGIN)
+        reason = made.link._lost
+        made.connection.written.clear()
+        made.link._violated(frames.ATTACH)
+
+        with pytest.raises(LinkLostError) as raised:
+            await made.link.send(alone(event("b"), messages.plain), 60, lambda: None, lambda: None)
+
+        assert raised.value is reason is made.link._lost
+        assert made.connection.written == []
