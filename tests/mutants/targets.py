@@ -92,7 +92,7 @@ _COMMANDS = {
     ),
     "servicebus/turn": (
         *("unit/relay/test_turn", "unit/relay/test_probe", "unit/relay/test_publisher"),
-        "contracts/test_publisher",
+        *("unit/relay/test_large", "contracts/test_publisher"),
     ),
     "cli/check": (
         *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
@@ -238,7 +238,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/integration/test_pipelined_ends.py",
     ),
     "relay/servicebus/pipelined/sdk.py": (
-        *(f"tests/unit/relay/test_pipelined_{name}.py" for name in ("values", "states", "link")),
+        *(f"tests/unit/relay/test_pipelined_{name}.py" for name in ("sdk", "values", "states", "link")),
         "tests/integration/test_pipelining.py",
     ),
     **{
