@@ -22,6 +22,7 @@ from relay.servicebus.transfers import alone, in_batches
 from relay.servicebus.unanswered import GRACE_S
 from tests.support import virtual_time
 from tests.support.amqp_proxy import Proxy
+from tests.support.telemetry import installed
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import FakeTopic, Link, event, events
@@ -130,6 +131,28 @@ def test_a_transfer_that_was_given_up_is_awaited_for_a_while_if_it_has_left_whol
         await publisher.close()
 
     virtual_time.run(attempts())
+
+
+def test_what_is_accepted_late_is_counted_with_the_seconds_that_it_took() -> None:
+    telemetry = installed()
+    telemetry.forget()
+
+    async def attempt() -> None:
+        topic = FakeTopic()
+        publisher = topic.publisher(send_timeout_s=1, pauses_s=())
+        await publisher.publish(events("opens the link", key="first"))
+        connect(topic.links[0], buffered=0, sent=(True,))
+        topic.answers_after_s = 5
+        await publisher.publish(events("a", "b"))
+        await asyncio.sleep(60)
+        await publisher.close()
+
+    virtual_time.run(attempt())
+
+    counted = telemetry.metrics()
+    assert counted.total("relay.events.published") == 3
+    assert counted.sum("relay.batch.events") == 3
+    assert counted.sum("relay.send.duration") == 5
 
 
 def test_closing_does_not_wait_for_what_was_given_up() -> None:
