@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote as urlquote
-from urllib.parse import unquote
 
-ENCODED = "percent:"
-"""The beginning of an argument whose rest is percent-encoded UTF-8 (RFC 3986), lone surrogates included."""
-
-# No letter or digit of any script is syntax of a shell. zsh expands a word that begins with `=`, PowerShell one
-# that begins with `@`; it makes two words of one with a comma. A text that begins as an encoded one is encoded.
-_BARE = re.compile(rf"(?!{ENCODED})[^\W_][\w.:/+=@-]*")
-_QUOTABLE = re.compile(rf"(?!{ENCODED}|-)[\w.:/+=@,#~*?;()\[\]{{}} -]+")
+from relay.remedy import shell_word
 
 _COMMAND = re.compile(r"python -m relay ((?:(?:quarantine|deadletters) )?[a-z]+)\b")
 
@@ -80,28 +72,3 @@ def _has(name: str, rest: str) -> bool:
     """
     options = re.match(r"(?: --[a-z-]+ [^-\s]\S*)*", rest)
     return name != "--env-file" and options is not None and f" {name} " in options[0]
-
-
-def shell_word(text: str) -> str:
-    """Return a word that every shell reads alike, and that `parsed_word` reads as `text`.
-
-    The alphabet of a bare word and of a quoted one has no character with a meaning in a POSIX shell, fish,
-    PowerShell or cmd.exe. Any other text is percent-encoded, so it can hold no command, no option, and no command
-    that `with_option` would complete.
-    """
-    if _BARE.fullmatch(text):
-        return text
-    if _QUOTABLE.fullmatch(text) and "python -m" not in text:
-        return f"'{text}'"
-    return ENCODED + urlquote(text, safe="", errors="surrogatepass")
-
-
-def parsed_word(word: str) -> str:
-    """Return the text that an argument stands for.
-
-    Raises:
-        ValueError: It begins with `ENCODED`, and what follows is no percent-encoded UTF-8.
-    """
-    if not word.startswith(ENCODED):
-        return word
-    return unquote(word.removeprefix(ENCODED), errors="surrogatepass")

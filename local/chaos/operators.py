@@ -20,7 +20,7 @@ from journal.checker import Policy
 from local.chaos.history import Aside, History
 from relay.cli.main import parser, run
 from relay.cli.terminal import Terminal
-from relay.commands import parsed_word
+from relay.remedy import parsed_word
 
 EventName = tuple[str, str]
 """A partition key, and the id of an event."""

@@ -14,8 +14,8 @@ from relay.backends import SOURCES, Backend, open_backend, open_backends
 from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.clients import administration_address
-from relay.commands import ENCODED, parsed_word
 from relay.errors import UsageError
+from relay.remedy import ENCODED, parsed_word
 from relay.settings import Settings
 from relay.streams import read_streams, stream_of
 from relay.times import format_duration, parse_duration

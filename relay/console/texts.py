@@ -13,10 +13,11 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from relay.cli.shell import printable
-from relay.commands import line, parsed_word, release_key, set_aside
+from relay.commands import line, release_key, set_aside
 from relay.console.bounds import REASON, both_ends, was_cut
 from relay.outbox import cut_text
 from relay.reasons import State
+from relay.remedy import parsed_word
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"

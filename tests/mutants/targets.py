@@ -113,6 +113,7 @@ _COMMANDS = {
     "cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
     "cli/holdups": ("unit/relay/test_holdups",),
     "cli/suggestions": ("unit/relay/test_suggested_commands",),
+    "remedy": ("unit/relay/test_remedy", "unit/relay/test_outcome"),
     "commands": ("unit/relay/test_suggested_commands", "unit/relay/test_outcome", "unit/relay/test_console_texts"),
     "findings": ("unit/relay/test_check_findings",),
     "cli/rules": ("unit/relay/test_stream_commands",),

@@ -19,7 +19,7 @@ from relay.cli.arguments import Parser
 from relay.cli.main import parser
 from relay.cli.main import run as run_command
 from relay.cli.terminal import Terminal
-from relay.commands import parsed_word
+from relay.remedy import parsed_word
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -81,21 +81,6 @@ def test_a_command_has_the_texts_of_others_as_arguments_alone(
         assert {tuple(each.env_file) for each in (add, release, discard)} == {(Path("it's an.env"),)}
 
 
-@pytest.mark.parametrize(
-    "text", ["contact-5", "a@b.example/1:2", "MaxDeliveryCountExceeded", "\N{CJK UNIFIED IDEOGRAPH-9375}"]
-)
-def test_a_usual_text_is_shown_as_it_is(text: str) -> None:
-    assert commands.shell_word(text) == text
-    assert commands.shell_word(f"{text} (2)") == f"'{text} (2)'"
-
-
-def test_a_word_that_is_no_percent_encoded_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["quarantine", "add", "percent:%ff", "x"])
-
-    assert "no percent-encoded UTF-8" in capsys.readouterr().err
-
-
 # A sentence ends behind some of them, or a remark in parentheses begins.
 COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +\(|[`\n|]|$)")
 
