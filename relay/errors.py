@@ -19,9 +19,20 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.remedy import Remedy, Sentence
+
 
 class RelayError(Exception):
-    """The base of the relay's own errors."""
+    """The base of the relay's own errors. Its message may have remedies."""
+
+    def __init__(self, *said: str | Remedy) -> None:
+        super().__init__(Sentence(*said))
+
+    @property
+    def sentence(self) -> Sentence:
+        """The message, with its remedies as values."""
+        said: Sentence = self.args[0]
+        return said
 
 
 class SettingsError(RelayError):

@@ -21,8 +21,8 @@ class Finding:
 
     Attributes:
         level: How serious it is.
-        what: The setting, the resource it names, and the finding.
-        remedy: The action to take; None if there is none.
+        what: The setting, the resource it names, and the finding; a `Sentence` if it has commands.
+        remedy: The action to take, a `Sentence` if it has commands; None if there is none.
         unavailable: A service could not be reached, or refused the credentials.
     """
 

@@ -16,7 +16,7 @@ from relay.ports import Publisher, Quarantine, Source
 from relay.results import Outcome
 from relay.settings import ATTEMPT_MARGIN_S, ATTEMPT_TIMEOUT_S, OnPoison
 from relay.telemetry.attempt import RelayTelemetry
-from relay.telemetry.stream import with_stream
+from relay.telemetry.stream import as_logged
 
 # Maximum seconds for storing documents that are set aside, after the attempt. The rest of the margin is for the
 # comparison with the checkpoint.
@@ -101,7 +101,7 @@ class Relay(Generic[BatchT]):
                 async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):
                     await self._orders.store(outcome.set_aside, invocation_id, clearance.check_storing)
             if outcome.failed:
-                raise PublishError(with_stream(outcome.explain()))
+                raise PublishError(outcome.explain().about(as_logged()))
             return outcome
 
     async def _clear_storing(self, set_aside: Sequence[Rejected], received: Received) -> Clearance:

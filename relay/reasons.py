@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from relay import errors
 from relay.events import Reason
+from relay.remedy import CHECK, LIST, SCAN, SET_ANY_ASIDE, Remedy, Sentence, discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Row:
     Attributes:
         meaning: The event, in a part of a sentence.
         passes: Whether it may pass without anybody doing anything.
-        remedy: The operator's action, in sentences.
+        remedy: The operator's action, in sentences, whose commands are values.
     """
 
     meaning: str
@@ -34,16 +35,21 @@ class Row:
         return self.remedy == _CORRECT
 
 
-_CORRECT = "Have the service write a correct event with a new id, then `python -m relay quarantine discard ID`."
+def _release(reason: str) -> Remedy:
+    return Remedy("quarantine release", options=("--reason", reason))
+
+
+_CORRECT = Sentence("Have the service write a correct event with a new id, then `", discard("ID"), "`.")
 _OTHERWISE = "Otherwise have the service write another event with a new id, and discard this one."
-_UNPARK = (
-    "Discard the event that parked the key, or correct what refused it; then "
-    "`python -m relay quarantine release --all --partition-key KEY`."
+_UNPARK = Sentence(
+    "Discard the event that parked the key, or correct what refused it; then `",
+    Remedy("quarantine release", options=("--all", "--partition-key", "KEY")),
+    "`.",
 )
-_ADD = "`python -m relay quarantine add KEY ID`"
 _WAIT = "Wait: the next attempt sends the events again."
-_SERVICE = "Run `python -m relay check`, which names what is missing or refused."
+_SERVICE = Sentence("Run `", CHECK, "`, which names what is missing or refused.")
 _DEFECT = "Roll back the relay, and report the log line."
+_GO_ON = Sentence("To let the key go on without the event, `", SET_ANY_ASIDE, "`.")
 
 _ID = Row("the `id` is missing, not a string, empty, or longer than 128 UTF-16 units", False, _CORRECT)
 _KEY = Row("the `partitionKey` is missing, not a string, empty, or longer than 128 UTF-16 units", False, _CORRECT)
@@ -65,32 +71,40 @@ QUARANTINE: Mapping[Reason, Row] = {
     Reason.MESSAGE_TOO_LARGE: Row(
         "the message exceeds what the topic takes",
         False,
-        "If it can be sent now, as after an upgrade to Premium or with `RELAY_LARGE=claim-check`, "
-        f"`python -m relay quarantine release --reason message-too-large`. {_OTHERWISE}",
+        Sentence(
+            "If it can be sent now, as after an upgrade to Premium or with `RELAY_LARGE=claim-check`, `",
+            _release("message-too-large"),
+            f"`. {_OTHERWISE}",
+        ),
     ),
     Reason.MESSAGE_REFUSED: Row(
         "the service refused the message because of its content",
         False,
-        "If what refused it has changed, `python -m relay quarantine release --reason message-refused`. "
-        f"{_OTHERWISE}",
+        Sentence("If what refused it has changed, `", _release("message-refused"), f"`. {_OTHERWISE}"),
     ),
     Reason.KEY_PARKED: Row("the event itself is valid; its key is parked behind an earlier one", False, _UNPARK),
     Reason.SET_ASIDE: Row(
-        f"an operator ordered it with {_ADD}",
+        f"an operator ordered it with `{SET_ANY_ASIDE}`",
         False,
-        "When its cause is gone, `python -m relay quarantine release ID`. If the event is not needed, discard it.",
+        Sentence(
+            "When its cause is gone, `",
+            Remedy("quarantine release", ("ID",)),
+            "`. If the event is not needed, discard it.",
+        ),
     ),
     Reason.NOT_MAPPED: Row(
         "a rule of relay.toml does not fit the event: the detail names field and rule",
         False,
-        "Correct the rule and deploy; then `python -m relay quarantine release --reason not-mapped`. "
-        f"{_OTHERWISE}",
+        Sentence("Correct the rule and deploy; then `", _release("not-mapped"), f"`. {_OTHERWISE}"),
     ),
     Reason.NO_ROUTE: Row(
         "no rule of `relay.toml` takes the event",
         False,
-        "Add a rule for such events. If it leads to the stream of the record, `python -m relay quarantine release "
-        "--reason no-route`; otherwise `replay` them to their stream, then discard the records.",
+        Sentence(
+            "Add a rule for such events. If it leads to the stream of the record, `",
+            _release("no-route"),
+            "`; otherwise `replay` them to their stream, then discard the records.",
+        ),
     ),
 }
 
@@ -99,13 +113,13 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.SettingsError: Row(
         "settings are missing or wrong",
         False,
-        "Correct those that the message names; then `python -m relay check`.",
+        Sentence("Correct those that the message names; then `", CHECK, "`."),
     ),
     errors.SourceError: Row("a page of the outbox, or its checkpoint, cannot be read", True, _SERVICE),
     errors.ChangesError: Row(
         "the trigger delivered no JSON array of documents",
         False,
-        "Correct or delete what `python -m relay check --scan` names.",
+        Sentence("Correct or delete what `", SCAN, "` names."),
     ),
     errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
     errors.RulesError: Row("the rules that count for an event cannot be read or written", True, _SERVICE),
@@ -140,7 +154,7 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.DefectError: Row(
         "a defect of the relay stops one partition key",
         False,
-        f"{_DEFECT} To let the key go on without the event, {_ADD}.",
+        Sentence(f"{_DEFECT} ", _GO_ON),
     ),
     errors.DoubtfulRefusalError: Row(
         "Service Bus refused an event, and it is not certain yet that its content is the cause",
@@ -150,22 +164,26 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.RefusedAlikeError: Row(
         "events of many partition keys are refused alike, so the cause is not the content of one",
         True,
-        f"See what has changed at the topic or in the settings. To set an event aside all the same, {_ADD}.",
+        Sentence(
+            "See what has changed at the topic or in the settings. To set an event aside all the same, `",
+            SET_ANY_ASIDE,
+            "`.",
+        ),
     ),
     errors.BlockedError: Row(
         "a poisoned event holds up its partition key (`RELAY_ON_POISON=block`)",
         False,
-        f"To let the key go on without the event, {_ADD}.",
+        _GO_ON,
     ),
     errors.ContentError: Row(
         "the content of a large event cannot be written to Blob Storage (`RELAY_LARGE=claim-check`)",
         False,
-        f"Do what the message asks for. {_SERVICE} The key goes on by itself.",
+        Sentence("Do what the message asks for. ", _SERVICE, " The key goes on by itself."),
     ),
     errors.PoisonError: Row(
         "the content of one event can never be accepted: it is quarantined",
         False,
-        "Look up its reason: `python -m relay quarantine list` shows it.",
+        Sentence("Look up its reason: `", LIST, "` shows it."),
     ),
 }
 
@@ -191,7 +209,9 @@ STATES: Mapping[State, Row] = {
         "Switch the container's time to live off, then look for what stops the relay.",
     ),
     State.FAILING: Row(
-        "attempts fail, and are repeated", True, "Look up the error in the log, and run `python -m relay check`."
+        "attempts fail, and are repeated",
+        True,
+        Sentence("Look up the error in the log, and run `", CHECK, "`."),
     ),
     State.LAG: Row(
         "events are published late", True, "Wait if the lag falls. Otherwise look for failures, or add instances."
@@ -199,28 +219,31 @@ STATES: Mapping[State, Row] = {
     State.QUARANTINE: Row(
         "events can never become messages; no consumer got them",
         False,
-        "Do what the reason of each record in `python -m relay quarantine list` asks for.",
+        Sentence("Do what the reason of each record in `", LIST, "` asks for."),
     ),
     State.PARKED: Row("the events of the key go to quarantine, in order, until they are released", False, _UNPARK),
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        "Correct the consumer; then let it handle them where they are, or "
-        "`python -m relay deadletters resubmit --subscription NAME --reason REASON`, or `discard`.",
+        Sentence(
+            "Correct the consumer; then let it handle them where they are, or `",
+            Remedy("deadletters resubmit", options=("--subscription", "NAME", "--reason", "REASON")),
+            "`, or `discard`.",
+        ),
     ),
     State.UNDELIVERED: Row(
         "the host cannot hand a document over to the relay; nothing behind it is published",
         False,
-        "Find it with `python -m relay check --scan`, and have it written flatter, or delete it.",
+        Sentence("Find it with `", SCAN, "`, and have it written flatter, or delete it."),
     ),
     State.UNOWNED: Row(
         "nobody reads a partition or shard",
         False,
-        "See whether the app or the worker runs, and what its log says; `python -m relay check`.",
+        Sentence("See whether the app or the worker runs, and what its log says; `", CHECK, "`."),
     ),
     State.UNREAD: Row(
         "the console cannot read a service, so it is not known what waits",
         True,
-        "The relay may work all the same. `python -m relay check` names what is missing or refused.",
+        Sentence("The relay may work all the same. `", CHECK, "` names what is missing or refused."),
     ),
 }

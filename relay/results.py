@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from relay import commands
 from relay.errors import AccountingError, NotTriedError, RefusedAlikeError, RetryableError, SendError
 from relay.events import Event, Rejected
+from relay.remedy import Sentence, set_aside
 
 # An error names this many of the partition keys that failed, and counts the others.
 _NAMED_KEYS = 10
@@ -113,9 +113,9 @@ class Outcome:
     def _accepted(self) -> int:
         return self.published + self.already_published
 
-    def explain(self) -> str:
+    def explain(self) -> Sentence:
         """Describe the events sent and not sent, with partition keys and reasons."""
-        lines = [
+        lines: list[str] = [
             f"{self.unsent} event(s) of {len(self.failed)} partition key(s) were not accepted by Service Bus; "
             f"{self._accepted} event(s) of this invocation were. "
             "The retry policy sends the rest again."
@@ -123,18 +123,19 @@ class Outcome:
         # A key that was not tried explains nothing.
         explained = sorted(self.failed, key=lambda key: isinstance(key.error, NotTriedError))
         lines += [
-            f"  {key.partition_key!r}: {key.unsent} event(s): {key.error}" for key in explained[:_NAMED_KEYS]
+            Sentence(f"  {key.partition_key!r}: {key.unsent} event(s): ", key.error.sentence)
+            for key in explained[:_NAMED_KEYS]
         ]
         if len(self.failed) > _NAMED_KEYS:
             lines.append(f"  and {len(self.failed) - _NAMED_KEYS} more partition key(s)")
-        lines += [f"  {remedy}" for remedy in self.remedies]
-        return "\n".join(lines)
+        lines += [Sentence("  ", remedy) for remedy in self.remedies]
+        return Sentence.of_lines(lines)
 
     @property
-    def remedies(self) -> list[str]:
+    def remedies(self) -> list[Sentence]:
         """For each key that one event holds up, the event and the command that sets it aside; ten keys at most."""
         return [
-            f"{self._named(key)} To set it aside: {commands.set_aside(key.partition_key, key.blocked_by or '')}"
+            Sentence(f"{self._named(key)} To set it aside: ", set_aside(key.partition_key, key.blocked_by or ""))
             for key in self.blocking[:_NAMED_KEYS]
         ]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay import commands
 from relay.events import Rejected
 from relay.findings import Finding
 from relay.reasons import QUARANTINE
+from relay.remedy import Sentence, set_aside
 from relay.settings import OnPoison
 
 # Maximum number of events that are named; the others are counted.
@@ -86,14 +86,13 @@ def refused_findings(
     """
     for each in refused[:_NAMED_EVENTS]:
         event = each.rejected
-        remedy = f"In quarantine: {QUARANTINE[event.reason].remedy}"
+        remedy = Sentence("In quarantine: ", QUARANTINE[event.reason].remedy)
         if policy is OnPoison.BLOCK and event.partition_key is not None:
-            command = commands.set_aside(event.partition_key, event.id)
-            remedy = f"To let the key go on without it: {command}"
+            remedy = Sentence("To let the key go on without it: ", set_aside(event.partition_key, event.id))
         yield Finding.error(
             f"event {event.id!r} with the partition key {event.partition_key!r} of the {partition_name} "
             f"{each.partition!r} {_FATE[policy]}: {event}",
-            f"{correct} {remedy}",
+            Sentence(f"{correct} ", remedy),
         )
     if (more := len(refused) - _NAMED_EVENTS) > 0:
         yield Finding.error(f"{more} more event(s) {_FATE[policy]}", "Use --json.")

@@ -16,6 +16,7 @@ from enum import StrEnum
 from relay.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError, SendError
 from relay.events import Event, Reason, Rejected
 from relay.holds import Order
+from relay.remedy import SET_ANY_ASIDE
 from relay.settings import OnPoison
 
 # Number of refusals of one event, with another transfer accepted between each two of them, after which the
@@ -185,7 +186,9 @@ def error_of(verdict: Verdict, event: Event, refusal: PoisonError) -> SendError:
             f"{ALIKE} partition keys or more were refused alike ({refusal.condition}), and fewer transfers than "
             "that were accepted: the cause may not be the content of an event, so nothing is quarantined. See "
             f"what has changed at the topic or in the settings. Service Bus said: {refusal} An event that "
-            "has to be set aside all the same: `python -m relay quarantine add KEY ID`."
+            "has to be set aside all the same: `",
+            SET_ANY_ASIDE,
+            "`.",
         )
     return DoubtfulRefusalError(
         f"{refusal} It is not certain yet that the content of this event is the cause: it is tried again "
@@ -207,7 +210,9 @@ def blocked(poisoned: Rejected) -> BlockedError:
     """Return the error that holds up the partition key of a poisoned event if RELAY_ON_POISON is `block`."""
     return BlockedError(
         f"the event {poisoned.id!r} can never be published ({poisoned}), and RELAY_ON_POISON is 'block'. "
-        "Set it aside with `python -m relay quarantine add KEY ID`, and its key goes on without it."
+        "Set it aside with `",
+        SET_ANY_ASIDE,
+        "`, and its key goes on without it.",
     )
 
 

@@ -15,7 +15,8 @@ from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.backends import Backend, open_backend
-from relay.cli.console import check_of, completing, name_of
+from relay.cli.console import check_of, name_of
+from relay.cli.shell import python
 from relay.console.application import application
 from relay.console.observer import Observer
 from relay.console.pages import ConsoleSettings
@@ -23,6 +24,7 @@ from relay.console.ports import Sources
 from relay.console.server import loopback, serving
 from relay.console.servicebus import ServiceBusTopic
 from relay.console.texts import Commands
+from relay.remedy import Invocation
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:
@@ -68,7 +70,7 @@ async def serving_console(stack: Stack, port: int, *env_files: Path) -> AsyncIte
             loopback,
             name=name_of(backend_of_page(stack).settings),
             settings=ConsoleSettings(show_data=True),
-            commands=Commands(complete=completing(*env_files)),
+            commands=Commands(Invocation(python(), tuple(map(str, env_files)))),
             check=check_of(environment),
             extensions=[local],
         )

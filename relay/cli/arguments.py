@@ -15,7 +15,7 @@ from relay.cli import shell
 from relay.cli.terminal import EXIT_CODES, Result, Terminal
 from relay.clients import administration_address
 from relay.errors import UsageError
-from relay.remedy import ENCODED, parsed_word
+from relay.remedy import ENCODED, Invocation, parsed_word
 from relay.settings import Settings
 from relay.streams import read_streams, stream_of
 from relay.times import format_duration, parse_duration
@@ -36,7 +36,7 @@ class Parser(shell.Parser):
         self.register("type", int, whole_number)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, and read each text as `relay.commands.line` writes it.
+        """Parse as argparse does, and read each text as `relay.remedy` writes it.
 
         A text is read once it is known which argument it is, so that none becomes an option.
         """
@@ -148,6 +148,13 @@ def one_stream(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
         UsageError: There is no such stream, or there are several and none is named.
     """
     return stream_of(read_streams(environment), arguments.stream)
+
+
+def invocation_of(arguments: argparse.Namespace) -> Invocation:
+    """Return how these arguments were given, so that a remedy finds the same settings when it is pasted."""
+    chosen = vars(arguments)
+    files = tuple(map(str, arguments.env_file))
+    return Invocation(shell.python(), files, chosen.get("source"), chosen.get("stream"))
 
 
 def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[Settings]:

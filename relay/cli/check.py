@@ -12,16 +12,16 @@ from typing import Any
 
 from relay.backends import Backend
 from relay.cli import generations
-from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
+from relay.cli.arguments import Commands, add_stream, chosen_streams, each_outbox, invocation_of
 from relay.cli.holdups import holdups
 from relay.cli.rules import explained
 from relay.cli.shell import printable
-from relay.cli.suggestions import with_choice, with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus, read_namespace, read_servicebus
 from relay.clients import ADMIN_VARIABLE, administration_address
 from relay.errors import SettingsError
 from relay.findings import Finding, Level
+from relay.remedy import PLAIN, Invocation, Sentence, render
 from relay.scans import Scan
 from relay.servicebus.senders import differences
 from relay.settings import SERVICEBUS, Settings
@@ -83,10 +83,11 @@ def add_to(commands: Commands) -> None:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Check the settings and, if they are valid, the resources that they name."""
+    by = invocation_of(arguments)
     try:
         streams = chosen_streams(arguments, environment)
     except SettingsError as error:
-        return result(ExitCode.USAGE, settings_findings(error), terminal)
+        return result(ExitCode.USAGE, settings_findings(error), terminal, by)
     required = Requirements(arguments.min_window, arguments.min_ttl)
     found = await findings(streams, environment, required, arguments.servicebus_admin)
     scans = []
@@ -97,7 +98,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
             # What stops the next page was found without a scan.
             found += [each for each in _once([(settings.stream, scanned)], streams) if each not in found]
     code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return with_completed(result(code, found, terminal, scans), arguments)
+    return result(code, found, terminal, by, scans)
 
 
 async def findings(
@@ -204,13 +205,11 @@ async def _holdups(backend: Backend, checked: Sequence[Finding], servicebus: Ser
 
 
 def _chosen(found: Sequence[Finding], source: str | None, settings: Settings) -> list[Finding]:
-    """Return the findings with commands that name the outbox and the stream if there are several."""
-    stream = settings.stream if settings.several else None
+    """Return the findings with remedies about this outbox and stream if there are several."""
+    work = Invocation(source=source, stream=settings.stream if settings.several else None)
     return [
-        finding
-        if finding.remedy is None
-        else replace(finding, remedy=with_choice(finding.remedy, source=source, stream=stream))
-        for finding in found
+        replace(each, remedy=each.remedy.about(work)) if isinstance(each.remedy, Sentence) else each
+        for each in found
     ]
 
 
@@ -224,7 +223,9 @@ def _once(found: Iterable[tuple[str, Sequence[Finding]]], streams: Sequence[Sett
         having.setdefault(finding, set()).add(stream)
     names = [each.stream for each in streams]
     return [
-        finding if len(its) == len(names) > 1 else replace(finding, what=f"{_named(sorted(its))}: {finding.what}")
+        finding
+        if len(its) == len(names) > 1
+        else replace(finding, what=Sentence(f"{_named(sorted(its))}: ", finding.what))
         for finding, its in having.items()
     ]
 
@@ -260,20 +261,26 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
     return ExitCode.FINDINGS if any(finding.level in counted for finding in found) else ExitCode.OK
 
 
-def _line(finding: Finding, terminal: Terminal) -> str:
-    level, what = f"{finding.level:<8}", printable(finding.what)
+def _line(finding: Finding, terminal: Terminal, by: Invocation = PLAIN) -> str:
+    level, what = f"{finding.level:<8}", printable(render(finding.what, by))
     if finding.level is Level.OK:
         return terminal.painted(f"{level} {what}", "faint")
     return f"{terminal.painted(level, _STYLES[finding.level])} {what}"
 
 
-def result(code: ExitCode, found: list[Finding], terminal: Terminal, scans: Sequence[Scan] = ()) -> Result:
+def result(
+    code: ExitCode,
+    found: list[Finding],
+    terminal: Terminal,
+    by: Invocation = PLAIN,
+    scans: Sequence[Scan] = (),
+) -> Result:
     counts = Counter(finding.level for finding in found)
     lines = []
     for finding in found:
-        lines.append(_line(finding, terminal))
+        lines.append(_line(finding, terminal, by))
         if finding.remedy is not None:
-            lines.append(f"{'':<8} -> {printable(finding.remedy)}")
+            lines.append(f"{'':<8} -> {printable(render(finding.remedy, by))}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
     data: dict[str, Any] = {
         "counts": {str(level): counts[level] for level in Level},

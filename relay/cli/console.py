@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.backends import open_backend
-from relay.cli import check, shell, suggestions
-from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, port_number
+from relay.cli import check, shell
+from relay.cli.arguments import Commands, add_source, add_stream, chosen_streams, invocation_of, port_number
 from relay.cli.rules import target_of
 from relay.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay.console.ports import Check
 from relay.errors import SettingsError, UsageError
 from relay.findings import Finding
+from relay.remedy import PLAIN, Invocation
 from relay.settings import Settings
 from relay.streams import names_of, read_streams
 
@@ -91,9 +91,9 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             observer = observer_of(backend, environment, from_beginning=arguments.begin == "beginning")
             view = await opened.enter_async_context(observer)
             outbox, destination = (text.removeprefix("the ") for text in (backend.wording.source, target_of(each)))
-            commands = _commands(each, arguments.source)
-            if access is loopback:  # anyone else has another Python, and other files
-                commands = replace(commands, complete=completing(*arguments.env_file))
+            # Anyone who is not at this machine has another Python, and other files.
+            reader = invocation_of(arguments) if access is loopback else PLAIN
+            commands = _commands(each, arguments.source, reader)
             views.append(StreamView(each.stream, outbox, destination, view, commands))
         if len(views) > 1:
             app = application_of_streams(views, access, settings=shown, check=check)
@@ -126,18 +126,16 @@ def name_of(settings: Settings) -> str:
     return f"{of}{kind}{settings.servicebus_topic}"
 
 
-def completing(*env_files: Path) -> Callable[[str], str]:
-    """Return what completes the commands of a text with this Python and these env files."""
-    return partial(suggestions.with_files, env_files=env_files)
-
-
-def _commands(settings: Settings, source: str | None) -> PageCommands:
+def _commands(settings: Settings, source: str | None, reader: Invocation) -> PageCommands:
     """Return the commands that the page of a stream shows."""
     from relay.console.texts import Commands as PageCommands
 
-    chosen = f"--source {source} " if len(settings.sources) > 1 else ""
-    stream = f"--stream {settings.stream}" if settings.several else ""
-    return PageCommands(f"{chosen}{stream}", stream, settings.servicebus_is_queue)
+    by = replace(
+        reader,
+        source=source if len(settings.sources) > 1 else None,
+        stream=settings.stream if settings.several else None,
+    )
+    return PageCommands(by, settings.servicebus_is_queue)
 
 
 def check_of(environment: Mapping[str, str]) -> Check:

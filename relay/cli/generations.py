@@ -13,6 +13,7 @@ from relay.errors import RelayError, RulesError
 from relay.findings import Finding
 from relay.outbox import Outbox
 from relay.place import ulid_time
+from relay.remedy import Sentence
 from relay.routes.generations import Generation, Timeline
 from relay.settings import Settings
 from relay.streams import destinations_of, in_stream, selection_of
@@ -42,7 +43,10 @@ async def _of_outbox(backend: Backend, streams: set[str]) -> list[Finding]:
         timeline = await _read(backend)
     except RelayError as error:
         return [
-            Finding.error(f"{subject} have generations, and {error}", "Until then no event of it is published.")
+            Finding.error(
+                Sentence(f"{subject} have generations, and ", error.sentence),
+                "Until then no event of it is published.",
+            )
         ]
     if timeline is None:
         return [Finding.ok(f"{subject} have no generation yet: the first one counts for all events")]
@@ -81,7 +85,7 @@ async def _of_stream(settings: Settings, end: int, streams: set[str]) -> Finding
     try:
         since = await open_backend(settings).waiting_since()
     except RelayError as error:
-        return Finding.unknown(f"{subject}, and what it still has cannot be read", str(error))
+        return Finding.unknown(f"{subject}, and what it still has cannot be read", error.sentence)
     end += _CLOCKS_DIFFER_S
     waits = time.time() < end or (since is not None and since < end)
     if settings.stream not in streams and waits:

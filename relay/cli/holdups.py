@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from relay import commands
 from relay.backends import Backend
 from relay.cli.records import SHORT_ID, Records, open_records, to_the_second
 from relay.errors import PoisonError, ServiceError, StoreError
@@ -15,6 +14,7 @@ from relay.holds import Holds
 from relay.outbox import NextPage
 from relay.plan import plan
 from relay.quarantine.items import Filter, Item
+from relay.remedy import LIST, Sentence, discard, release_key, set_aside
 from relay.servicebus import messages
 from relay.servicebus.transfers import alone, check_size
 from relay.settings import OnPoison, Settings
@@ -42,10 +42,11 @@ async def holdups(backend: Backend, largest: int | None) -> list[Finding]:
                 holds = await records.holds()
             pages = await _next_pages(backend)
     except (StoreError, ServiceError, TimeoutError) as error:
-        said = str(error) or f"there was no answer within {_TIMEOUT_S:g} s"
+        no_answer = f"there was no answer within {_TIMEOUT_S:g} s"
+        said = no_answer if isinstance(error, TimeoutError) else error.sentence
         return [
             Finding.unknown(
-                f"whether a partition key is parked or blocked could not be read: {said}",
+                Sentence("whether a partition key is parked or blocked could not be read: ", said),
                 "Run check with an identity that may read the outbox, the relay's positions and the quarantine.",
             )
         ]
@@ -68,11 +69,7 @@ async def _parked(records: Records) -> list[Finding]:
     markers = list((await records.parked()).values())
     found = [await _parked_key(marker, records) for marker in markers[:_NAMED_KEYS]]
     if (more := len(markers) - _NAMED_KEYS) > 0:
-        found.append(
-            Finding.error(
-                f"{more} more partition key(s) are parked", "To list them: python -m relay quarantine list"
-            )
-        )
+        found.append(Finding.error(f"{more} more partition key(s) are parked", Sentence("To list them: ", LIST)))
     return found
 
 
@@ -82,17 +79,21 @@ async def _parked_key(marker: Item, records: Records) -> Finding:
     causes, _ = await records.find_by_ids([marker["because"]])
     since = f"partition key {key!r} is parked since {to_the_second(marker['since'])}"
     waits = f"{waiting} record(s) of it are in quarantine, and its new events follow"
-    release = commands.release_key(key)
+    release = release_key(key)
     if not causes:
         gone = f"{since}: {waits}. The record that parked it is gone"
-        return Finding.error(gone, f"Release it in order: {release}")
+        return Finding.error(gone, Sentence("Release it in order: ", release))
     [cause] = causes
     identifier = cause.id[:SHORT_ID]
     document = "a document" if cause.document_id is None else f"document {cause.document_id!r}"
     return Finding.error(
         f"{since} because of {document} (record {identifier}, {cause.reason}: {cause.detail}): {waits}",
-        f"Correct what refuses it, or discard it: {commands.discard(identifier)}; then release the others in "
-        f"order: {release}",
+        Sentence(
+            "Correct what refuses it, or discard it: ",
+            discard(identifier),
+            "; then release the others in order: ",
+            release,
+        ),
     )
 
 
@@ -110,7 +111,7 @@ def _blocked(
                 f"partition key {each.partition_key!r} is blocked by document {each.id!r}, which can never be "
                 f"published ({each}), as RELAY_ON_POISON is 'block': of partition {page.partition!r}, nothing "
                 "behind its page is published",
-                f"To let the key go on without it: {commands.set_aside(each.partition_key or '', each.id)}",
+                Sentence("To let the key go on without it: ", set_aside(each.partition_key or "", each.id)),
             )
         if (more := len(poison) - _NAMED_KEYS) > 0:
             yield Finding.error(

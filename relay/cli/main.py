@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from relay import __version__
 from relay.cli import check, console, deadletters, explain, install, quarantine, replay, smoke
 from relay.cli import run as worker
-from relay.cli.arguments import Commands, Parser, with_files
-from relay.cli.suggestions import completed
+from relay.cli.arguments import Commands, Parser, invocation_of, with_files
 from relay.cli.terminal import EXIT_CODES, ExitCode, Result, Terminal
 from relay.clients import switch_off_sdk_tracing
 from relay.errors import ServiceError, SettingsError, StoreError, UsageError
@@ -66,14 +65,15 @@ def main(words: Sequence[str]) -> int:
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> int:
     """Run one command and print its result; returns the exit code."""
+    by = invocation_of(arguments)
     try:
         result: Result = await arguments.run(arguments, with_files(environment, arguments.env_file), terminal)
     except (UsageError, SettingsError, ServiceError, StoreError) as error:
-        said = completed(str(error), arguments)
+        said = error.sentence.render(by)
         terminal.note(f"error: {said}")
         code = ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.SERVICE
         result = Result(code, {"error": said})
-    terminal.show(arguments.command, result)
+    terminal.show(arguments.command, result, by)
     return int(result.code)
 
 

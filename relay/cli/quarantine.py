@@ -22,7 +22,6 @@ from relay.cli.records import (
 from relay.cli.release import Release
 from relay.cli.sender import ordered_sender
 from relay.cli.shell import as_json
-from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal, table
 from relay.errors import UsageError
 from relay.events import Reason
@@ -259,7 +258,7 @@ async def release(arguments: argparse.Namespace, environment: Mapping[str, str],
             if (chosen or whole) and not sender.gave_up:
                 await work.release_parked(key, None if whole else chosen)
         progress.finish(len(work.released))
-        return with_completed(work.result(missing), arguments)
+        return work.result(missing)
 
 
 async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:

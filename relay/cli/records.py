@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from operator import attrgetter, itemgetter
 
-from relay import commands, holds
+from relay import holds
 from relay.backends import Backend
 from relay.errors import ServiceError, StoreError, UsageError
 from relay.events import Reason, Rejected
@@ -32,6 +32,7 @@ from relay.quarantine.items import (
 )
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removal, Removed
 from relay.quarantine.record import Kept, hold, part_id
+from relay.remedy import LIST, discard
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
@@ -82,8 +83,8 @@ class Records:
         for beginning in ids:
             if beginning.startswith(holds.ORDER_PREFIX):
                 raise UsageError(
-                    f"{beginning!r} is an order to set an event aside, not a record. To withdraw it: "
-                    f"{commands.discard(beginning)}"
+                    f"{beginning!r} is an order to set an event aside, not a record. To withdraw it: ",
+                    discard(beginning),
                 )
             _check_length(beginning, beginning)
             summaries = in_order(await self._items.summaries_by_id(beginning))
@@ -288,7 +289,8 @@ def _check_length(identifier: str, digits: str) -> None:
         behind = f" after {holds.ORDER_PREFIX}" if identifier.startswith(holds.ORDER_PREFIX) else ""
         raise UsageError(
             f"the id {identifier!r} is too short: give at least its first {LEAST_ID} characters{behind}. "
-            "To list the ids: python -m relay quarantine list"
+            "To list the ids: ",
+            LIST,
         )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from relay import commands
 from relay.cli.records import SHORT_ID, Records
 from relay.cli.sender import OrderedSender
 from relay.cli.terminal import ExitCode, Progress, Result
@@ -17,6 +16,7 @@ from relay.outbox import Outbox
 from relay.quarantine.items import Filter, RecordSummary
 from relay.quarantine.outcomes import Outcome, Removal
 from relay.quarantine.record import LaterRecord
+from relay.remedy import Sentence, discard, release_key
 from relay.settings import Settings
 
 # Maximum number of documents in memory at a time, of up to 2 MB each.
@@ -281,7 +281,7 @@ class Release:
     def _parked_lines(self, key: str, count: int) -> list[str]:
         """Return the commands that unpark a key with `count` records left."""
         stays = f"  partition key {key!r} stays parked, with {count} record(s)"
-        release = f"    {commands.release_key(key)}"
+        release = Sentence("    ", release_key(key))
         # A record that waits for an earlier one is no cause.
         of_key = [kept for kept in self.still_invalid if kept.summary.partition_key == key]
         blocker = next((kept for kept in of_key if kept.reason != Reason.KEY_PARKED), None)
@@ -290,7 +290,7 @@ class Release:
         identifier = blocker.summary.id[:SHORT_ID]
         return [
             f"{stays}, behind {identifier}. Correct what refuses it, or discard it:",
-            f"    {commands.discard(identifier)}",
+            Sentence("    ", discard(identifier)),
             "  Then release the others in order:",
             release,
         ]

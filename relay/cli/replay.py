@@ -19,12 +19,12 @@ from relay.cli.arguments import Commands, one_outbox, reported
 from relay.cli.records import open_records
 from relay.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
 from relay.cli.sender import OrderedSender, ordered_sender
-from relay.cli.suggestions import with_completed
 from relay.cli.terminal import ExitCode, Result, Terminal
 from relay.clients import Connection, ConnectionString
 from relay.errors import UsageError
 from relay.outbox import Outbox, Range
 from relay.place import ulid_time
+from relay.remedy import LIST, Sentence
 from relay.times import format_time, parse_moment
 
 # The last second of the year 9999: with --from-cursor, --to need not be given.
@@ -128,8 +128,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
         replay = Replay(outbox, reading, sender, parked, state)
         await replay.run(terminal)
-        result = _result(state, replay.counts, sender, backend, dry_run=arguments.dry_run)
-        return with_completed(result, arguments)
+        return _result(state, replay.counts, sender, backend, dry_run=arguments.dry_run)
 
 
 def _range(arguments: argparse.Namespace, backend: Backend) -> Range:
@@ -275,7 +274,7 @@ def _published_lines(state: ReplayState, sender: OrderedSender | None) -> list[s
 
 
 def _remarks(state: ReplayState, counts: ReplayCounts, backend: Backend) -> list[str]:
-    lines = []
+    lines: list[str] = []
     if counts.skipped:
         lines.append(f"{counts.skipped} event(s) were handled by an earlier run.")
     if counts.ahead:
@@ -288,9 +287,12 @@ def _remarks(state: ReplayState, counts: ReplayCounts, backend: Backend) -> list
         )
     if counts.parked:
         lines.append(
-            f"{counts.parked.total()} event(s) of {len(counts.parked)} parked partition key(s) were left: release "
-            "their records first. To list them: python -m relay quarantine list. --force publishes "
-            "these events ahead of their records."
+            Sentence(
+                f"{counts.parked.total()} event(s) of {len(counts.parked)} parked partition key(s) were left: "
+                "release their records first. To list them: ",
+                LIST,
+                ". --force publishes these events ahead of their records.",
+            )
         )
     if counts.unread:
         lines.append(f"{counts.unread} event(s) of the range were not read: run the command again.")

@@ -11,6 +11,7 @@ from relay.cli.terminal import ExitCode
 from relay.errors import ConfigurationError, SendError
 from relay.events import Event, Rejected, by_partition_key
 from relay.ports import Publisher
+from relay.remedy import Sentence
 from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.messages import Contract
@@ -132,8 +133,11 @@ class OrderedSender:
             for key, failure in self.failures.items()
         ]
 
-    def failure_lines(self) -> list[str]:
-        return [f"  {key!r}: {failure.unsent} not sent: {failure.error}" for key, failure in self.failures.items()]
+    def failure_lines(self) -> list[Sentence]:
+        return [
+            Sentence(f"  {key!r}: {failure.unsent} not sent: ", failure.error.sentence)
+            for key, failure in self.failures.items()
+        ]
 
 
 @asynccontextmanager

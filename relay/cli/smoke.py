@@ -25,6 +25,7 @@ from relay.errors import StoreError, UsageError
 from relay.events import Reason
 from relay.outbox import Canary
 from relay.quarantine.items import Filter, RecordSummary
+from relay.remedy import Remedy
 from relay.routes.examples import Example, Unplaceable, example
 from relay.settings import OnPoison, Settings
 from relay.times import format_duration
@@ -203,8 +204,9 @@ def _taken(document: dict[str, Any], backend: Backend) -> Example:
     except Unplaceable as why:
         raise UsageError(
             f"relay.toml maps fields of the outbox of the stream {settings.stream!r} in a way that no event of a "
-            f"smoke test can have: {why}. Write an event of its own, and see what becomes of it with "
-            "`python -m relay explain FILE`."
+            f"smoke test can have: {why}. Write an event of its own, and see what becomes of it with `",
+            Remedy("explain", ("FILE",)),
+            "`.",
         ) from why
     if found is None:
         rules = "; ".join(str(route) for route in selection.routes if selection.destination in route.to)

@@ -17,6 +17,7 @@ from unicodedata import combining, east_asian_width
 
 from relay.cli.shell import as_json, printable, printable_lines
 from relay.errors import UsageError
+from relay.remedy import PLAIN, Invocation, render
 
 # A terminal is updated often, a log now and then.
 _TERMINAL_EVERY_S = 0.2
@@ -57,7 +58,7 @@ class Result:
     Attributes:
         code: The exit code of the process.
         data: The members of `--json` in addition to `command` and `exitCode`.
-        lines: The output without `--json`.
+        lines: The output without `--json`, some of which may be sentences with remedies.
         styled: Its lines are printable already, but for the styles that they have.
     """
 
@@ -169,15 +170,15 @@ class Terminal:
         print(f"{printable(question)} Type yes to continue: ", end="", file=self.err, flush=True)
         return self.stdin.readline().strip().lower() == "yes"
 
-    def show(self, command: str, result: Result) -> None:
-        """Print a result, as one JSON object or as lines."""
+    def show(self, command: str, result: Result, by: Invocation = PLAIN) -> None:
+        """Print a result, as one JSON object or as lines, whose remedies are rendered for whoever ran it."""
         self._end_progress()
         if self.as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
             print(as_json(whole, indent=2), file=self.out, flush=True)
         else:
             for line in result.lines:
-                print(line if result.styled else printable(line), file=self.out)
+                print(line if result.styled else printable(render(line, by)), file=self.out)
             self.out.flush()
 
     def _end_progress(self) -> None:

@@ -27,6 +27,7 @@ from relay.console.texts import Commands
 from relay.console.timelines import Timelines
 from relay.errors import RelayError, first_line
 from relay.findings import Level
+from relay.remedy import CHECK, Sentence
 
 PAGES = web.AppKey("PAGES", Pages)
 
@@ -281,7 +282,7 @@ class Checks:
             async with asyncio.timeout(self._timeout_s):
                 findings = await self._check()
         except TimeoutError:
-            text = f"it took more than {self._timeout_s:g} s: run `python -m relay check` in a shell"
+            text = Sentence(f"it took more than {self._timeout_s:g} s: run `", CHECK, "` in a shell")
             return Checked(time.time(), (), Problem("The check", text))
         except RelayError as error:
             return Checked(time.time(), (), Problem("The check", first_line(error)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from relay.console.overview import StreamState, StreamView, overall, path_of
 from relay.console.timeline import steps
 from relay.errors import SettingsError
 from relay.reasons import QUARANTINE, STATES
+from relay.remedy import render
 from relay.secrecy import quoted
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
@@ -130,7 +132,8 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
-        self._environment.filters["completed"] = commands.complete
+        self._environment.filters["rendered"] = partial(render, by=commands.by)
+        self._environment.filters["advice"] = partial(texts.advice, by=commands.by)
         self._environment.filters["key_path"] = lambda key: f"{base}{texts.key_path(key)}"
         self._environment.globals |= {
             "base": base,

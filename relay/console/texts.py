@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -13,19 +11,25 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from relay.cli.shell import printable
-from relay.commands import line, release_key, set_aside
 from relay.console.bounds import REASON, both_ends, was_cut
 from relay.outbox import cut_text
 from relay.reasons import State
-from relay.remedy import parsed_word
+from relay.remedy import (
+    CHECK,
+    LIST,
+    PLAIN,
+    SCAN,
+    Invocation,
+    Remedy,
+    Sentence,
+    release_key,
+    set_aside_at_end,
+)
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 _LONG_WORD = 48
-_CODE = re.compile("`([^`]+)`")
-# As `relay.results` writes it, at the end of a line.
-_SET_ASIDE = re.compile(r"To set it aside: python -m relay quarantine add (.+)$", re.MULTILINE)
 
 
 def count(number: int | None) -> str:
@@ -113,8 +117,23 @@ def prose(text: str | None, most: int = 600) -> str:
 
     Long words, such as ids, lose their middle, so that the end stays.
     """
-    words = [both_ends(visible(word), _LONG_WORD) for word in (text or "").split()]
-    return both_ends(" ".join(words), most) if text else UNKNOWN
+    return both_ends(_short_words(text.split()), most) if text else UNKNOWN
+
+
+def advice(text: str | None, by: Invocation, most: int = 600) -> str:
+    """Return sentences on one line as `prose` does, with whole commands for a reader who starts them so."""
+    if not text:
+        return UNKNOWN
+    return "".join(
+        part.render(by)
+        if isinstance(part, Remedy)
+        else both_ends(_short_words(part.replace("\n", " ").split(" ")), most)
+        for part in (text.parts if isinstance(text, Sentence) else [text])
+    )
+
+
+def _short_words(words: Iterable[str]) -> str:
+    return " ".join(both_ends(visible(word), _LONG_WORD) for word in words)
 
 
 def sentence(text: str) -> str:
@@ -127,26 +146,16 @@ def lines(text: str) -> str:
     return "\n".join(visible(line.expandtabs(2)) for line in text.splitlines())
 
 
-def set_aside_commands(error: str | None) -> list[str]:
-    """Return the commands that an error names for events that block their keys, with whole ids and keys.
-
-    They are made anew of their words: what an error says may be another's text.
-    """
-    found = (_words(text) for text in _SET_ASIDE.findall(error or ""))
-    return list(dict.fromkeys(set_aside(*words) for words in found if len(words) == 2))
-
-
-def _words(text: str) -> list[str]:
-    """Parse the key and the id of a command as a shell does; return nothing if that fails."""
-    try:
-        return [parsed_word(word) for word in shlex.split(text)]
-    except ValueError:
-        return []
+def set_aside_commands(error: str | None) -> list[Remedy]:
+    """Return the commands that an error names for events that block their keys, with whole ids and keys."""
+    found = map(set_aside_at_end, (error or "").split("\n"))
+    return list(dict.fromkeys(each for each in found if each is not None))
 
 
 def marked(text: str) -> Markup:
     """Mark up a text of the project's own with its code in backticks."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+    pieces = enumerate(str(escape(text)).split("`"))
+    return Markup("".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in pieces))
 
 
 def key_path(partition_key: str) -> str:
@@ -164,64 +173,54 @@ class Commands:
     """Commands for one outbox and its destination.
 
     Attributes:
-        options: The further options of commands that work on the outbox, such as `--source sql`.
-        of_topic: The further options of commands that work on the destination, such as `--stream orders`.
+        by: How the reader of the page starts them, with this outbox and stream.
         is_queue: True if the destination is a queue, whose dead letters have no subscription.
-        complete: Makes of a text with commands one that works as pasted: with the interpreter and the env files.
     """
 
-    options: str = ""
-    of_topic: str = ""
+    by: Invocation = PLAIN
     is_queue: bool = False
-    complete: Callable[[str], str] = str
 
-    def of_reason(self, command: str, reason: str) -> str:
+    def of_reason(self, command: str, reason: str) -> Remedy:
         """Release or discard every record of a reason."""
-        return line(f"quarantine {command}", options=self._words, chosen={"--reason": reason})
+        return Remedy(f"quarantine {command}", chosen=(("--reason", reason),))
 
-    def release_record(self, identifier: str) -> str:
-        return line("quarantine release", identifier, options=self._words)
+    def release_record(self, identifier: str) -> Remedy:
+        return Remedy("quarantine release", (identifier,))
 
-    def release_key(self, partition_key: str) -> str:
+    def release_key(self, partition_key: str) -> Remedy:
         """Release every record of a key in order, which unparks it."""
-        return release_key(partition_key, *self._words)
+        return release_key(partition_key)
 
-    def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, str]]:
+    def dead_letters(self, subscription: str, reason: str) -> Iterator[tuple[str, Remedy]]:
         """Yield the actions for a subscription's dead letters with a reason, each with its command."""
-        options = self.of_topic.split()
-        chosen = {} if self.is_queue else {"--subscription": subscription}
+        chosen = () if self.is_queue else (("--subscription", subscription),)
         if was_cut(reason, REASON):
             # No dead letter has the reason that is shown.
-            command = line("deadletters list", options=options, chosen=chosen)
-            yield "list the dead letters of the subscription", command
+            yield "list the dead letters of the subscription", Remedy("deadletters list", chosen=chosen)
             return
         for command in ("list", "resubmit", "discard"):
             yield (
                 f"{command} the dead letters with this reason",
-                line(f"deadletters {command}", options=options, chosen={**chosen, "--reason": reason}),
+                Remedy(f"deadletters {command}", chosen=(*chosen, ("--reason", reason))),
             )
 
-    def check(self) -> str:
-        return line("check")
+    def check(self) -> Remedy:
+        return CHECK
 
-    def scan(self) -> str:
+    def scan(self) -> Remedy:
         """Find what a host cannot hand over to the relay."""
-        return line("check", options=["--scan"])
+        return SCAN
 
-    def of_state(self, state: State) -> Sequence[str]:
+    def of_state(self, state: State) -> Sequence[Remedy]:
         """Return the commands that show the events or settings behind a state."""
         match state:
             case State.FAILING | State.UNREAD | State.UNOWNED:
-                return [self.check()]
+                return [CHECK]
             case State.UNDELIVERED:
-                return [self.scan()]
+                return [SCAN]
             case State.QUARANTINE | State.PARKED:
-                return [line("quarantine list", options=self._words)]
+                return [LIST]
             case State.DEAD_LETTERS:
-                return [line("deadletters list", options=self.of_topic.split())]
+                return [Remedy("deadletters list")]
             case _:
                 return []
-
-    @property
-    def _words(self) -> list[str]:
-        return self.options.split()

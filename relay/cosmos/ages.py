@@ -21,10 +21,11 @@ from relay.cosmos.feed import BEGINNING, sdk_token
 from relay.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.cosmos.overlaps import overlaps
 from relay.errors import first_line
+from relay.remedy import render
 from relay.routes.selection import DEFAULT
 from relay.settings import Settings
 from relay.telemetry.gauges import LeaseAges
-from relay.telemetry.stream import logger_of, working_for
+from relay.telemetry.stream import as_logged, logger_of, working_for
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -137,7 +138,9 @@ class LeaseWatch:
         findings = overlaps(subject, positions, feed_ranges)
         if not self._overlapped:
             for finding in findings:
-                logger.warning("relay_leases_overlap: %s. %s", finding.what, finding.remedy)
+                logger.warning(
+                    "relay_leases_overlap: %s. %s", finding.what, render(finding.remedy or "", as_logged())
+                )
         self._overlapped = bool(findings)
 
 

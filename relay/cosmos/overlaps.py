@@ -13,6 +13,7 @@ from typing import Any
 
 from relay.cosmos.leases import LeasePosition, Positions
 from relay.findings import Finding
+from relay.remedy import Remedy, Sentence
 
 
 def overlaps(subject: str, positions: Positions, feed_ranges: Iterable[Mapping[str, Any]]) -> list[Finding]:
@@ -76,8 +77,12 @@ def _unnoticed(subject: str, leases: Sequence[LeasePosition]) -> Finding:
     return Finding.warning(
         f"{subject} has leases at different positions, {_named(leases)}, that meet in one partition: partitions "
         "were split and merged, and no host has noticed. Events may come again and out of order, or be lost",
-        "Once a host has run, publish again what was committed since the first of these changes, if it was within "
-        "two hours: `python -m relay replay --from 2h`. Consumers get what they had before a second time.",
+        Sentence(
+            "Once a host has run, publish again what was committed since the first of these changes, if it was "
+            "within two hours: `",
+            Remedy("replay", options=("--from", "2h")),
+            "`. Consumers get what they had before a second time.",
+        ),
     )
 
 

@@ -23,6 +23,7 @@ from relay.documents import StoredDocument
 from relay.errors import OperationError
 from relay.events import Event, Rejected
 from relay.findings import Finding
+from relay.remedy import Sentence
 from relay.routes.mapping import Fields
 from relay.scans import Places, Refused, Scan, refused_findings
 from relay.settings import Settings
@@ -60,7 +61,7 @@ async def scan(settings: Settings) -> Scan:
                     if not lease.has_passed(document):
                         _examine(document, lease, settings, found)
     except OperationError as error:
-        findings = [_not_scanned(str(error), settings)]
+        findings = [_not_scanned(error.sentence, settings)]
     else:
         findings = _findings(found, settings)
         if not positions.leases:
@@ -116,7 +117,7 @@ _OWN_ID = (
 
 def _not_scanned(said: str, settings: Settings) -> Finding:
     return Finding.unknown(
-        f"the change feed of '{settings.cosmos_container}' was not scanned: {said}",
+        Sentence(f"the change feed of '{settings.cosmos_container}' was not scanned: ", said),
         "Scan again when a host has created the leases, with an identity that can read both containers.",
     )
 

@@ -24,6 +24,7 @@ from relay.cosmos.containers import Containers
 from relay.documents import SourceDocument, StoredDocument
 from relay.errors import ChangesError
 from relay.events import Event, Received, Rejected, read_event
+from relay.remedy import SCAN
 from relay.routes.selection import Selection
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class ChangeBatch(func.DocumentList):
         except (ValueError, RecursionError) as error:
             raise ChangesError(
                 f"the trigger delivered {len(text)} characters that are not JSON: {error}. The checkpoint is "
-                "withheld. See which document it is with `python -m relay check --scan`."
+                "withheld. See which document it is with `",
+                SCAN,
+                "`.",
             ) from error
         if not isinstance(documents, list):
             documents = [documents]

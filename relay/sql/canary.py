@@ -17,6 +17,7 @@ from relay.documents import SourceDocument
 from relay.errors import ServiceError, UsageError, first_line
 from relay.outbox import CLEAN_UP_S
 from relay.place import Place
+from relay.remedy import CHECK
 from relay.settings import SqlFeed
 from relay.sql.catalog import catalog_of
 from relay.sql.database import connect, explaining
@@ -156,7 +157,7 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
         own = [fields.of_columns(name)[0].names[0] for name in ("id", "key", "data")]
         needed = own if fields.names_fields else REQUIRED_COLUMNS
         if missing := [name for name in needed if name not in columns]:
-            raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run python -m relay check")
+            raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run ", CHECK)
         yield SqlCanary(session, feed, columns, key=[name for name, _ in keys])
     finally:
         await session.close()

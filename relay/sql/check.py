@@ -10,9 +10,9 @@ from azure.core.exceptions import ClientAuthenticationError
 from changefeed import SetupError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement, run_async
-from relay.commands import INSTALL
 from relay.errors import first_line
 from relay.findings import Finding
+from relay.remedy import INSTALL, Remedy, Sentence
 from relay.settings import SqlFeed
 from relay.sql.backlog import Backlog
 from relay.sql.catalog import RIGHTS, Catalog, catalog_of
@@ -38,7 +38,7 @@ _LONG_TRANSACTION_S = 3600.0
 
 _NOT_INSTALLED = Finding.error(
     "the schema changefeed is not installed in this database, or this login may not see it",
-    f"Install it: {INSTALL}. Or correct the database in SQL.",
+    Sentence("Install it: ", INSTALL, ". Or correct the database in SQL."),
 )
 
 
@@ -106,8 +106,11 @@ class DatabaseCheck:
         if not self._exists("has_news"):
             missing = Finding.error(
                 f"{self._subject} is not set up, or this login may not see it",
-                f"Set it up: {INSTALL}. Or correct SQL_FEED: schema.Table, with the capital letters "
-                "of the catalog.",
+                Sentence(
+                    "Set it up: ",
+                    INSTALL,
+                    ". Or correct SQL_FEED: schema.Table, with the capital letters of the catalog.",
+                ),
             )
             return [*found, missing]
         found.append(Finding.ok(f"{self._subject} is set up"))
@@ -139,7 +142,7 @@ class DatabaseCheck:
         if version < newest:
             return Finding.error(
                 f"the schema changefeed has version {version}, and this relay works with version {newest}",
-                f"Upgrade it: {INSTALL}.",
+                Sentence("Upgrade it: ", INSTALL, "."),
             )
         if version > newest:
             return Finding.error(
@@ -152,7 +155,7 @@ class DatabaseCheck:
         """Yield the findings about the columns of the event table."""
         if not self._exists("events"):
             said = f"{self._subject} has a feed, but there is no such table, or this login may not see it"
-            remedy = f"Create the table again, then {INSTALL}; or grant the right to select from it."
+            remedy = Sentence("Create the table again, then ", INSTALL, "; or grant the right to select from it.")
             yield Finding.error(said, remedy)
             return
         table = self._feed.feed
@@ -207,7 +210,7 @@ class DatabaseCheck:
         if lacking := await run_async(self._session, self._session.dialect.damage(self._feed.feed)):
             yield Finding.error(
                 f"{self._subject} lacks {', '.join(lacking)}: its event table was replaced, or they were dropped",
-                f"Make them again: {INSTALL}. What waits on the feed stays.",
+                Sentence("Make them again: ", INSTALL, ". What waits on the feed stays."),
             )
 
     def _reading(self) -> Finding:
@@ -223,7 +226,7 @@ class DatabaseCheck:
         if lacking:
             return Finding.error(
                 f"this login lacks what reading {self._subject} needs: {', '.join(lacking)}",
-                f'Grant it the role "changefeed.readers:{table}". If it has that role: {INSTALL}.',
+                Sentence(f'Grant it the role "changefeed.readers:{table}". If it has that role: ', INSTALL, "."),
             )
         return Finding.ok(f"this login may read {self._subject} and store how far it has come")
 
@@ -233,7 +236,7 @@ class DatabaseCheck:
             return Finding.error(
                 f"the table {table} of the quarantine does not exist, or this login may not see it: an event "
                 "that can never be sent blocks its shard",
-                f"Create it: {INSTALL}. Then grant the rights on it.",
+                Sentence("Create it: ", INSTALL, ". Then grant the rights on it."),
             )
         if lacking := self._lacking("quarantine", ("select", "insert", "update", "delete")):
             return Finding.error(
@@ -262,7 +265,11 @@ class DatabaseCheck:
             yield Finding.warning(
                 f"nobody has decided how long positions of {self._subject} are kept: all are, and the feed grows "
                 "for ever",
-                "Decide it: python -m changefeed keep schema.Table 30d, or forever.",
+                Sentence(
+                    "Decide it: ",
+                    Remedy("keep", ("schema.Table", "30d"), program="changefeed"),
+                    ", or forever.",
+                ),
             )
         if autovacuum is False or without:
             yield Finding.warning(

@@ -19,8 +19,8 @@ from azure.core.exceptions import AzureError
 from changefeed import AsyncConsumer, ChangefeedError, DatabaseError, SetupError
 from changefeed.connections import connect_async, is_postgresql
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
-from relay.commands import INSTALL
 from relay.errors import FeedError, RelayError, ServiceError, first_line
+from relay.remedy import CHECK, INSTALL
 from relay.settings import SqlFeed
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,9 @@ class Database:
             # Not the driver's own words, which may show a part of the connection string.
             raise kind(
                 f"the table {table} cannot be read or written: {first_line(error)} Check SQL, and the rights of "
-                f"this identity. If there is no such table: {INSTALL}."
+                "this identity. If there is no such table: ",
+                INSTALL,
+                ".",
             ) from error
 
     async def _await_turn(self) -> None:
@@ -146,13 +148,15 @@ def explaining(feed: SqlFeed, grants: str | None = None) -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        said = [
-            f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
-            "the rights of this login: python -m relay check"
-        ]
+        needs = ""
         if grants and isinstance(error, DatabaseError) and not error.lost:
-            said.append(f"The reader's role needs: {grants}")
-        raise ServiceError(". ".join(said)) from error
+            needs = f". The reader's role needs: {grants}"
+        raise ServiceError(
+            f"the SQL outbox {feed.feed} cannot be read or written: {first_line(error)} Check SQL, SQL_FEED, and "
+            "the rights of this login: ",
+            CHECK,
+            needs,
+        ) from error
 
 
 async def connect(settings: SqlFeed) -> BoundedSession:

@@ -26,9 +26,9 @@ from changefeed import (
 )
 from changefeed.statements import AsyncSession, Entry
 from changefeed.ulid import milliseconds
-from relay import commands
 from relay.errors import LostOwnershipError, RelayError, described, first_line
 from relay.pipeline import Relay
+from relay.remedy import Sentence, set_aside
 from relay.routes.selection import Selection
 from relay.settings import SqlFeed
 from relay.sql.database import FAILURES, BoundedSession
@@ -36,7 +36,7 @@ from relay.sql.memory import Memory, PageSize, size_of
 from relay.sql.missing import vouch_for
 from relay.sql.rows import document_of
 from relay.sql.source import Ownership, SqlBatch, now
-from relay.telemetry.stream import logger_of
+from relay.telemetry.stream import as_logged, logger_of
 
 logger = logger_of(__name__)
 
@@ -248,15 +248,16 @@ class Shard:
 
     def _report(self, error: Exception, entries: Sequence[Entry]) -> None:
         """Log an error that is a defect of the relay, and name the event if there is only one."""
-        remedy = "It is tried again."
+        remedy = Sentence("It is tried again.")
         if len(entries) == 1:
-            remedy += (
-                " It happens with one event, and the shard waits for it. Report this defect. "
-                f"{_way_past(entries[0], self.claim.shard_id, self._settings.selection)}"
+            remedy = Sentence(
+                "It is tried again. It happens with one event, and the shard waits for it. Report this defect. ",
+                _way_past(entries[0], self.claim.shard_id, self._settings.selection),
             )
         elif entries:
-            remedy = f"It is tried again with half of the {len(entries)} events."
-        logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), remedy)
+            remedy = Sentence(f"It is tried again with half of the {len(entries)} events.")
+        said = remedy.render(as_logged())
+        logger.error("relay_defect shard=%d: %s. %s", self.claim.shard_id, described(error), said)
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, but only while this process owns the shard, so that it is free for its next owner."""
@@ -267,17 +268,17 @@ class Shard:
                     await self._stopping.wait()
 
 
-def _way_past(entry: Entry, shard_id: int, selection: Selection) -> str:
+def _way_past(entry: Entry, shard_id: int, selection: Selection) -> Sentence:
     """Return the remedy for an event that stops its shard."""
     try:
         document = document_of(entry, shard_id, selection)
     except Exception:  # noqa: BLE001 - where this is the defect, no order is looked for
-        return (
+        return Sentence(
             f"It is the event at the position {entry.ulid.hex()}. To go on without it, delete its row in the "
             "event table: the event is then quarantined under its primary key."
         )
     key, identifier = (str(document.fields.get(name)) for name in ("partitionKey", "id"))
-    return f"To set the event aside: {commands.set_aside(key, identifier)}"
+    return Sentence("To set the event aside: ", set_aside(key, identifier))
 
 
 class _Pauses:

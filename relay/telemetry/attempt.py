@@ -15,10 +15,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from relay.errors import PublishError, QuarantineError, RelayError, described, first_line
 from relay.events import Event, Received
+from relay.remedy import LIST, Sentence
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, ShardAges
-from relay.telemetry.stream import attributes_of, logger_of, working_for
+from relay.telemetry.stream import as_logged, attributes_of, logger_of, working_for
 
 # A sample of the requests behind a batch: each link adds 80 characters to the span's row, and each message carries
 # its own event's traceparent anyhow. Beyond 102 links, their JSON exceeds the 8192 characters of a property.
@@ -140,9 +141,10 @@ class Attempt:
             self._log_summary(level, outcome, quarantined)
         for reason, count in outcome.quarantined.items():
             logger.warning(
-                "quarantined %d document(s): %s. See `python -m relay quarantine list`.",
+                "quarantined %d document(s): %s. See `%s`.",
                 count,
                 reason,
+                LIST.render(as_logged()),
                 extra=self._fields("quarantine") | {"reason": reason, "count": count},
             )
 
@@ -186,7 +188,7 @@ class Attempt:
                     "%s %s: %s",
                     _unsent(keys),
                     kind,
-                    keys[0].error,
+                    keys[0].error.sentence.render(as_logged()),
                     extra=self._fields("relay_failed")
                     | {
                         "error": kind,
@@ -195,7 +197,8 @@ class Attempt:
                     },
                 )
             if self.outcome is not None and self.outcome.remedies:
-                logger.error("%s", "\n".join(self.outcome.remedies), extra=self._fields("relay_blocked"))
+                said = Sentence.of_lines(self.outcome.remedies).render(as_logged())
+                logger.error("%s", said, extra=self._fields("relay_blocked"))
             return
         logger.error(
             "the invocation failed, and its %d document(s) come again: %s",

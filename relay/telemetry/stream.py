@@ -1,4 +1,4 @@
-"""The stream that a task works for: log records and metrics name it, and the commands in log records choose it.
+"""The stream that a task works for: log records and metrics name it, and the remedies in them are about it.
 
 Where the app has one stream, named `default`, everything is as if there were no streams.
 """
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from relay.commands import with_option
+from relay.remedy import Invocation
 from relay.routes.selection import DEFAULT
 
 _label: ContextVar[str | None] = ContextVar("stream", default=None)
@@ -38,6 +38,11 @@ def attributes_of(label: str | None) -> Mapping[str, str] | None:
     return None if label is None or label == DEFAULT else {"stream": label}
 
 
+def as_logged() -> Invocation:
+    """Return how to render a remedy in the log of this task: it is about the task's stream."""
+    return Invocation(stream=_label.get())
+
+
 def logger_of(name: str) -> logging.LoggerAdapter[logging.Logger]:
     """Return the logger of a module, whose records name the stream of the task that logs."""
     return _StreamLog(logging.getLogger(name))
@@ -50,20 +55,7 @@ class _StreamLog(logging.LoggerAdapter[logging.Logger]):
         self.isEnabledFor = logger.isEnabledFor  # type: ignore[method-assign]
 
     def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
-        label = _label.get()
-        if label is not None:
-            msg, args = _choosing(label, msg), tuple(_choosing(label, each) for each in args)
-            options["extra"] = {**options.get("extra", {}), **(attributes() or {})}
+        if (named := attributes()) is not None:
+            options["extra"] = {**options.get("extra", {}), **named}
         # The record has the place that calls this.
         self.logger.log(level, msg, *args, **{"stacklevel": 2, **options})
-
-
-def with_stream(text: str) -> str:
-    """Return a text whose commands choose the stream of this task."""
-    label = _label.get()
-    return text if label is None else with_option(text, "--stream", label)
-
-
-def _choosing(label: str, value: object) -> object:
-    """Return a text or an error with `--stream` in its commands; any other value as it is."""
-    return with_option(str(value), "--stream", label) if isinstance(value, str | Exception) else value

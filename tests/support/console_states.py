@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from relay.commands import set_aside
 from relay.console.freshness import FIGURES, Part
 from relay.console.model import (
     Arrival,
@@ -23,6 +22,7 @@ from relay.console.model import (
     Timeline,
 )
 from relay.findings import Finding
+from relay.remedy import set_aside
 from tests.support.console_view import NOON, busy, committed, current, delivered, record, tracked
 
 LONG = "x" * 120

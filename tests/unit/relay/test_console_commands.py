@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.console import completing
 from relay.cli.shell import python
 from relay.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
 from relay.console.pages import ConsoleSettings, Pages
 from relay.console.texts import Commands
 from relay.events import Reason
+from relay.remedy import Invocation
 from tests.support.console_deployment import NOW, Deployment
 
 ENV_FILE = Path("my stack.env")
 
 
 def pages() -> Pages:
-    return Pages("t", ConsoleSettings(), Commands("--stream orders", complete=completing(ENV_FILE)), ())
+    return Pages("t", ConsoleSettings(), Commands(Invocation(python(), (str(ENV_FILE),), stream="orders")), ())
 
 
 def snapshot_with(reason: str) -> Snapshot:

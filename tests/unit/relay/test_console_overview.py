@@ -17,6 +17,7 @@ from relay.console.overview import StreamView
 from relay.console.server import loopback
 from relay.console.texts import Commands
 from relay.findings import Finding
+from relay.remedy import Invocation
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, history
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.test_console_web import messages
@@ -59,9 +60,7 @@ def runs() -> list[int]:
 @pytest.fixture
 async def client(views: dict[str, InMemoryView], runs: list[int]) -> AsyncIterator[Client]:
     streams = [
-        StreamView(
-            name, "container 'data'", f"topic '{name}'", view, Commands(f"--stream {name}", f"--stream {name}")
-        )
+        StreamView(name, "container 'data'", f"topic '{name}'", view, Commands(Invocation(stream=name)))
         for name, view in views.items()
     ]
 

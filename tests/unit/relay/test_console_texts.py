@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from relay.cli.main import parser
-from relay.commands import set_aside
 from relay.console import texts
 from relay.console.bounds import REASON
 from relay.console.headline import headline
@@ -32,6 +31,7 @@ from relay.errors import BlockedError, SettingsError
 from relay.findings import Finding, Level
 from relay.outbox import cut_text
 from relay.reasons import State
+from relay.remedy import PLAIN, Invocation, Sentence, set_aside
 from relay.results import KeyFailure, Outcome
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
@@ -84,11 +84,12 @@ def test_times_are_written_in_utc() -> None:
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
-    assert Commands().release_record("3f1c") == "python -m relay quarantine release 3f1c"
-    assert Commands("--source sql").release_record("-3f1c") == (
+    assert str(Commands().release_record("3f1c")) == "python -m relay quarantine release 3f1c"
+    sql = Invocation(source="sql")
+    assert Commands(sql).release_record("-3f1c").render(sql) == (
         "python -m relay quarantine release --source sql percent:-3f1c"
     )
-    assert Commands("--source sql").release_key("a b") == (
+    assert Commands(sql).release_key("a b").render(sql) == (
         "python -m relay quarantine release --source sql --all '--partition-key=a b'"
     )
 
@@ -202,7 +203,10 @@ def test_prose_keeps_its_end_and_cuts_ids() -> None:
     assert len(shown) <= 200
     assert "x…x" in shown
     assert texts.prose("word " * 500, 100).endswith("word word")
-    assert texts.prose(None) == "\N{EN DASH}"
+    assert texts.advice(Sentence(f"a\n{'y' * 99} ", set_aside("k", "z" * 99)), PLAIN) == (
+        f"a {'y' * 23}…{'y' * 23} python -m relay quarantine add k {'z' * 99}"
+    )
+    assert texts.advice(None, PLAIN) == texts.prose(None) == "\N{EN DASH}"
     assert texts.lines('{"a": 1,\n\t"b": "\x1b"}') == '{"a": 1,\n  "b": "\\x1b"}'
     assert texts.visible("a\nb\tc\r\x00") == "a\\nb\\tc\\r\\x00"
 
@@ -224,18 +228,13 @@ def test_the_command_for_a_blocked_key_is_whole_whatever_its_names(key: str, ide
         "To set it aside: python -m relay quarantine add k 'e",
         "To set it aside: python -m relay quarantine add k",
         "To set it aside: python -m relay quarantine add k e --yes",
+        "To set it aside: python -m relay quarantine add k 'e';rm",
         "To set it aside: python -m relay quarantine discard --all",
-        "python -m relay quarantine add KEY ID",
+        "Set it aside with `python -m relay quarantine add KEY ID`.",
     ],
 )
 def test_what_only_looks_like_such_a_command_is_none(text: str) -> None:
     assert texts.set_aside_commands(text) == []
-
-
-def test_a_command_in_the_text_of_others_can_do_nothing_else() -> None:
-    text = "To set it aside: python -m relay quarantine add k 'e';rm"
-
-    assert texts.set_aside_commands(text) == ["python -m relay quarantine add k 'e;rm'"]
 
 
 def test_every_command_of_the_page_is_one() -> None:
@@ -249,15 +248,15 @@ def test_every_command_of_the_page_is_one() -> None:
     ]
 
     for command in made:
-        assert parser().parse_args(shlex.split(command)[3:]).run
+        assert parser().parse_args(shlex.split(str(command))[3:]).run
     assert {state for state in State if not commands.of_state(state)} == {State.TTL_HEADROOM, State.LAG}
 
 
 def test_a_reason_that_is_cut_chooses_no_dead_letters() -> None:
     whole, cut = "x" * REASON, cut_text("x" * (REASON + 1), REASON)
 
-    assert [command.count(whole) for _, command in Commands().dead_letters("all", whole)] == [1, 1, 1]
-    assert list(Commands().dead_letters("all", cut)) == [
+    assert [str(command).count(whole) for _, command in Commands().dead_letters("all", whole)] == [1, 1, 1]
+    assert [(what, str(command)) for what, command in Commands().dead_letters("all", cut)] == [
         (
             "list the dead letters of the subscription",
             "python -m relay deadletters list --subscription=all",
@@ -266,12 +265,14 @@ def test_a_reason_that_is_cut_chooses_no_dead_letters() -> None:
 
 
 def test_commands_of_a_stream_choose_it_and_those_of_a_queue_name_no_subscription() -> None:
-    commands = Commands("--source sql --stream orders", "--stream orders", is_queue=True)
+    by = Invocation(source="sql", stream="orders")
+    commands = Commands(by, is_queue=True)
 
-    assert dict(commands.dead_letters("orders-in", "x"))["list the dead letters with this reason"] == (
-        "python -m relay deadletters list --stream orders --reason=x"
-    )
-    assert commands.of_state(State.PARKED) == ["python -m relay quarantine list --source sql --stream orders"]
+    listing = dict(commands.dead_letters("orders-in", "x"))["list the dead letters with this reason"]
+    assert listing.render(by) == ("python -m relay deadletters list --stream orders --reason=x")
+    assert [each.render(by) for each in commands.of_state(State.PARKED)] == [
+        "python -m relay quarantine list --source sql --stream orders"
+    ]
 
 
 def test_an_event_takes_the_steps_that_are_known() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay import commands
 from relay.documents import SourceDocument
 from relay.errors import (
     AccountingError,
@@ -17,6 +16,7 @@ from relay.errors import (
     SendError,
 )
 from relay.events import Event, Reason, Rejected
+from relay.remedy import set_aside
 from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason
 
 EVENT = Event("e", "k", "domainEvent", "A", {}, SourceDocument.plain({}))
@@ -118,8 +118,8 @@ def test_where_nothing_is_accepted_an_error_that_may_pass_names_none_of_several(
 
 
 def test_a_key_or_an_id_that_begins_with_a_dash_is_no_option_of_the_command() -> None:
-    assert commands.set_aside("-k", "e") == "python -m relay quarantine add percent:-k e"
-    assert commands.set_aside("k", "--e") == "python -m relay quarantine add k percent:--e"
+    assert str(set_aside("-k", "e")) == "python -m relay quarantine add percent:-k e"
+    assert str(set_aside("k", "--e")) == "python -m relay quarantine add k percent:--e"
 
 
 def test_what_does_not_add_up_is_reported_without_a_document() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import changefeed.cli
 from relay.cli.main import parser
+from relay.errors import UsageError
 from relay.remedy import (
     INSTALL,
     SET_ANY_ASIDE,
@@ -136,6 +137,10 @@ def test_a_remedy_parses_with_the_options_of_its_reader(remedy: Remedy) -> None:
         assert line == str(remedy)
 
 
+def test_the_remedies_of_the_code_are_found() -> None:
+    assert {"check", "replay", "explain", "keep", "install"} <= {each.command for each in remedies()}
+
+
 def test_a_remedy_about_an_outbox_and_a_stream_keeps_them() -> None:
     remedy = Remedy("quarantine list", source="cosmos")
 
@@ -155,6 +160,13 @@ def test_a_sentence_is_its_plain_text_and_keeps_its_remedies() -> None:
     assert whole.about(Invocation(stream="b")) == "First\n  Run `python -m relay replay --stream b`.\nlast"
     assert copy.deepcopy(whole).parts == whole.parts
     assert render("python -m relay replay", Invocation(stream="b")) == "python -m relay replay"
+
+
+def test_an_error_is_the_plain_text_of_its_sentence() -> None:
+    error = UsageError("run ", Remedy("replay"))
+
+    assert str(error) == "run python -m relay replay"
+    assert error.sentence.render(Invocation(source="sql")) == "run python -m relay replay --source sql"
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,7 +11,6 @@ import pytest
 from azure.servicebus.management import QueueProperties
 
 from relay.cli import run
-from relay.commands import with_option
 from relay.routes.conditions import Condition
 from relay.routes.examples import example
 from relay.routes.selection import Route, Selection
@@ -88,19 +87,6 @@ async def test_a_command_on_one_stream_works_on_none_that_is_not_named(
         2,
         "error: --stream other: there is no such stream; there are default, orders\n",
     )
-
-
-def test_a_suggested_command_gets_an_option_once_and_only_if_it_takes_it() -> None:
-    text = (
-        "See python -m relay quarantine list --stream a, `python -m relay replay --id 1`, python -m relay check, "
-        "and python -m relay quarantine add --source sql -- -k i."
-    )
-
-    assert with_option(text, "--stream", "b c") == (
-        "See python -m relay quarantine list --stream a, `python -m relay replay --stream 'b c' --id 1`, "
-        "python -m relay check, and python -m relay quarantine add --stream 'b c' --source sql -- -k i."
-    )
-    assert with_option(text, "--source", "sql").count("--source sql") == 3
 
 
 # check

@@ -13,12 +13,13 @@ from outbox_emulators.testing import ManualClock
 from relay.errors import PublishError, RefusedAlikeError
 from relay.events import Reason, Received
 from relay.pipeline import Relay
+from relay.remedy import Remedy
 from relay.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
 from relay.telemetry.gauges import Batch
 from relay.telemetry.instruments import BoundedActions
-from relay.telemetry.stream import logger_of, working_for
+from relay.telemetry.stream import as_logged, logger_of, working_for
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 from tests.support.pages import ROOT
 from tests.support.telemetry import Telemetry
@@ -119,16 +120,21 @@ async def test_tasks_of_a_stream_log_for_it_and_others_for_theirs(caplog: pytest
 
     async def within(name: str) -> None:
         await asyncio.sleep(0)
-        logger.warning("%d: %s", 1, ValueError(f"of {name}: python -m relay replay"), extra={"action": name})
+        error = ValueError(f"of {name}: python -m relay replay")
+        logger.warning("%s: %s", Remedy("replay").render(as_logged()), error, extra={"action": name})
 
     with caplog.at_level(logging.INFO, "relay.test"):
         await asyncio.gather(log("a"), log("b"))
-        logger.warning("of none: python -m relay replay")
+        logger.warning("of none: %s", Remedy("replay").render(as_logged()))
 
     assert sorted((record.getMessage(), vars(record).get("stream")) for record in caplog.records[:2]) == [
-        ("1: of a: python -m relay replay --stream a", "a"),
-        ("1: of b: python -m relay replay --stream b", "b"),
+        ("python -m relay replay --stream a: of a: python -m relay replay", "a"),
+        ("python -m relay replay --stream b: of b: python -m relay replay", "b"),
     ]
+    # The arguments of the call are those of its record.
+    assert all(
+        isinstance(record.args, tuple) and isinstance(record.args[1], ValueError) for record in caplog.records[:2]
+    )
     assert caplog.records[2].getMessage() == "of none: python -m relay replay"
     assert "stream" not in vars(caplog.records[2])
 
