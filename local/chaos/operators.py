@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import io
 import json
-import re
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +17,7 @@ from journal.checker import Policy
 from local.chaos.history import Aside, History
 from relay.cli.main import parser, run
 from relay.cli.terminal import Terminal
-from relay.remedy import parsed_word
+from relay.remedy import set_aside_at_end
 
 EventName = tuple[str, str]
 """A partition key, and the id of an event."""
@@ -33,29 +30,20 @@ _PARKED = "key-parked"
 DISCARDED = "discarded"
 """The reason noted for poison that was parked behind other poison and then discarded."""
 
-_LITERAL = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_COMMAND = re.compile(r"python -m relay quarantine add (?:--stream (?P<stream>\S+) )?(?P<arguments>[^`\n]+)")
-_BLOCKED = re.compile(rf"(?P<key>{_LITERAL}): \d+ event\(s\): the event (?P<id>{_LITERAL}) can never be published")
+_DEFECTS = ("relay_defect", "DefectError", "AccountingError")
+"""One of these words is in the log line of a defect that the relay has caught."""
 
 
-# What the relay logs of an exception that it does not foresee.
-_DEFECT = re.compile(r"relay_defect|DefectError|AccountingError|come again: \w+ at \w+\.py:\d+")
-
-
-def named_in(text: str, stream: str | None = None) -> Iterator[EventName]:
-    """Yield the events that a log line names with the command that sets them aside.
+def named_in(line: str, stream: str | None = None) -> EventName | None:
+    """Return the event that a log line names with the command that sets it aside, at the line's end.
 
     Ignores a line of another stream.
     """
-    for match in _COMMAND.finditer(text):
-        if match["stream"] not in (None, stream):
-            continue
-        with suppress(ValueError):
-            key, identifier, *_ = map(parsed_word, shlex.split(match["arguments"]))
-            if (key, identifier.rstrip(",.;")) != ("KEY", "ID"):
-                yield key, identifier.rstrip(",.;")
-    for match in _BLOCKED.finditer(text):
-        yield ast.literal_eval(match["key"]), ast.literal_eval(match["id"])
+    remedy = set_aside_at_end(line)
+    if remedy is None or remedy.stream not in (None, stream):
+        return None
+    key, identifier = remedy.texts
+    return key, identifier
 
 
 class Logs:
@@ -81,7 +69,13 @@ class Logs:
 
     def defects(self) -> Iterator[str]:
         """Yield the new lines in which a process reports a defect of the relay, with the process's name."""
-        return (f"{process}: {line}" for process, line in self.lines() if _DEFECT.search(line))
+        return (f"{process}: {line}" for process, line in self.lines() if _is_defect(line))
+
+
+def _is_defect(line: str) -> bool:
+    """Return True for a line about an exception that the relay does not foresee: one with its place."""
+    kind, at, place = line.partition("come again: ")[2].partition(" at ")
+    return any(word in line for word in _DEFECTS) or (bool(at) and kind.isidentifier() and ".py:" in place)
 
 
 @dataclass(slots=True)
@@ -141,14 +135,14 @@ class Operator:
         """Note what the new lines of the logs name."""
         now = time.monotonic()
         for process, line in self.logs.lines():
-            for name in named_in(line, self.stream):
-                if self.stream is not None and not self.history.has(*name):
-                    continue  # another stream's
-                if name in self.named:
-                    each = self.named[name]
-                    each.last_s, each.times, each.by, each.line = now, each.times + 1, process, line
-                else:
-                    self.named[name] = _Named(now, now, process, line)
+            name = named_in(line, self.stream)
+            if name is None or (self.stream is not None and not self.history.has(*name)):
+                continue  # none, or another stream's
+            if name in self.named:
+                each = self.named[name]
+                each.last_s, each.times, each.by, each.line = now, each.times + 1, process, line
+            else:
+                self.named[name] = _Named(now, now, process, line)
 
     def _due(self) -> list[EventName]:
         patience_s = 0.0 if self.hasty else _PATIENT_S
