@@ -39,17 +39,16 @@ def _release(reason: str) -> Remedy:
     return Remedy("quarantine release", options=("--reason", reason))
 
 
-_CORRECT = Sentence("Have the service write a correct event with a new id, then `", discard("ID"), "`.")
+_CORRECT = Sentence.of("Have the service write a correct event with a new id, then `{}`.", discard("ID"))
 _OTHERWISE = "Otherwise have the service write another event with a new id, and discard this one."
-_UNPARK = Sentence(
-    "Discard the event that parked the key, or correct what refused it; then `",
+_UNPARK = Sentence.of(
+    "Discard the event that parked the key, or correct what refused it; then `{}`.",
     Remedy("quarantine release", options=("--all", "--partition-key", "KEY")),
-    "`.",
 )
 _WAIT = "Wait: the next attempt sends the events again."
-_SERVICE = Sentence("Run `", CHECK, "`, which names what is missing or refused.")
+_SERVICE = Sentence.of("Run `{}`, which names what is missing or refused.", CHECK)
 _DEFECT = "Roll back the relay, and report the log line."
-_GO_ON = Sentence("To let the key go on without the event, `", SET_ANY_ASIDE, "`.")
+_GO_ON = Sentence.of("To let the key go on without the event, `{}`.", SET_ANY_ASIDE)
 
 _ID = Row("the `id` is missing, not a string, empty, or longer than 128 UTF-16 units", False, _CORRECT)
 _KEY = Row("the `partitionKey` is missing, not a string, empty, or longer than 128 UTF-16 units", False, _CORRECT)
@@ -71,39 +70,38 @@ QUARANTINE: Mapping[Reason, Row] = {
     Reason.MESSAGE_TOO_LARGE: Row(
         "the message exceeds what the topic takes",
         False,
-        Sentence(
-            "If it can be sent now, as after an upgrade to Premium or with `RELAY_LARGE=claim-check`, `",
+        Sentence.of(
+            "If it can be sent now, as after an upgrade to Premium or with `RELAY_LARGE=claim-check`, `{}`. {}",
             _release("message-too-large"),
-            f"`. {_OTHERWISE}",
+            _OTHERWISE,
         ),
     ),
     Reason.MESSAGE_REFUSED: Row(
         "the service refused the message because of its content",
         False,
-        Sentence("If what refused it has changed, `", _release("message-refused"), f"`. {_OTHERWISE}"),
+        Sentence.of("If what refused it has changed, `{}`. {}", _release("message-refused"), _OTHERWISE),
     ),
     Reason.KEY_PARKED: Row("the event itself is valid; its key is parked behind an earlier one", False, _UNPARK),
     Reason.SET_ASIDE: Row(
         f"an operator ordered it with `{SET_ANY_ASIDE}`",
         False,
-        Sentence(
-            "When its cause is gone, `",
+        Sentence.of(
+            "When its cause is gone, `{}`. If the event is not needed, discard it.",
             Remedy("quarantine release", ("ID",)),
-            "`. If the event is not needed, discard it.",
         ),
     ),
     Reason.NOT_MAPPED: Row(
         "a rule of relay.toml does not fit the event: the detail names field and rule",
         False,
-        Sentence("Correct the rule and deploy; then `", _release("not-mapped"), f"`. {_OTHERWISE}"),
+        Sentence.of("Correct the rule and deploy; then `{}`. {}", _release("not-mapped"), _OTHERWISE),
     ),
     Reason.NO_ROUTE: Row(
         "no rule of `relay.toml` takes the event",
         False,
-        Sentence(
-            "Add a rule for such events. If it leads to the stream of the record, `",
+        Sentence.of(
+            "Add a rule for such events. If it leads to the stream of the record, `{}`; otherwise `replay` them "
+            "to their stream, then discard the records.",
             _release("no-route"),
-            "`; otherwise `replay` them to their stream, then discard the records.",
         ),
     ),
 }
@@ -113,13 +111,13 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.SettingsError: Row(
         "settings are missing or wrong",
         False,
-        Sentence("Correct those that the message names; then `", CHECK, "`."),
+        Sentence.of("Correct those that the message names; then `{}`.", CHECK),
     ),
     errors.SourceError: Row("a page of the outbox, or its checkpoint, cannot be read", True, _SERVICE),
     errors.ChangesError: Row(
         "the trigger delivered no JSON array of documents",
         False,
-        Sentence("Correct or delete what `", SCAN, "` names."),
+        Sentence.of("Correct or delete what `{}` names.", SCAN),
     ),
     errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
     errors.RulesError: Row("the rules that count for an event cannot be read or written", True, _SERVICE),
@@ -164,10 +162,9 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.RefusedAlikeError: Row(
         "events of many partition keys are refused alike, so the cause is not the content of one",
         True,
-        Sentence(
-            "See what has changed at the topic or in the settings. To set an event aside all the same, `",
+        Sentence.of(
+            "See what has changed at the topic or in the settings. To set an event aside all the same, `{}`.",
             SET_ANY_ASIDE,
-            "`.",
         ),
     ),
     errors.BlockedError: Row(
@@ -178,12 +175,12 @@ ERRORS: Mapping[type[errors.RelayError], Row] = {
     errors.ContentError: Row(
         "the content of a large event cannot be written to Blob Storage (`RELAY_LARGE=claim-check`)",
         False,
-        Sentence("Do what the message asks for. ", _SERVICE, " The key goes on by itself."),
+        Sentence.of("Do what the message asks for. {} The key goes on by itself.", _SERVICE),
     ),
     errors.PoisonError: Row(
         "the content of one event can never be accepted: it is quarantined",
         False,
-        Sentence("Look up its reason: `", LIST, "` shows it."),
+        Sentence.of("Look up its reason: `{}` shows it.", LIST),
     ),
 }
 
@@ -211,7 +208,7 @@ STATES: Mapping[State, Row] = {
     State.FAILING: Row(
         "attempts fail, and are repeated",
         True,
-        Sentence("Look up the error in the log, and run `", CHECK, "`."),
+        Sentence.of("Look up the error in the log, and run `{}`.", CHECK),
     ),
     State.LAG: Row(
         "events are published late", True, "Wait if the lag falls. Otherwise look for failures, or add instances."
@@ -219,31 +216,30 @@ STATES: Mapping[State, Row] = {
     State.QUARANTINE: Row(
         "events can never become messages; no consumer got them",
         False,
-        Sentence("Do what the reason of each record in `", LIST, "` asks for."),
+        Sentence.of("Do what the reason of each record in `{}` asks for.", LIST),
     ),
     State.PARKED: Row("the events of the key go to quarantine, in order, until they are released", False, _UNPARK),
     State.DEAD_LETTERS: Row(
         "a consumer failed too often, or nobody received its messages before they expired",
         False,
-        Sentence(
-            "Correct the consumer; then let it handle them where they are, or `",
+        Sentence.of(
+            "Correct the consumer; then let it handle them where they are, or `{}`, or `discard`.",
             Remedy("deadletters resubmit", options=("--subscription", "NAME", "--reason", "REASON")),
-            "`, or `discard`.",
         ),
     ),
     State.UNDELIVERED: Row(
         "the host cannot hand a document over to the relay; nothing behind it is published",
         False,
-        Sentence("Find it with `", SCAN, "`, and have it written flatter, or delete it."),
+        Sentence.of("Find it with `{}`, and have it written flatter, or delete it.", SCAN),
     ),
     State.UNOWNED: Row(
         "nobody reads a partition or shard",
         False,
-        Sentence("See whether the app or the worker runs, and what its log says; `", CHECK, "`."),
+        Sentence.of("See whether the app or the worker runs, and what its log says; `{}`.", CHECK),
     ),
     State.UNREAD: Row(
         "the console cannot read a service, so it is not known what waits",
         True,
-        Sentence("The relay may work all the same. `", CHECK, "` names what is missing or refused."),
+        Sentence.of("The relay may work all the same. `{}` names what is missing or refused.", CHECK),
     ),
 }

@@ -128,7 +128,7 @@ class Remedy:
 class Sentence(str):
     """A text whose commands are values. As a str, it has them as the documentation does.
 
-    Build a longer text of it as another Sentence: an f-string would make its commands words.
+    Build a longer text from it as another Sentence: an f-string would make its commands words.
     """
 
     parts: tuple[str | Remedy, ...]
@@ -141,6 +141,12 @@ class Sentence(str):
         made = super().__new__(cls, "".join(map(str, flat)))
         made.parts = tuple(flat)
         return made
+
+    @classmethod
+    def of(cls, text: str, *parts: str | Remedy) -> Sentence:
+        """Fill each `{}` of a text of our own, which has no text of others in it, with one of the parts."""
+        first, *others = text.split("{}")
+        return cls(first, *(each for pair in zip(parts, others, strict=True) for each in pair))
 
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> Sentence:

@@ -88,10 +88,9 @@ async def _parked_key(marker: Item, records: Records) -> Finding:
     document = "a document" if cause.document_id is None else f"document {cause.document_id!r}"
     return Finding.error(
         f"{since} because of {document} (record {identifier}, {cause.reason}: {cause.detail}): {waits}",
-        Sentence(
-            "Correct what refuses it, or discard it: ",
+        Sentence.of(
+            "Correct what refuses it, or discard it: {}; then release the others in order: {}",
             discard(identifier),
-            "; then release the others in order: ",
             release,
         ),
     )

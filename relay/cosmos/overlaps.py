@@ -77,11 +77,10 @@ def _unnoticed(subject: str, leases: Sequence[LeasePosition]) -> Finding:
     return Finding.warning(
         f"{subject} has leases at different positions, {_named(leases)}, that meet in one partition: partitions "
         "were split and merged, and no host has noticed. Events may come again and out of order, or be lost",
-        Sentence(
+        Sentence.of(
             "Once a host has run, publish again what was committed since the first of these changes, if it was "
-            "within two hours: `",
+            "within two hours: `{}`. Consumers get what they had before a second time.",
             Remedy("replay", options=("--from", "2h")),
-            "`. Consumers get what they had before a second time.",
         ),
     )
 

@@ -38,7 +38,7 @@ _LONG_TRANSACTION_S = 3600.0
 
 _NOT_INSTALLED = Finding.error(
     "the schema changefeed is not installed in this database, or this login may not see it",
-    Sentence("Install it: ", INSTALL, ". Or correct the database in SQL."),
+    Sentence.of("Install it: {}. Or correct the database in SQL.", INSTALL),
 )
 
 
@@ -106,10 +106,9 @@ class DatabaseCheck:
         if not self._exists("has_news"):
             missing = Finding.error(
                 f"{self._subject} is not set up, or this login may not see it",
-                Sentence(
-                    "Set it up: ",
+                Sentence.of(
+                    "Set it up: {}. Or correct SQL_FEED: schema.Table, with the capital letters of the catalog.",
                     INSTALL,
-                    ". Or correct SQL_FEED: schema.Table, with the capital letters of the catalog.",
                 ),
             )
             return [*found, missing]
@@ -265,10 +264,8 @@ class DatabaseCheck:
             yield Finding.warning(
                 f"nobody has decided how long positions of {self._subject} are kept: all are, and the feed grows "
                 "for ever",
-                Sentence(
-                    "Decide it: ",
-                    Remedy("keep", ("schema.Table", "30d"), program="changefeed"),
-                    ", or forever.",
+                Sentence.of(
+                    "Decide it: {}, or forever.", Remedy("keep", ("schema.Table", "30d"), program="changefeed")
                 ),
             )
         if autovacuum is False or without:

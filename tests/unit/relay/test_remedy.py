@@ -152,7 +152,7 @@ def test_a_remedy_about_an_outbox_and_a_stream_keeps_them() -> None:
 
 
 def test_a_sentence_is_its_plain_text_and_keeps_its_remedies() -> None:
-    inner = Sentence("Run `", Remedy("replay"), "`.")
+    inner = Sentence.of("Run `{}`.", Remedy("replay"))
     whole = Sentence.of_lines(["First", Sentence("  ", inner), "last"])
 
     assert whole == "First\n  Run `python -m relay replay`.\nlast"
