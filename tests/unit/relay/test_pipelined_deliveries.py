@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from relay.servicebus.transfers import alone
 from tests.support import virtual_time
 from tests.unit.relay.topics import event
 
-ACCEPTED = {"accepted": []}
+ACCEPTED: dict[str, list[Any]] = {"accepted": []}
 
 
 def never() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.servicebus._pyamqp.constants import MAX_FRAME_SIZE_BYTES
 
 from relay.errors import RetryableError
 from relay.servicebus.pipelined import sdk
@@ -39,7 +40,7 @@ async def test_frames_are_read_whole_whatever_parts_they_come_in() -> None:
     assert await connection.read() == [first]
 
 
-@pytest.mark.parametrize("size", [0, 7, sdk.MAX_FRAME_SIZE_BYTES + 1])
+@pytest.mark.parametrize("size", [0, 7, MAX_FRAME_SIZE_BYTES + 1])
 async def test_what_can_be_no_frame_ends_the_connection(size: int) -> None:
     connection = MemoryConnection()
     connection.feed(size.to_bytes(4, "big") + bytes(8))
@@ -50,7 +51,7 @@ async def test_what_can_be_no_frame_ends_the_connection(size: int) -> None:
 
 async def test_a_frame_of_the_largest_size_is_awaited() -> None:
     connection = MemoryConnection()
-    connection.feed(sdk.MAX_FRAME_SIZE_BYTES.to_bytes(4, "big") + bytes((2, 0, 0, 9)))
+    connection.feed(MAX_FRAME_SIZE_BYTES.to_bytes(4, "big") + bytes((2, 0, 0, 9)))
 
     assert await connection.read() == []
     connection.end()

@@ -75,8 +75,12 @@ async def test_what_is_accepted_after_it_was_given_up_is_noted_once_and_its_conn
                     alone(event("a"), messages.plain), WATCHDOG_S, lambda: None, lambda: late.put_nowait(None)
                 )
             )
+
             # It has left, and the service has not got it.
-            proxy.on_transfer = lambda connection, frame: sending.cancel() and None
+            def cancel(connection: object, frame: bytes) -> None:
+                sending.cancel()
+
+            proxy.on_transfer = cancel
             with pytest.raises(asyncio.CancelledError):
                 await sending
             assert sender.known_limits is None
