@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from relay.servicebus.transfers import alone
 from tests.support import virtual_time
 from tests.unit.relay.topics import event
 
-ACCEPTED: dict[str, list[Any]] = {"accepted": []}
+ACCEPTED: dict[str, list[object]] = {"accepted": []}
 
 
 def never() -> None:

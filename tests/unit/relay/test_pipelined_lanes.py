@@ -25,6 +25,7 @@ from tests.support import virtual_time
 from tests.support.amqp_memory import MemoryConnection
 from tests.support.amqp_peer import ACCEPTED, REJECTED, TRUE, described, error
 from tests.support.waiting import forever
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
 
 NULL = b"\x40"
@@ -106,7 +107,7 @@ def run(
     async def whole() -> None:
         with connecting(connect) as senders:
             await work(senders)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WATCHDOG_S):
                 await senders.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -21,6 +21,7 @@ from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import alone, in_batches
 from relay.servicebus.unanswered import GRACE_S
 from tests.support import virtual_time
+from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.amqp_proxy import Proxy
 from tests.support.telemetry import installed
 from tests.support.waiting import look_again
@@ -76,11 +77,11 @@ async def test_what_is_accepted_after_it_was_given_up_is_noted_once_and_its_conn
                 )
             )
 
-            # It has left, and the service has not got it.
-            def cancel(connection: object, frame: bytes) -> None:
+            def give_up(_: Proxied, __: bytes) -> None:
+                # It has left, and the service has not got it.
                 sending.cancel()
 
-            proxy.on_transfer = cancel
+            proxy.on_transfer = give_up
             with pytest.raises(asyncio.CancelledError):
                 await sending
             assert sender.known_limits is None
