@@ -302,7 +302,7 @@ def test_a_quarantine_that_cannot_be_read_is_warned_of_and_asked_again_after_a_w
     invalid = Received([], rejected(Reason.DATA_NOT_OBJECT, event("x", "k") | {"_lsn": 5}))
 
     async def held() -> list[EventName]:
-        """What is held back of an invalid document, which another process may have set aside."""
+        """Return the orders held back for an invalid document, which another process may have set aside."""
         return list((await orders.for_attempt(invalid, f"i{time.monotonic()}", 0)).orders)
 
     async def attempts() -> None:

@@ -1,4 +1,4 @@
-"""What a pooled sender does with a transfer that was given up, and with one that has ended its link."""
+"""A pooled sender whose transfer was given up, and one whose transfer has ended its link."""
 
 from __future__ import annotations
 
