@@ -201,7 +201,6 @@ class Groups:
         group = [each for each in self._waiting if each.among == among][: max(1, among // 2)]
         self._admitted = len(group)
         for each in group:
-            self._waiting.remove(each)
             each.admitted.set_result(None)
 
 

@@ -23,7 +23,7 @@ from relay.servicebus.pipelined.sdk import DifferentSdkError
 from relay.servicebus.transfers import alone
 from tests.support import virtual_time
 from tests.support.amqp_memory import MemoryConnection
-from tests.support.amqp_peer import ACCEPTED, REJECTED, TRUE, described, error
+from tests.support.amqp_peer import ACCEPTED, REJECTED, RELEASED, TRUE, described, error
 from tests.support.waiting import forever
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
@@ -35,8 +35,8 @@ class Topic:
     """Accepts every transfer, unless an answer is given for its event, one for each time that it comes.
 
     Attributes:
-        answers: By event: "accept", "refuse", "end" or "busy", which end the link, or seconds until it is
-            accepted.
+        answers: By event: "accept", "refuse", "release", "end" or "busy", which end the link, or seconds until
+            it is accepted.
         transfers: The ids that have come, each with the number of the connection.
         credit: What each link is granted.
         connections: Every connection that was made.
@@ -81,7 +81,10 @@ class Topic:
     def _answer(
         self, connection: MemoryConnection, number: int, answer: str | float
     ) -> tuple[float, Callable[[], None]]:
-        outcomes = {"refuse": described(REJECTED, [error("amqp:not-allowed")])}
+        outcomes = {
+            "refuse": described(REJECTED, [error("amqp:not-allowed")]),
+            "release": described(RELEASED),
+        }
         ends = {"end": NULL, "busy": error("com.microsoft:server-busy")}
         if answer in ends:
             fields = [codec.encode_uint(0), TRUE, ends[str(answer)]]
@@ -109,6 +112,8 @@ def run(
             await work(senders)
             async with asyncio.timeout(WATCHDOG_S):
                 await senders.close()
+        # The error of a task that nobody has retrieved is told of when it is collected.
+        gc.collect()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     virtual_time.run(whole())
@@ -141,7 +146,7 @@ async def outcomes(senders: PipelinedSenders, *ids: str) -> list[BaseException |
 
 def is_named(outcome: BaseException | None) -> bool:
     """Return True if this is the error of a transfer that ends links."""
-    return isinstance(outcome, RetryableError) and outcome.refused
+    return isinstance(outcome, RetryableError) and outcome.refused and outcome.ended_alone
 
 
 # Opening and closing
@@ -229,6 +234,35 @@ def test_a_waiter_that_gives_up_takes_the_opening_from_no_other() -> None:
 
         assert await patient is senders.shared.open_link
         assert len(topic.connections) == 1
+
+    run(connect, work)
+
+
+def test_an_opening_that_fails_when_nobody_waits_for_it_any_more_leaves_no_traceback() -> None:
+    async def connect(_: Lane) -> Link:
+        with suppress(asyncio.CancelledError):
+            await forever()
+        raise LinkLostError("the peer has closed the connection")
+
+    async def work(senders: PipelinedSenders) -> None:
+        with pytest.raises(RetryableError, match="No link"):
+            await senders.shared.link(1)
+        await asyncio.sleep(60)
+
+    run(connect, work)
+
+
+def test_closing_ends_an_opening() -> None:
+    async def connect(_: Lane) -> Link:
+        await forever()
+
+    async def work(senders: PipelinedSenders) -> None:
+        waiting = asyncio.create_task(senders.shared.link(60))
+        await asyncio.sleep(1)
+        await senders.close()
+        assert (now(), asyncio.all_tasks() - {waiting}) == (1, {asyncio.current_task()})
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
     run(connect, work)
 
@@ -433,7 +467,9 @@ def test_a_busy_service_that_ends_the_link_names_nobody_and_all_come_again() -> 
     run(topic.connect, work)
 
 
-@pytest.mark.parametrize(("answer", "kind"), [("accept", type(None)), ("refuse", PoisonError)])
+@pytest.mark.parametrize(
+    ("answer", "kind"), [("accept", type(None)), ("refuse", PoisonError), ("release", RetryableError)]
+)
 def test_a_suspect_that_is_answered_is_none_any_more(answer: str, kind: type) -> None:
     topic = Topic(a=["end", answer], b=["end", "accept"])
 
