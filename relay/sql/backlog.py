@@ -260,7 +260,7 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
                     # A row that is gone may be what a smoke test has deleted.
                     document = document_if_taken(entry, shard_id, feed.selection)
                     if document is not None and not is_canary(entry.key.get("id")):
-                        event = event_in(document, entry, feed.selection)
+                        event = event_in(document, entry, feed.selection, 0)
                         refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
                         if isinstance(event, Event):
                             keys.see(event.partition_key, str(shard_id))

@@ -109,13 +109,8 @@ def type_of(row: Mapping[str, Any], selection: Selection) -> Any:
     return row.get("type", selection.type)
 
 
-def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 0) -> Event | Rejected:
-    """Return the event of one entry; `position` is its place among those it came with."""
-    return event_in(document_of(entry, shard_id, selection), entry, selection, position)
-
-
-def event_in(document: SourceDocument, entry: Entry, selection: Selection, position: int = 0) -> Event | Rejected:
-    """Return the event of one entry whose document was made before."""
+def event_in(document: SourceDocument, entry: Entry, selection: Selection, position: int) -> Event | Rejected:
+    """Return the event of one entry whose document was made before; `position` is its place in its page."""
     event = read_event(document, position, committed_at=committed_at(entry.ulid))
     return event if entry.row is None else selection.judged(event)
 

@@ -24,12 +24,11 @@ from relay.sql.check import check
 from relay.sql.database import Database
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
-from relay.sql.rows import event_of
 from tests.support import sql_outbox
 from tests.support.console import InMemoryTopic
 from tests.support.outbox import event
 from tests.support.postgresql import PostgresServer
-from tests.support.sql_outbox import TABLE, provisioned, sql_settings
+from tests.support.sql_outbox import TABLE, event_of, provisioned, sql_settings
 
 OUTBOX, FEED, CLAIM, STATE = (f'changefeed."{part}:{TABLE}"' for part in ("outbox", "feed", "claim", "state"))
 

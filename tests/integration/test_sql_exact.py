@@ -9,8 +9,7 @@ from changefeed.statements import Statement
 from relay.events import Event, Rejected
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.messages import plain
-from relay.sql.rows import event_of
-from tests.support.sql_outbox import TABLE
+from tests.support.sql_outbox import TABLE, event_of
 
 _TIMES = ("infinity", "-infinity", "20000-01-01", "0044-03-15 BC", "2026-02-09 11:00+02")
 _NUMBERS = ("1e400", "9" * 400, "0.12345678901234567890", "1.10", "-0")

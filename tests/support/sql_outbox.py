@@ -8,14 +8,16 @@ from datetime import datetime
 from typing import Any
 
 from changefeed import connect, connect_async, install, setup_feed
-from changefeed.statements import AsyncSession, Statement
+from changefeed.statements import AsyncSession, Entry, Statement
 from relay.clients import Identity
+from relay.events import Event, Rejected
 from relay.pipeline import Relay
 from relay.ports import Publisher
-from relay.routes.selection import BY_DEFAULT
+from relay.routes.selection import BY_DEFAULT, Selection
 from relay.settings import OnPoison, SqlFeed
 from relay.sql.database import Database
 from relay.sql.install import migrations
+from relay.sql.rows import document_of, event_in
 from relay.sql.source import SqlBatch, SqlSource
 from tests.support.in_memory import InMemoryQuarantine
 
@@ -69,6 +71,11 @@ async def provisioned(url: str) -> AsyncSession:
     """A session on a database that has an event table with a feed, and the quarantine's table."""
     provision(url)
     return await connect_async(url)
+
+
+def event_of(entry: Entry, shard_id: int, selection: Selection, position: int = 0) -> Event | Rejected:
+    """The event of one entry; `position` is its place among those it came with."""
+    return event_in(document_of(entry, shard_id, selection), entry, selection, position)
 
 
 class SqlOutbox:

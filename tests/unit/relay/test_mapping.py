@@ -25,6 +25,7 @@ from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
 from relay.sql import rows
 from tests.fuzz.budget import trying
+from tests.support.sql_outbox import event_of as event_of_row
 
 STORED = {
     "id": "1",
@@ -401,7 +402,16 @@ def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
     found = source(f"types = []\n{rules}")
     stored = {"id": UUID(int=7).bytes, "customer": 7, "kind": "placed", "payload": text, **columns}
     entry = Entry(START, stored, {})
-    return rows.event_of(entry, 0, Selection((), fields=found.fields))
+    return event_of_row(entry, 0, Selection((), fields=found.fields))
+
+
+def test_documents_that_the_rules_do_not_take_are_counted() -> None:
+    selection = Selection(("domainEvent",), fields=fields("properties.p = '/n'"))
+    other = {**STORED, "type": "contact"}
+
+    received = select([{**STORED, "type": "domainEvent"}, other, None, other], selection)
+
+    assert (received.documents, received.ignored) == (4, 3)
 
 
 COLUMNS = 'fields = { key = "/customer", type = "/kind", action = "/kind", data = "/payload/data" }'
@@ -416,6 +426,18 @@ def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_tex
     assert (event.id, event.partition_key, event.type) == (str(UUID(int=7)), "7", "placed")
     assert event.body == b'{"n": 1.000000000000000000001, "\xc3\xbc": "\\ud800"}'
     assert mapped(event).properties == {"at": 1_770_595_200_000}
+
+
+def test_a_place_within_an_array_that_a_column_has_as_text_is_looked_up() -> None:
+    rules = COLUMNS + "\nproperties.p = '/list/1'"
+    deep = "[" * 700 + "]" * 700
+
+    found = [
+        mapped(accepted(row('{"data": {}}', rules, list=text))).properties
+        for text in ('[1, "x"]', "  [1, 7]", f'[{deep}, "x"]', "[no JSON")
+    ]
+
+    assert found == [{"p": "x"}, {"p": 7}, {}, {}]
 
 
 @pytest.mark.parametrize(("place", "count"), [("/kind", 0), ("/payload/kind", 0), (None, 1)])
@@ -519,13 +541,13 @@ def selection(text: str) -> Selection:
 @example(stored={"id": "e1", "partition_key": "k", "data": '{"action": "Made"}'}, before=FILES[1], now="")
 @example(stored={"id": "e1", "partition_key": "k", "data": '{"action": "Made"}'}, before="", now=FILES[1])
 def test_a_row_in_quarantine_is_judged_as_it_would_be_today(stored: dict[str, Any], before: str, now: str) -> None:
-    found = rows.event_of(Entry(START, stored, {}), 0, selection(before))
+    found = event_of_row(Entry(START, stored, {}), 0, selection(before))
     kept = restored(Rejected.of(found, Reason.SET_ASIDE, "") if isinstance(found, Event) else found)
     assert kept.place is not None
 
     again = read_event(rows.of_row(kept.stored, kept.place, selection(now)))
 
-    today = rows.event_of(Entry(START, stored, {}), 0, selection(now))
+    today = event_of_row(Entry(START, stored, {}), 0, selection(now))
     if isinstance(again, Event) and isinstance(today, Event):
         contract = messages.contract(None, selection(now).fields)
         assert contract(again) == contract(today)

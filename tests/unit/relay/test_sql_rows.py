@@ -32,10 +32,10 @@ from relay.sql.rows import (
     REQUIRED_COLUMNS,
     document_if_taken,
     document_of,
-    event_of,
     of_row,
     select,
 )
+from tests.support.sql_outbox import event_of
 
 NOON_MS = 1_770_000_000_000
 ULID = NOON_MS.to_bytes(6, "big") + bytes(10)
@@ -421,6 +421,16 @@ def test_a_row_that_cannot_be_read_is_set_aside_with_the_place_of_the_defect_by_
     assert rejected.detail.startswith("the row cannot be read: RuntimeError at ")
     assert store_and_restore(rejected).stored["type"] == "(_Hostile)"
     assert select([broken], 0, second).ignored == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("[1]", "an array"), ("7", "a number"), ('"x"', "a string"), ("no JSON", "a string")]
+)
+def test_data_that_is_no_object_is_named_by_its_kind(text: str, kind: str) -> None:
+    rejected = event_of(entry(data=text), 0, BY_DEFAULT)
+
+    assert isinstance(rejected, Rejected)
+    assert rejected.detail == f"data is {kind}, not an object"
 
 
 def test_what_is_released_from_quarantine_has_the_same_body() -> None:
