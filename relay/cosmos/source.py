@@ -201,9 +201,12 @@ def select_each(documents: Iterable[StoredDocument | None], at: Callable[[int], 
     selections: dict[int, Selection] = {}
     for wrapped in documents:
         stored = _stored(wrapped)
-        selection = None if stored is None else at(_committed_at(stored))
-        document = None if stored is None or selection is None else selection.document_of(stored)
-        if document is None or selection is None:
+        if stored is None:
+            received.ignored += 1
+            continue
+        selection = at(_committed_at(stored))
+        document = selection.document_of(stored)
+        if document is None:
             received.ignored += 1
         else:
             chosen.append(document)

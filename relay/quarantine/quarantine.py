@@ -17,7 +17,7 @@ from relay.quarantine.record import create, create_held, record_of
 from relay.telemetry import instruments
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Parking:
     """One time that this process stored something in a parked key; `place` is that of the event that parked it."""
 

@@ -124,7 +124,7 @@ class Kept:
         Raises:
             LaterRecord: A later version of the relay has written it.
         """
-        version = record.get("version", 1)
+        version = record.get("version")
         if type(version) is int and version > _VERSION:
             raise LaterRecord(
                 f"the record {record['id']!r} was written by a later version of the relay (version {version} of "

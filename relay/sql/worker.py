@@ -90,7 +90,8 @@ def decide(claims: Sequence[Claim], me: str, dead: frozenset[int]) -> Decision:
     requests = [(claim, claim.wanted_by) for claim in alive if claim.owner == me and claim.wanted_by is not None]
     spare = max(0, held[me] - max(at_least, 1))
     give, decline = requests[:spare], [claim for claim, _ in requests[spare:]]
-    if give or free or held[me] >= at_most or any(claim.wanted_by == me for claim in alive):
+    # Whoever has shards to give, or has left free ones to others, has its share.
+    if held[me] >= at_most or any(claim.wanted_by == me for claim in alive):
         return Decision(give=give, decline=decline)
     enough = at_least if held[me] < at_least else at_most
     others = [claim for claim in alive if claim.wanted_by is None and held[claim.owner or ""] > enough]

@@ -10,7 +10,7 @@ from inbox.sequences import Arrival
 ConnectionT = TypeVar("ConnectionT")
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalIn(Arrival, Generic[ConnectionT]):
     """A store's answer about a message, with the transaction that the block is. It equals the same `Arrival`.
 

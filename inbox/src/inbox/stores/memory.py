@@ -30,7 +30,7 @@ class _Progress:
 
     def take(self, step: Step) -> None:
         self.last = step.last
-        at = bisect_right(self.gaps, (step.closed or range(step.last, 0)).start, key=_start)
+        at = bisect_right(self.gaps, step.last if step.closed is None else step.closed.start, key=_start)
         if step.closed is None:
             self.gaps[at:at] = step.opened
         else:
