@@ -110,6 +110,61 @@ async def test_a_batch_has_as_many_records_as_the_service_takes(key: Key, items:
     assert await stored(items) == ["parkedKey", *names]
 
 
+async def test_a_record_behind_another_takes_three_operations_of_a_batch(items: InMemoryItems) -> None:
+    followers = behind(events("k", 67), 5)
+    new: list[Mapping[str, Any]] = []
+
+    await ParkedKey(items, "k", new.append, behind=followers).store(
+        [record_of(each, "i1") for each in followers.values()], parks=True
+    )
+
+    # 33 records and the marker are a hundred operations.
+    assert (len(new), items.batches) == (67, [100, 100, 4])
+
+
+def behind(documents: list[dict[str, Any]], place: int) -> dict[str, Rejected]:
+    """Documents behind another one, at a place of the feed, by their records' ids."""
+    rejections = [
+        Rejected(plain(each | {"_lsn": place}), Reason.KEY_PARKED, "", position, "k")
+        for position, each in enumerate(documents)
+    ]
+    return {record_of(each, "i1")["id"]: each for each in rejections}
+
+
+@pytest.mark.parametrize("held", range(4))
+async def test_of_records_behind_another_the_one_whose_order_is_about_another_version_is_found(
+    items: InMemoryItems, held: int
+) -> None:
+    documents = events("k", 4)
+    (earlier,) = behind([documents[held]], 5).values()
+    items.put(holds.carried_out("k", earlier))
+    followers = behind(documents, 6)
+    new: list[Mapping[str, Any]] = []
+
+    await ParkedKey(items, "k", new.append, behind=followers).store(
+        [record_of(each, "i1") for each in followers.values()], parks=True
+    )
+
+    assert [record["document"]["id"] for record in new] == ["k-0", "k-1", "k-2", "k-3"]
+    # The marker, four records and an order that comes and goes for each; then without that of the one.
+    assert items.batches == [13, 11]
+
+
+@pytest.mark.parametrize("held", range(4))
+async def test_of_records_behind_another_none_is_stored_if_one_of_them_has_left_quarantine(
+    items: InMemoryItems, held: int
+) -> None:
+    followers = behind(events("k", 4), 5)
+    items.put(holds.carried_out("k", list(followers.values())[held]))
+
+    with pytest.raises(NotParked):
+        await ParkedKey(items, "k", lambda _: None, behind=followers).store(
+            [record_of(each, "i1") for each in followers.values()], parks=True
+        )
+
+    assert await stored(items) == ["setAsideOrder"]
+
+
 async def test_a_batch_has_no_more_bytes_than_fit_with_room_to_spare(key: Key, items: InMemoryItems) -> None:
     # A megabyte at most, of the two that the service takes.
     sizes = [300_000, 300_000, 300_000, 300_000, 900_000, 200_000, 200_000]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from relay import holds
-from relay.errors import QuarantineError, StoreError
+from relay.errors import QuarantineError, StaleClearanceError, StoreError
 from relay.events import EventName, Reason, Rejected, read_event
 from relay.holds import Holds
 from relay.place import Place
+from relay.quarantine.items import BatchFailed, ItemNotFound, ItemTooLarge, Stored
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event, events, plain, sound
@@ -123,8 +124,9 @@ async def test_what_no_session_could_hold_is_stored_and_parks_nothing(
     assert sorted(await records(items)) == [("a", reason), ("b", "message-refused")]
 
 
+@pytest.mark.parametrize(("released", "kept"), [("one", "two"), ("two", "one")])
 async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answers_does(
-    items: InMemoryItems,
+    items: InMemoryItems, released: str, kept: str
 ) -> None:
     running = process(items)
     await running.store(refused(event("a", "one"), event("b", "two")), "i1", park=True)
@@ -132,12 +134,12 @@ async def test_a_process_knows_what_it_has_parked_before_the_replica_that_answer
     items.lags = True
 
     before = await running.holds()
-    await release(items, "one")
+    await release(items, released)
     after = await running.holds()
     items.lags = False
 
-    assert (set(before.parked), set(after.parked)) == ({"one", "two"}, {"two"})
-    assert (await running.holds()).parked.keys() == {"two", "three"}
+    assert (set(before.parked), set(after.parked)) == ({"one", "two"}, {kept})
+    assert (await running.holds()).parked.keys() == {kept, "three"}
 
 
 class TouchedItems(InMemoryItems):
@@ -178,12 +180,13 @@ async def test_a_key_that_is_parked_again_while_its_release_is_found_stays_known
 
 
 async def test_a_second_poison_does_not_move_the_place_from_which_its_key_is_parked(items: InMemoryItems) -> None:
-    first, second = (each | {"_lsn": lsn} for lsn, each in enumerate(events("k", 2), start=5))
+    first, second, third = (each | {"_lsn": lsn} for lsn, each in enumerate(events("k", 3), start=5))
     running = process(items)
-    await running.store(refused(first), "i1", park=True)
-    await running.store(refused(second), "i2", park=True)
-    items.lags = True
+    await running.store([*refused(first), *parked(second)], "i1", park=True)
+    await running.store(refused(third), "i2", park=True)
 
+    assert (await process(items).holds()).parked == {"k": Place(lsn=5)}
+    items.lags = True
     assert (await running.holds()).parked == {"k": Place(lsn=5)}
 
 
@@ -210,6 +213,33 @@ async def test_only_the_event_that_an_order_names_fulfils_it_for_whatever_reason
     assert pending(await process(items).holds()) == set()
 
 
+class Replica(InMemoryItems):
+    """A store whose reads are answered by a replica that has an item once the reader has written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: set[tuple[str, str]] = set()
+
+    async def touch(self, identifier: str, partition_key: str, /) -> None:
+        await super().touch(identifier, partition_key)
+        self._known.add((identifier, partition_key))
+
+    async def read(self, identifier: str, partition_key: str, /) -> Stored:
+        if (identifier, partition_key) not in self._known:
+            raise ItemNotFound("the replica does not have it yet")
+        return await super().read(identifier, partition_key)
+
+
+async def test_an_order_that_the_replica_does_not_have_yet_is_carried_out() -> None:
+    items = Replica()
+    items.put(holds.order("k", "e"))
+
+    await process(items).store(refused(event("e", "k")), "i1")
+
+    held = await process(items).holds()
+    assert [order.carried_out for order in held.orders["k", "e"]] == [True]
+
+
 @pytest.mark.parametrize("park", [False, True])
 async def test_what_cannot_be_written_fails_and_says_why(items: InMemoryItems, park: bool) -> None:
     failure = StoreError("the container 'aside' cannot be written. Check it.")
@@ -222,6 +252,37 @@ async def test_what_cannot_be_written_fails_and_says_why(items: InMemoryItems, p
     assert str(raised.value) == said
     assert raised.value.__cause__ is failure
     assert await records(items) == []
+
+
+@pytest.mark.parametrize("park", [False, True])
+async def test_documents_without_a_key_and_parts_of_one_are_checked_before_they_are_written(
+    items: InMemoryItems, park: bool
+) -> None:
+    large = event("large", "k", text="x" * 2_200_000)
+    keyless = [Rejected(plain({"id": name}), Reason.PARTITION_KEY_MISSING, "") for name in ("x", "y")]
+
+    for rejected, writes in ((keyless, 1), (refused(large), 2)):
+        checks = 0
+
+        def check() -> None:
+            nonlocal checks
+            checks += 1
+            if checks > writes:  # noqa: B023 - called within the loop
+                raise StaleClearanceError("the process was stopped")
+
+        with pytest.raises(StaleClearanceError):
+            await process(items).store(rejected, "i1", park=park, check=check)
+
+    # Of the large one, its batch was refused, and its first part is the last that was written.
+    kinds = [item["type"] for item in items.stored]
+    assert kinds == ["quarantinedEvent", "quarantinedEventPart"]
+
+
+async def test_a_batch_that_is_refused_says_why(items: InMemoryItems) -> None:
+    items.answers = [BatchFailed(2, ItemTooLarge("an item has 2 MB at most"))] * 3
+
+    with pytest.raises(QuarantineError, match="must be quarantined, but an item has 2 MB at most"):
+        await process(items).store(refused(event("a", "k")), "i1")
 
 
 async def test_an_order_that_cannot_be_removed_fails_the_attempt(items: InMemoryItems) -> None:
