@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +22,13 @@ from relay.results import KeyOutcome
 from relay.routes.selection import BY_DEFAULT
 from relay.settings import CONSUMER
 from relay.sql import shard as shards
+from relay.sql import worker as workers
 from relay.sql.database import Database, connect
 from relay.sql.memory import Memory, PageSize
 from relay.sql.shard import Shard
 from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from relay.sql.worker import Worker
-from tests.support.in_memory import InMemoryPublisher
+from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 from tests.support.waiting import elapse, look_again
@@ -272,6 +276,62 @@ async def test_a_claim_that_a_worker_renews_within_a_page_counts_from_before_the
     assert site.topic.accepted == {}
 
 
+async def test_a_wall_clock_that_is_set_forward_takes_nobody_for_dead(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = count(1)
+    monkeypatch.setattr(workers, "now", lambda: (1000.0, next(hours) * 3600.0))
+    opened: list[Recorded] = []
+
+    async def connecting() -> AsyncSession:
+        opened.append(Recorded(await connect(site.settings)))
+        return opened[-1]
+
+    await AsyncConsumer(site.session, TABLE, CONSUMER).take(await site.claim(), "another")
+    worker = Worker(site.relay, site.settings, connecting, page_size=100, poll_delay_s=0.05)
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop))
+    await _until(lambda: bool(opened) and opened[0].count("select shard_id, last_ulid") >= 3)
+    stop.set()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
+
+    assert (await site.claim()).owner == "another"
+
+
+@pytest.mark.parametrize("before", ["set renewals = ", "select shard_id, last_ulid"], ids=["renewed", "read"])
+async def test_a_claim_that_another_process_takes_right_before_it_is_looked_at_has_ended(
+    site: Site, before: str
+) -> None:
+    owned: list[bool] = []
+
+    class Overtaken(Recorded):
+        """The session of the claims: another process takes the shard, and then the worker notices."""
+
+        is_taken = False
+
+        async def execute(self, statement: Statement, /) -> Result:
+            shard = worker._shards.get(0)
+            if self.is_taken and shard is not None:
+                owned.append(shard.ownership.holds())
+                stop.set()
+            elif shard is not None and before in statement.sql:
+                await AsyncConsumer(site.session, TABLE, CONSUMER).take(await site.claim(), "another")
+                self.is_taken = True
+            return await super().execute(statement)
+
+    async def connecting() -> AsyncSession:
+        session = await connect(site.settings)
+        return session if worker._shards else Overtaken(session)
+
+    worker = Worker(site.relay, site.settings, connecting, page_size=100, poll_delay_s=0.05)
+    stop = asyncio.Event()
+    async with asyncio.timeout(WATCHDOG_S):
+        await worker.run(stop)
+
+    assert owned[0] is False
+
+
 @pytest.mark.parametrize("moved", ["ahead", "back"])
 async def test_a_cursor_that_somebody_else_has_moved_stops_the_shard_until_it_is_as_it_was(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, moved: str
@@ -385,6 +445,197 @@ async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site)
         await running
 
     assert (recorded.count("read_events"), recorded.count("set last_ulid")) == (1, 1)
+
+
+class Unreadable(Recorded):
+    """A session that cannot read the rows of some events.
+
+    Attributes:
+        reads: How many rows each read asked for, and whether it set the server's limit aside.
+    """
+
+    def __init__(self, session: AsyncSession, failure: Exception, *bad: str) -> None:
+        super().__init__(session)
+        self.reads: list[tuple[int, bool]] = []
+        self._failure = failure
+        self.bad = bad
+
+    async def execute(self, statement: Statement, /) -> Result:
+        result = await super().execute(statement)
+        if "read_events" in statement.sql:
+            self.reads.append((statement.parameters[2], statement.unlimited))
+            if any(name in row for row in result.rows for name in self.bad):
+                raise self._failure
+        return result
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_named"),
+    [
+        (DatabaseError("cannot parse a column"), True),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), True),
+        (DatabaseError("no answer in time", lost=True), False),
+    ],
+    ids=["the server", "the driver", "the time"],
+)
+async def test_rows_before_one_that_cannot_be_read_are_published_and_that_one_gets_more_time(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+    is_named: bool,
+) -> None:
+    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(shards, "_LONGEST_READ_S", 5 * shards._READ_S)
+    limits_s: list[float] = []
+    reads: list[tuple[int, bool]] = []
+    opened: list[Unreadable] = []
+
+    async def connecting() -> AsyncSession:
+        limits_s.append(shard._read_s)
+        session = Unreadable(await connect(site.settings), failure, "bad" if len(opened) < 7 else "none")
+        session.reads = reads
+        opened.append(session)
+        return session
+
+    site.connect = connecting  # type: ignore[method-assign]
+    await site.outbox.commit_each([event(name, "k") for name in ("a", "b", "c", "bad", "z")])
+    shard = await site.shard(page_size=4)
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: site.topic.accepted.get("k", [])[-1:] == ["z"])
+    shard.stop()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
+
+    assert site.topic.accepted == {"k": ["a", "b", "c", "bad", "z"]}
+    # Half of a page that cannot be read, twice of one that can; then the row alone, until it can be read.
+    assert [rows for rows, _ in reads[:10]] == [4, 2, 4, 2, 1, 2, 1, 1, 1, 1]
+    assert [unlimited for _, unlimited in reads[:11]] == [False] * 7 + [True] * 3 + [False]
+    assert [limit_s / shards._READ_S for limit_s in limits_s] == [1, 1, 1, 1, 1, 2, 4, 5]
+    assert caplog.text.count("relay_event_unreadable shard=0") == (3 if is_named else 0)
+    assert caplog.text.count("relay_defect") == (0 if isinstance(failure, DatabaseError) else 7)
+
+
+class Defective(InMemoryPublisher):
+    """A topic with a defect that one event meets; notes what it is given."""
+
+    def __init__(self, bad: str) -> None:
+        super().__init__()
+        self._bad = bad
+        self.attempts: list[list[str]] = []
+
+    async def publish(self, events: Mapping[str, Sequence[Event]], /, **how: Any) -> list[KeyOutcome]:
+        self.attempts.append([each.id for its_events in events.values() for each in its_events])
+        if self._bad in self.attempts[-1]:
+            raise ZeroDivisionError("Jane's secret")
+        return await super().publish(events, **how)
+
+
+async def test_a_defect_is_narrowed_down_to_one_event_which_is_named_and_can_be_set_aside(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 0.001)
+    topic, quarantine = Defective("bad"), InMemoryQuarantine()
+    site.relay = relay_of(site.database, topic, quarantine)
+    handled: list[tuple[str, int, int]] = []
+    handle = site.relay.handle
+
+    async def noting(batch: SqlBatch, invocation_id: str, retries: int) -> Any:
+        handled.append((invocation_id, len(batch.page.entries), retries))
+        return await handle(batch, invocation_id, retries)
+
+    site.relay.handle = noting  # type: ignore[method-assign, assignment]
+    await site.outbox.commit_each([event(name, "a key") for name in ("a", "b", "c", "bad", "z")])
+    shard = await site.shard(page_size=5)
+    pauses_ms: list[float] = []
+    pause = shard._pause
+
+    async def noting_pause(pause_s: float) -> None:
+        pauses_ms.append(round(pause_s * 1000, 3))
+        await pause(pause_s)
+
+    shard._pause = noting_pause  # type: ignore[method-assign]
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: topic.attempts.count(["bad"]) >= 3)
+    quarantine.ordered.add(("a key", "bad"))
+    await _until(lambda: topic.accepted == {"a key": ["a", "b", "c", "z"]})
+    shard.stop()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
+
+    assert [item.id for item in quarantine.records] == ["bad"]
+    assert topic.attempts[:4] == [["a", "b", "c", "bad", "z"], ["a", "b"], ["c", "bad", "z"], ["c"]]
+    # The page of all, its half, then the rest, and one by one; each page that is done ends its attempts.
+    assert [(rows, retries) for _, rows, retries in handled[:5]] == [(5, 0), (2, 1), (3, 0), (1, 1), (2, 0)]
+    assert handled[0][0] == handled[1][0] != handled[2][0] == handled[3][0] != handled[4][0]
+    # Where half of a page is tried next, and then the longer the more often the one event has failed.
+    assert pauses_ms[:6] == [1, 1, 1, 1, 2, 4]
+    assert "python -m relay quarantine add 'a key' bad" in caplog.text
+    assert "It is tried again with half of the 5 events." in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_the_attempts_at_a_page_are_counted_until_it_is_done(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_FIRST_PAUSE_S", 0.001)
+    site.topic.broken = RetryableError("the broker is away")
+    handled: list[tuple[str, int, int]] = []
+    handle = site.relay.handle
+
+    async def noting(batch: SqlBatch, invocation_id: str, retries: int) -> Any:
+        handled.append((invocation_id, len(batch.page.entries), retries))
+        if len(handled) == 4:
+            site.topic.broken = None
+        return await handle(batch, invocation_id, retries)
+
+    site.relay.handle = noting  # type: ignore[method-assign, assignment]
+    await site.outbox.commit_each([event(name, "k") for name in ("a", "b", "c")])
+    shard = await site.shard(page_size=2)
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: site.topic.accepted == {"k": ["a", "b", "c"]})
+    shard.stop()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
+
+    assert [(rows, retries) for _, rows, retries in handled] == [(2, 0), (2, 1), (2, 2), (2, 3), (1, 0)]
+    assert len({name for name, _, _ in handled[:4]}) == 1
+    assert handled[4][0] != handled[0][0]
+
+
+async def test_the_age_of_a_shard_without_events_is_how_long_ago_it_was_looked_at(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Recorded] = []
+
+    async def connecting() -> AsyncSession:
+        opened.append(Recorded(await connect(site.settings)))
+        return opened[-1]
+
+    async def until_looked() -> None:
+        looks = opened[0].count("has_news")
+        await _until(lambda: opened[0].count("has_news") >= looks + 3)
+
+    wall_s = 1_800_000_000.0
+    monkeypatch.setattr(shards, "time", SimpleNamespace(time=lambda: wall_s, monotonic=time.monotonic))
+    site.connect = connecting  # type: ignore[method-assign]
+    shard = await site.shard()
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: bool(opened))
+    await until_looked()
+    assert shard.age_s() == 0
+
+    wall_s += 900
+    await until_looked()
+
+    assert shard.age_s() == 0
+    wall_s += 7
+    assert shard.age_s() <= 7
+    wall_s -= 3600
+    assert shard.age_s() == 0
+    shard.stop()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
 
 
 async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(site: Site) -> None:

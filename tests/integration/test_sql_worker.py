@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
-from tests.support.waiting import look_again
+from tests.support.waiting import forever, look_again
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -221,6 +221,28 @@ async def test_a_worker_that_ends_releases_its_shards_at_once(site: Site) -> Non
     await one.end()
 
     assert [claim.owner for claim in await site.claims(2)] == [None, None]
+
+
+async def test_a_worker_that_ends_waits_for_a_page_for_no_longer_than_its_claim_lasts(site: Site) -> None:
+    sending = asyncio.Event()
+
+    class Stuck(InMemoryPublisher):
+        async def publish(self, *_: Any, **how: Any) -> Any:
+            sending.set()
+            await forever()
+
+    site.topic = Stuck()
+    await site.outbox.commit(event("e1", "k"))
+    one = await site.start()
+    async with asyncio.timeout(WATCHDOG_S):
+        await sending.wait()
+    # From here on, nothing renews its claim.
+    one.worker._settings = replace(one.worker._settings, claim_s=0.01)
+
+    await one.end()
+
+    (claim,) = await site.claims()
+    assert (claim.owner, claim.cursor) == (one.worker.name, START)
 
 
 async def test_nothing_is_sent_after_the_claim_has_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

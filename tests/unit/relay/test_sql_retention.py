@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,7 @@ from changefeed import DatabaseError
 from changefeed.statements import AsyncSession
 from relay.sql import worker as workers
 from relay.sql.database import BoundedSession
+from tests.support import virtual_time
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -44,6 +46,35 @@ async def test_it_goes_on_until_nothing_is_due_and_again_later(monkeypatch: pyte
     await asyncio.gather(task, return_exceptions=True)
 
     assert len(opened) == 3
+
+
+def test_readers_and_writers_go_before_the_next_positions_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+
+    class Feed:
+        def __init__(self, session: BoundedSession, table: str) -> None:
+            """There is one feed."""
+
+        async def carry_out_retention(self) -> int:
+            seconds.append(asyncio.get_running_loop().time())
+            if len(seconds) > 4:
+                raise asyncio.CancelledError
+            return 7 if len(seconds) in (1, 3) else 0
+
+    async def connect() -> AsyncSession:
+        return _Session()  # type: ignore[return-value]
+
+    async def work() -> None:
+        with suppress(asyncio.CancelledError):
+            await workers.carry_out_retention(connect, "outbox.domain_event")
+
+    monkeypatch.setattr(workers, "AsyncFeed", Feed)
+    virtual_time.run(work())
+
+    first = workers._RETENTION_AFTER_S
+    again = first + 0.1 + workers._RETENTION_EVERY_S
+    last = again + 0.1 + workers._RETENTION_EVERY_S
+    assert seconds == pytest.approx([first, first + 0.1, again, again + 0.1, last])
 
 
 @pytest.mark.parametrize(
