@@ -29,6 +29,7 @@ async def test_a_message_is_first_once(harness: Harness) -> None:
     arrivals = [await handle(harness, identifier) for identifier in ("a", "b", "a", "a")]
 
     assert [arrival.first for arrival in arrivals] == [True, True, False, False]
+    assert not any("connection" in repr(arrival) for arrival in arrivals)
     assert await harness.effects() == ["a", "b"]
 
 
@@ -161,12 +162,14 @@ async def test_a_task_that_outlives_its_block_may_enter_the_next(harness: Harnes
 
 @pytest.mark.parametrize("sequence", [2**63, 2**64 - 1, -(2**63)])
 async def test_a_number_that_no_database_stores_is_dead_lettered(harness: Harness, sequence: int) -> None:
-    with pytest.raises(inbox.DeadLetter) as refused:
-        await handle(harness, "a", sequence)
+    for number in (sequence, harness.max_sequence + 1, -harness.max_sequence - 1):
+        with pytest.raises(inbox.DeadLetter) as refused:
+            await handle(harness, "a", number)
+        assert refused.value.reason == "invalid-sequence"
 
-    assert refused.value.reason == "invalid-sequence"
     assert (await handle(harness, "a", harness.max_sequence)).first
-    assert await harness.effects() == ["a"]
+    assert (await handle(harness, "b", -harness.max_sequence)).late
+    assert await harness.effects() == ["a", "b"]
 
 
 @given(numbers=st.lists(st.integers(1, 30), max_size=60))

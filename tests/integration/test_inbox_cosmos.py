@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -12,9 +13,12 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
 import inbox
+from inbox.parked import Cause, Claim, ParkedMessage
 from outbox_emulators.testing import FaultClient
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
 from tests.support.watchdog import WATCHDOG_S
+
+CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
 
 
 @pytest.fixture
@@ -115,17 +119,18 @@ async def test_of_two_events_of_an_entity_at_once_one_comes_again(harness: InCos
 
 async def test_more_than_a_batch_takes_says_so_before_it_is_sent(harness: InCosmos) -> None:
     async def block(count: int, size: int) -> None:
-        async with harness.store.once(message("a", 1)) as arrival:
+        async with harness.store.once(message(f"{count} of {size}", 1)) as arrival:
             for number in range(count):
                 arrival.connection.create(
-                    {"id": f"{number}", "partitionKey": "k", "type": "big", "of": "x" * size}
+                    {"id": f"{size}-{number}", "partitionKey": "k", "type": "big", "of": "x" * size}
                 )
 
     for count, size in ((99, 1), (2, 1024 * 1024)):
         with pytest.raises(inbox.BatchTooLarge, match="Write less in one block"):
             await block(count, size)
     await block(98, 1)
-    assert len(await documents(harness, "big")) == 98
+    await block(1, 1_900_000)
+    assert len(await documents(harness, "big")) == 99
 
 
 async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_they_should(
@@ -145,6 +150,98 @@ async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_th
     assert "ttl" not in progress
     assert await store.gaps() == [inbox.Gap("e" * 300, 2, 2, "key/?#\\", "events")]
     assert await harness.store.gaps() == []
+
+
+# Parked keys: another process is ahead
+
+
+class Raced(inbox.CosmosStore):
+    """A store at which another process goes ahead: between what it has read and its next batch."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def _batch(self, partition: str, operations: Sequence[Any]) -> None:
+        step, self.meanwhile = self.meanwhile, None
+        if step is not None:
+            await step()
+        await super()._batch(partition, operations)
+
+
+def aside(number: int, body: bytes = b"{}") -> ParkedMessage:
+    sent = inbox.Message(id=f"e{number}", key="k", body=body, sequence_number=number, topic="events")
+    return ParkedMessage.of(sent)
+
+
+Step = Callable[[Raced, Claim, ParkedMessage], Awaitable[object]]
+
+
+@pytest.mark.parametrize(
+    ("step", "left", "is_released"),
+    [
+        (lambda store, claim, first: store.next(claim, first), [2, 9], True),
+        (lambda store, claim, first: store.give_back(claim, first), [2, 9], True),
+        (lambda store, claim, first: store.fail(claim, CAUSE), [1, 2, 9], False),
+        (lambda store, claim, first: store.discard("events", "k", [first]), [2, 9], True),
+        (lambda store, claim, first: store.set_aside(aside(5)), [1, 2, 9, 5], True),
+        (lambda store, claim, first: store.park(aside(5), CAUSE), [1, 2, 9, 5], True),
+    ],
+    ids=["next", "give back", "fail", "discard", "set aside", "park"],
+)
+async def test_a_change_of_a_parked_key_that_another_one_overtakes_is_done_after_it(
+    harness: InCosmos, step: Step, left: list[int], is_released: bool
+) -> None:
+    store = Raced(harness.container)
+    await store.park(aside(1), CAUSE)
+    await store.set_aside(aside(2))
+    await store.release("events", "k")
+    claim = await store.claim("events", timedelta(minutes=1))
+    assert claim is not None
+    first = await store.next(claim)
+    assert first is not None
+
+    store.meanwhile = lambda: inbox.CosmosStore(harness.container).set_aside(aside(9))
+    await step(store, claim, first)
+
+    (key,) = await store.keys()
+    assert [each.number for each in await store.messages("events", "k")] == left
+    assert (key.messages, key.is_released) == (len(left), is_released)
+
+
+async def test_a_release_that_a_message_overtakes_is_one_after_it(harness: InCosmos) -> None:
+    store = Raced(harness.container)
+    await store.park(aside(1), CAUSE)
+
+    store.meanwhile = lambda: inbox.CosmosStore(harness.container).set_aside(aside(9))
+    assert await store.release("events", "k")
+
+    (key,) = await store.keys()
+    assert (key.messages, key.is_released) == (2, True)
+
+
+async def test_the_last_message_is_removed_with_its_key_unless_another_one_comes(harness: InCosmos) -> None:
+    store = Raced(harness.container)
+    await store.park(aside(1), CAUSE)
+    await store.release("events", "k")
+    claim = await store.claim("events", timedelta(minutes=1))
+    assert claim is not None
+    first = await store.next(claim)
+
+    store.meanwhile = lambda: inbox.CosmosStore(harness.container).set_aside(aside(9))
+    second = await store.next(claim, first)
+
+    assert second is not None
+    assert second.number == 9
+    assert await store.next(claim, second) is None
+    assert await store.keys() == []
+
+
+async def test_a_message_that_is_too_large_to_be_kept_says_so_and_parks_nothing(harness: InCosmos) -> None:
+    store = inbox.CosmosStore(harness.container)
+
+    with pytest.raises(inbox.NotStorable, match="bytes as it is stored"):
+        await store.park(aside(1, b"x" * 3_000_000), CAUSE)
+
+    assert await store.keys() == []
 
 
 async def test_a_partition_that_does_not_fit_the_container_is_refused(harness: InCosmos) -> None:
