@@ -260,7 +260,9 @@ def test_a_store_of_an_earlier_version_is_not_migrated(
         before = database.execute("SELECT * FROM sqlite_master").fetchall()
         for command in (["keys"], ["show", "a"], ["release", "--all"], ["discard", "a", "--yes"]):
             assert main(command) == 2
-            assert "version 3, and this library knows 4" in capsys.readouterr().err
+            error = capsys.readouterr().err
+            assert "The store cannot be used." in error
+            assert "version 3, and this library knows 4" in error
         assert database.execute("SELECT * FROM sqlite_master").fetchall() == before
 
 

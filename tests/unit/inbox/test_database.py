@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,16 @@ async def test_what_was_prepared_outside_of_a_block_ends_no_transaction_inside(t
         await commit_half()
 
     assert database.execute("SELECT * FROM effects").fetchall() == []
+
+
+def test_a_transaction_outside_of_blocks_is_its_callers(tmp_path: Path) -> None:
+    database = inbox.SqliteConnection(tmp_path / "store.sqlite")
+    database.execute("CREATE TABLE effects (id TEXT)")
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite")) as another:
+        for end, count in ((database.rollback, 0), (database.commit, 1)):
+            database.execute("BEGIN")
+            database.execute("INSERT INTO effects VALUES ('a')")
+            end()
+            assert len(another.execute("SELECT * FROM effects").fetchall()) == count
+    database.close()

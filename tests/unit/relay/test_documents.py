@@ -98,7 +98,10 @@ def test_where_all_have_an_order_the_sequence_does_not_count() -> None:
 
 
 def test_documents_without_an_lsn_keep_their_order() -> None:
-    assert ids(of_commit("2", None, 1), of_commit("1", None, 0)) == ["2", "1"]
+    unplaced = of_commit("2", None, 1), of_commit("1", None, 0)
+
+    assert ids(*unplaced) == ["2", "1"]
+    assert ids(of_commit("b", 7, 1), of_commit("a", 7, 0), *unplaced) == ["a", "b", "2", "1"]
 
 
 def test_a_malformed_event_has_its_place_in_its_transaction() -> None:

@@ -35,6 +35,14 @@ def test_a_lease_is_done_up_to_an_lsn_and_may_have_begun_the_next(
     continuation: str | None, done: int, begun: float
 ) -> None:
     assert lease(continuation).reached == (done, begun)
+    assert lease(continuation).done == done
+
+
+def test_a_document_is_passed_at_its_own_lsn_and_never_without_one() -> None:
+    passed = [lease('"7"').has_passed({"_lsn": lsn}) for lsn in (6, 7, 8, "7", None)]
+
+    assert passed == [True, True, False, False, False]
+    assert not lease('"7"').has_passed({})
 
 
 def test_an_id_ends_with_a_token() -> None:
