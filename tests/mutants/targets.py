@@ -37,9 +37,12 @@ _RELAY = {
     "orders": ("orders", "pipeline", "pipeline_in_memory"),
     "place": ("plan", "orders"),
     "plan": ("plan",),
-    "quarantine/parking": ("parking",),
-    "quarantine/quarantine": ("quarantine",),
-    "quarantine/record": ("quarantine_record", "parking"),
+    "quarantine/outcomes": ("removals",),
+    "quarantine/parking": ("parking", "quarantine_races", "quarantine"),
+    "quarantine/record": (
+        *("quarantine_record", "parking", "quarantine_races", "opaque_documents"),
+        "release_command",
+    ),
     "results": ("outcome", "plan"),
     "routes/conditions": ("streams", "relay_file"),
     "routes/decisions": ("decisions", "streams"),
@@ -80,12 +83,19 @@ _COMMANDS = {
     "sql/missing": ("integration/test_sql_missing_rows",),
     "sql/rows": ("unit/relay/test_sql_rows", "unit/relay/test_mapping", "integration/test_sql_types"),
     "sql/shard": (
+        "unit/relay/test_sql_pauses",
         "integration/test_sql_shard",
         "integration/test_sql_worker",
         "integration/test_sql_missing_rows",
     ),
-    "sql/source": ("contracts/test_source", "integration/test_sql_shard", "integration/test_fence"),
-    "sql/worker": ("integration/test_sql_worker", "integration/test_sql_tick", "integration/test_sql_shard"),
+    "sql/source": (
+        *("unit/relay/test_sql_ownership", "unit/relay/test_changed_rules", "contracts/test_source"),
+        *("integration/test_sql_shard", "integration/test_fence"),
+    ),
+    "sql/worker": (
+        *("unit/relay/test_sql_balance", "unit/relay/test_sql_retention", "unit/relay/test_sql_pauses"),
+        *("integration/test_sql_worker", "integration/test_sql_tick", "integration/test_sql_shard"),
+    ),
     "servicebus/publisher": (
         *("unit/relay/test_publisher", "unit/relay/test_turn", "unit/relay/test_large"),
         "contracts/test_publisher",
@@ -203,11 +213,13 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # By module of inbox's stores, the test files of tests/.
 _INBOX = {
     "arrivals": ("contracts/test_inbox_stores",),
-    "cosmos": ("contracts/test_inbox_stores",),
-    "cosmos_parking": ("contracts/test_inbox_parking",),
-    "database": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
+    "cosmos": ("contracts/test_inbox_stores", "integration/test_inbox_cosmos"),
+    "cosmos_parking": ("integration/test_inbox_cosmos", "contracts/test_inbox_parking"),
+    "database": ("unit/inbox/test_database", "contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
     "memory": ("contracts/test_inbox_stores",),
     "memory_parking": ("contracts/test_inbox_parking",),
+    "opening": ("unit/inbox/test_commands", "contracts/test_inbox_parking"),
+    "port": ("contracts/test_inbox_stores",),
     "postgres": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sql/parking": ("contracts/test_inbox_parking",),
     "sql/recording": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
@@ -215,6 +227,7 @@ _INBOX = {
     "sql/store": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sqlalchemy": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sqlite": ("contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
+    "sqlserver": ("integration/test_inbox_sqlserver",),
     "turns": ("contracts/test_inbox_sqlite", "integration/test_inbox_postgres"),
 }
 
@@ -227,7 +240,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "relay/cosmos/source.py": (
         *(
             f"tests/unit/relay/test_{name}.py"
-            for name in ("cosmos_source", "changes", "documents", "plan", "gauges")
+            for name in ("cosmos_source", "changes", "documents", "changed_rules", "streams", "gauges")
         ),
         "tests/contracts/test_source.py",
     ),
@@ -245,7 +258,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
         for module in ("content", "claims", "blobs")
     },
     "relay/large/check.py": ("tests/unit/relay/test_large_check.py", "tests/integration/test_operators_check.py"),
-    "relay/quarantine/items.py": ("tests/unit/relay/test_records.py", "tests/contracts/test_items.py"),
+    "relay/quarantine/quarantine.py": (
+        *(f"tests/unit/relay/test_{name}.py" for name in ("quarantine", "quarantine_races")),
+        "tests/contracts/test_quarantine.py",
+    ),
+    "relay/quarantine/items.py": (
+        *("tests/unit/relay/test_records.py", "tests/unit/relay/test_quarantine.py"),
+        "tests/contracts/test_items.py",
+    ),
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),
     **{
