@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from tests.support import leaks, local_services, watchdog
 from tests.support.azurite import azurite, blobs
+from tests.support.closing import close_later
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
 from tests.support.skips import pytest_terminal_summary
 
@@ -25,6 +26,7 @@ __all__ = [
     "azurite",
     "blobs",
     "changefeed_database",
+    "close_later",
     "outbox_database",
     "postgres_database",
     "postgres_server",

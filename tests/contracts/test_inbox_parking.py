@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from inbox.parking import ClaimLost, NotReleased, Parking
 from inbox.stores.opening import StoreNotOpened, opened
 from inbox.stores.sql.dialects import Postgres, Sqlite
 from inbox.stores.sql.schema import migrations
+from tests.support.closing import CloseLater
 from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
 from tests.support.postgresql import PostgresServer
 from tests.support.watchdog import WATCHDOG_S
@@ -43,10 +44,11 @@ async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], S
 
 @asynccontextmanager
 async def in_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Store]]:
-    folder = request.getfixturevalue("tmp_path")
+    folder, close_later = (request.getfixturevalue(name) for name in ("tmp_path", "close_later"))
 
     def opened(consumer: str) -> Store:
-        return inbox.SqliteStore(inbox.SqliteConnection(folder / "store.sqlite"), consumer=consumer)
+        connection = close_later(inbox.SqliteConnection(folder / "store.sqlite"))
+        return inbox.SqliteStore(connection, consumer=consumer)
 
     yield opened
 
@@ -501,8 +503,10 @@ async def test_a_key_that_is_parked_since_the_end_of_the_calendar_is_listed(
 
 
 @pytest.mark.parametrize("since", [1e300, float("inf"), -1e300])
-async def test_a_key_that_is_parked_since_no_time_is_listed(since: float, tmp_path: Path) -> None:
-    connection = inbox.SqliteConnection(tmp_path / "store.sqlite")
+async def test_a_key_that_is_parked_since_no_time_is_listed(
+    since: float, tmp_path: Path, close_later: CloseLater
+) -> None:
+    connection = close_later(inbox.SqliteConnection(tmp_path / "store.sqlite"))
     store = inbox.SqliteStore(connection)
     await store.park(parked(1), CAUSE)
     connection.execute("update inbox_parked_keys set since = ?", (since,))
@@ -510,7 +514,6 @@ async def test_a_key_that_is_parked_since_no_time_is_listed(since: float, tmp_pa
     (key,) = await store.keys()
 
     assert key.since.year == (1 if since < 0 else 9999)
-    connection.close()
 
 
 async def test_opening_a_store_of_another_version_changes_nothing(postgres_database: str) -> None:
@@ -619,7 +622,8 @@ def file_of_version_2(request: pytest.FixtureRequest) -> Path:
 
 
 async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
-    return inbox.SqliteStore(inbox.SqliteConnection(file_of_version_2(request)))
+    close_later = request.getfixturevalue("close_later")
+    return inbox.SqliteStore(close_later(inbox.SqliteConnection(file_of_version_2(request))))
 
 
 async def postgres_of_version_2(request: pytest.FixtureRequest) -> Store:
@@ -727,7 +731,7 @@ async def test_a_migration_that_ends_before_any_statement_is_done_by_the_next_pr
 
 
 async def test_a_migration_of_a_file_that_ends_before_any_statement_is_done_by_the_next_process(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, close_later: CloseLater
 ) -> None:
     left = 0
 
@@ -750,7 +754,7 @@ async def test_a_migration_of_a_file_that_ends_before_any_statement_is_done_by_t
 
     assert ended > 5
     connection.close()
-    store = inbox.SqliteStore(inbox.SqliteConnection(path))
+    store = inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
     assert [each.id for each in await store.messages("events", "k")] == ["k-7", "k-8", "k-9"]
     assert await store.set_aside(parked(1)) is Kept.ASIDE
 
@@ -765,8 +769,11 @@ async def test_a_receiver_of_the_earlier_version_finds_no_table(
 
     if of_version_2 is sqlite_of_version_2:
         path = request.getfixturevalue("tmp_path") / "store.sqlite"
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            sqlite3.connect(path).execute("select number from inbox_parked")
+        with (
+            closing(sqlite3.connect(path)) as earlier,
+            pytest.raises(sqlite3.OperationalError, match="no such table"),
+        ):
+            earlier.execute("select number from inbox_parked")
     else:
         with (
             psycopg.connect(request.getfixturevalue("postgres_database")) as old,

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 import inbox
+from tests.support.closing import CloseLater
 from tests.support.inbox_stores import InSqlite, gap, handle, message
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
-async def test_sqlite_keeps_the_effect_and_the_id_together(tmp_path: Path) -> None:
+async def test_sqlite_keeps_the_effect_and_the_id_together(tmp_path: Path, close_later: CloseLater) -> None:
     path = tmp_path / "store.sqlite"
-    harness = InSqlite(path)
+    harness = close_later(InSqlite(path))
 
     async def fail() -> None:
         async with harness.store.once(message("a")):
@@ -33,13 +34,13 @@ async def test_sqlite_keeps_the_effect_and_the_id_together(tmp_path: Path) -> No
     await handle(harness, "a")
 
     # Another process, later.
-    again = InSqlite(path)
+    again = close_later(InSqlite(path))
     assert not (await handle(again, "a")).first
     assert await again.effects() == ["a"]
 
 
-async def test_sqlite_keeps_consumers_apart(tmp_path: Path) -> None:
-    connection = inbox.SqliteConnection(tmp_path / "store.sqlite")
+async def test_sqlite_keeps_consumers_apart(tmp_path: Path, close_later: CloseLater) -> None:
+    connection = close_later(inbox.SqliteConnection(tmp_path / "store.sqlite"))
     one, other = (inbox.SqliteStore(connection, consumer=name) for name in ("one", "other"))
 
     for store in (one, other):
@@ -50,13 +51,15 @@ async def test_sqlite_keeps_consumers_apart(tmp_path: Path) -> None:
     assert await other.gaps() == []
 
 
-def test_a_connection_that_lets_every_handler_write_is_refused(tmp_path: Path) -> None:
+def test_a_connection_that_lets_every_handler_write_is_refused(tmp_path: Path, close_later: CloseLater) -> None:
     with pytest.raises(TypeError, match=r"inbox\.SqliteConnection"):
-        inbox.SqliteStore(sqlite3.connect(tmp_path / "store.sqlite"))  # type: ignore[arg-type]
+        inbox.SqliteStore(close_later(sqlite3.connect(tmp_path / "store.sqlite")))  # type: ignore[arg-type]
 
 
-async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open(tmp_path: Path) -> None:
-    harness = InSqlite(tmp_path / "store.sqlite")
+async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open(
+    tmp_path: Path, close_later: CloseLater
+) -> None:
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
     database = harness.connection
     inside, leave = asyncio.Event(), asyncio.Event()
 
@@ -90,14 +93,16 @@ async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open
     assert await harness.effects() == ["outside"]
 
 
-def test_a_cursor_that_would_not_check_its_statements_is_refused(tmp_path: Path) -> None:
+def test_a_cursor_that_would_not_check_its_statements_is_refused(tmp_path: Path, close_later: CloseLater) -> None:
     with pytest.raises(TypeError, match="cursors of its own"):
-        inbox.SqliteConnection(tmp_path / "store.sqlite").cursor(sqlite3.Cursor)  # type: ignore[arg-type]
+        close_later(inbox.SqliteConnection(tmp_path / "store.sqlite")).cursor(sqlite3.Cursor)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("end", ["with", "with, and an error", "isolation_level"])
-async def test_nothing_that_another_handler_ends_commits_half_a_block(tmp_path: Path, end: str) -> None:
-    harness = InSqlite(tmp_path / "store.sqlite")
+async def test_nothing_that_another_handler_ends_commits_half_a_block(
+    tmp_path: Path, close_later: CloseLater, end: str
+) -> None:
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
     inside, leave = asyncio.Event(), asyncio.Event()
 
     async def block() -> None:
@@ -127,8 +132,8 @@ async def test_nothing_that_another_handler_ends_commits_half_a_block(tmp_path: 
     assert await harness.effects() == ["first half", "second half"]
 
 
-async def test_a_task_of_the_handler_may_write_inside_its_block(tmp_path: Path) -> None:
-    harness = InSqlite(tmp_path / "store.sqlite")
+async def test_a_task_of_the_handler_may_write_inside_its_block(tmp_path: Path, close_later: CloseLater) -> None:
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
 
     async def part() -> None:
         await harness.effect(None, "part")
@@ -140,8 +145,10 @@ async def test_a_task_of_the_handler_may_write_inside_its_block(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback", "with", "executescript", "COMMIT", "ROLLBACK"])
-async def test_a_block_whose_transaction_the_handler_ends_fails(tmp_path: Path, end: str) -> None:
-    harness = InSqlite(tmp_path / "store.sqlite")
+async def test_a_block_whose_transaction_the_handler_ends_fails(
+    tmp_path: Path, close_later: CloseLater, end: str
+) -> None:
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
     database = harness.connection
 
     async def handler() -> None:
@@ -165,8 +172,8 @@ async def test_a_block_whose_transaction_the_handler_ends_fails(tmp_path: Path, 
     assert (await handle(harness, "a")).first
 
 
-async def test_two_stores_on_one_connection_take_turns(tmp_path: Path) -> None:
-    connection = inbox.SqliteConnection(tmp_path / "store.sqlite")
+async def test_two_stores_on_one_connection_take_turns(tmp_path: Path, close_later: CloseLater) -> None:
+    connection = close_later(inbox.SqliteConnection(tmp_path / "store.sqlite"))
     one, other = (inbox.SqliteStore(connection, consumer=name) for name in ("one", "other"))
 
     async def block(store: inbox.Store) -> bool:
@@ -178,9 +185,9 @@ async def test_two_stores_on_one_connection_take_turns(tmp_path: Path) -> None:
     assert list(found) == [True, True, 0]
 
 
-async def test_a_gap_costs_the_same_however_many_there_are(tmp_path: Path) -> None:
+async def test_a_gap_costs_the_same_however_many_there_are(tmp_path: Path, close_later: CloseLater) -> None:
     """Counted: the bytes of the statements that are executed, with their values."""
-    harness = InSqlite(tmp_path / "store.sqlite")
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
     written = 0
 
     def count(statement: str) -> None:
@@ -225,10 +232,10 @@ def store_of_version_1(path: Path) -> None:
     connection.close()
 
 
-async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path) -> None:
+async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path, close_later: CloseLater) -> None:
     store_of_version_1(tmp_path / "store.sqlite")
     for _ in range(2):  # the second finds nothing to do
-        harness = InSqlite(tmp_path / "store.sqlite")
+        harness = close_later(InSqlite(tmp_path / "store.sqlite"))
         for key in ("k", "l"):
             assert not (await handle(harness, "old", 4, key=key)).first
         assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
@@ -241,17 +248,17 @@ async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path)
     assert (await handle(harness, "old")).first
 
 
-async def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
+async def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path, close_later: CloseLater) -> None:
     path = tmp_path / "store.sqlite"
     store_of_version_1(path)
-    broken = sqlite3.connect(path, isolation_level=None)
+    broken = close_later(sqlite3.connect(path, isolation_level=None))
     broken.execute("UPDATE inbox_progress SET gaps = 'not JSON' WHERE consumer = 'default'")
     with pytest.raises(sqlite3.OperationalError, match="malformed JSON"):
-        InSqlite(path)
+        inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
 
     assert broken.execute("SELECT id FROM inbox_handled ORDER BY id").fetchall() == [("old",), ("theirs",)]
     broken.execute("UPDATE inbox_progress SET gaps = '[]'")
-    assert not (await handle(InSqlite(path), "old")).first
+    assert not (await handle(close_later(InSqlite(path)), "old")).first
 
 
 _OPENING = """
@@ -262,7 +269,9 @@ inbox.SqliteStore(inbox.SqliteConnection(sys.argv[1]))
 """
 
 
-async def test_processes_that_open_a_store_at_once_migrate_it_once(tmp_path: Path) -> None:
+async def test_processes_that_open_a_store_at_once_migrate_it_once(
+    tmp_path: Path, close_later: CloseLater
+) -> None:
     path = tmp_path / "store.sqlite"
     store_of_version_1(path)
     opening = [
@@ -283,25 +292,27 @@ async def test_processes_that_open_a_store_at_once_migrate_it_once(tmp_path: Pat
         await asyncio.gather(*(each.communicate(b"go\n") for each in opening))
     assert [each.returncode for each in opening] == [0] * 3
 
-    harness = InSqlite(path)
+    harness = close_later(InSqlite(path))
     assert not (await handle(harness, "old")).first
     assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
 
 
-async def test_a_handler_of_the_earlier_version_repeats_no_effect_after_the_migration(tmp_path: Path) -> None:
+async def test_a_handler_of_the_earlier_version_repeats_no_effect_after_the_migration(
+    tmp_path: Path, close_later: CloseLater
+) -> None:
     path = tmp_path / "store.sqlite"
     store_of_version_1(path)
-    earlier = sqlite3.connect(path, isolation_level=None)
-    harness = InSqlite(path)
+    earlier = close_later(sqlite3.connect(path, isolation_level=None))
+    harness = close_later(InSqlite(path))
     assert (await handle(harness, "new")).first
 
     with pytest.raises(sqlite3.OperationalError):
         earlier.execute("INSERT INTO inbox_handled VALUES (?, ?, ?) ON CONFLICT DO NOTHING", ("default", "new", 1))
 
 
-def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    harness = InSqlite(tmp_path / "store.sqlite")
+def test_a_store_of_a_later_version_is_refused(tmp_path: Path, close_later: CloseLater) -> None:
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
     harness.connection.execute("UPDATE inbox_schema SET version = 99")
 
     with pytest.raises(ValueError, match="version 99"):
-        InSqlite(tmp_path / "store.sqlite")
+        inbox.SqliteStore(close_later(inbox.SqliteConnection(tmp_path / "store.sqlite")))

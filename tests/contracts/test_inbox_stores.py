@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -174,8 +175,8 @@ async def test_a_number_that_no_database_stores_is_dead_lettered(harness: Harnes
 
 @given(numbers=st.lists(st.integers(1, 30), max_size=60))
 async def test_gaps_are_what_a_set_of_numbers_says(numbers: list[int]) -> None:
-    with TemporaryDirectory() as folder:
-        harnesses: list[Harness] = [InMemory(), InSqlite(Path(folder) / "store.sqlite")]
+    with TemporaryDirectory() as folder, closing(InSqlite(Path(folder) / "store.sqlite")) as in_sqlite:
+        harnesses: list[Harness] = [InMemory(), in_sqlite]
         seen: set[int] = set()
         for index, number in enumerate(numbers):
             missing = range(max(seen, default=number) + 1, number) if seen else range(0)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import sqlite3
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -22,7 +21,7 @@ from inbox.session import CLOSE_S
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import ROOT
-from tests.integration.test_receiving_documentation import event
+from tests.integration.test_receiving_documentation import event, lent
 from tests.support.broker import admin
 from tests.support.dead_letters import Topic
 from tests.support.watchdog import WATCHDOG_S
@@ -67,9 +66,7 @@ async def test_the_application_of_the_page_receives_while_it_serves(tmp_path: Pa
         counts = (await admin(server.admin_port, "GET", "entities"))["domain-events/Subscriptions/all"]
 
     assert (counts["active"], counts["locked"]) == (0, 0)
-    assert sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall() == [
-        ("Frankenstein", 1)
-    ]
+    assert lent(tmp_path) == [("Frankenstein", 1)]
 
 
 async def test_the_program_of_the_cluster_keeps_its_state_in_postgresql(

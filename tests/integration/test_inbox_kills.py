@@ -14,7 +14,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from itertools import cycle, islice
 
 import psycopg
@@ -39,7 +39,9 @@ async def sqlite(request: pytest.FixtureRequest) -> AsyncIterator[tuple[str, Eff
     path = str(request.getfixturevalue("tmp_path") / "store.sqlite")
 
     async def effects() -> Sequence[tuple[str, str]]:
-        return sqlite3.connect(path).execute(ALL).fetchall()
+        with closing(sqlite3.connect(path)) as database:
+            rows: list[tuple[str, str]] = database.execute(ALL).fetchall()
+        return rows
 
     yield path, effects
 

@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import ServiceBusError
 
 import inbox
 from inbox.width import FEWEST
+from tests.support.closing import CloseLater
 from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
 from tests.support.waiting import elapse, forever, look_again
 from tests.support.watchdog import WATCHDOG_S
@@ -348,10 +349,10 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_a_crash_between_effect_and_settlement_does_not_repeat_the_effect(
-    servicebus: Broker, tmp_path: Path
+    servicebus: Broker, tmp_path: Path, close_later: CloseLater
 ) -> None:
     path = tmp_path / "effects.sqlite"
-    connection = inbox.SqliteConnection(path)
+    connection = close_later(inbox.SqliteConnection(path))
     connection.execute("CREATE TABLE effects (id TEXT)")
     servicebus.publish("k", count=2)
     crashing = await asyncio.create_subprocess_exec(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +130,18 @@ LAST = encoded(codec.encode_string("last"), codec.NULL, [], encode_section(DATA,
 async def receive(servicebus: Broker, folder: Path, *messages: bytes, **options: Any) -> list[str]:
     """Have the messages handled, and another one after them. Return what was dead-lettered, as reasons."""
     handled: list[str] = []
-    store = inbox.SqliteStore(inbox.SqliteConnection(folder / "store.sqlite"))
-
-    async def handle(received: inbox.Message) -> None:
-        async with store.once(received):
-            json.dumps(received.json())
-        handled.append(received.id)
-
     queue = servicebus.server.broker.namespace.queues[QUEUE]
     queue.publish([parse(each) for each in (*messages, LAST)])
-    async with servicebus.receiving(handle, **options):
-        await servicebus.until_empty()
+    with closing(inbox.SqliteConnection(folder / "store.sqlite")) as connection:
+        store = inbox.SqliteStore(connection)
+
+        async def handle(received: inbox.Message) -> None:
+            async with store.once(received):
+                json.dumps(received.json())
+            handled.append(received.id)
+
+        async with servicebus.receiving(handle, **options):
+            await servicebus.until_empty()
 
     assert handled[-1] == "last"
     dead_letters = queue.outlet.messages.dead_letters

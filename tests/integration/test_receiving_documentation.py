@@ -13,7 +13,7 @@ import sys
 import zipfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, cwd=ROOT / "inbox", check=True, capture_output=True, timeout=WATCHDOG_S)
     (built,) = folder.glob("servicebus_inbox-*.whl")
     return built
+
+
+def lent(folder: Path) -> list[tuple[str, int]]:
+    """Return the titles that the consumer of the page has counted."""
+    with closing(sqlite3.connect(folder / "loans.sqlite")) as database:
+        return database.execute("SELECT * FROM lent").fetchall()
 
 
 def block(page: str) -> str:
@@ -90,17 +96,16 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) 
 
 async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: Path, entities: Entities) -> None:
     async with ServiceBusServer(entities) as server:
-        lent = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
+        loans = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
         topic = server.broker.namespace.destination("domain-events")
-        topic.publish([parse(bytes(each.encode())) for each in [event("x", "k1", "LoanExtended"), *lent]])
+        topic.publish([parse(bytes(each.encode())) for each in [event("x", "k1", "LoanExtended"), *loans]])
         page = block("docs/receiving-events.md")
         async with running(wheel, tmp_path, page, SERVICEBUS=server.connection_string) as consumer:
-            assert [await line(consumer) for _ in lent] == ["Frankenstein"] * 2
+            assert [await line(consumer) for _ in loans] == ["Frankenstein"] * 2
             consumer.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(consumer.wait(), WATCHDOG_S) == 0
 
-    counted = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall()
-    assert counted == [("Frankenstein", 2)]
+    assert lent(tmp_path) == [("Frankenstein", 2)]
 
 
 async def test_the_consumer_of_the_page_handles_dead_letters(
@@ -118,9 +123,7 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
             assert await asyncio.wait_for(consumer.wait(), WATCHDOG_S) == 0
 
         assert topic.dead("all") == []
-    assert sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT * FROM lent").fetchall() == [
-        ("Frankenstein", 1)
-    ]
+    assert lent(tmp_path) == [("Frankenstein", 1)]
 
 
 async def test_the_example_of_the_readme_receives(wheel: Path, tmp_path: Path) -> None:

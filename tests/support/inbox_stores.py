@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ class InSqlite(Harness):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._others: list[InSqlite] = []
         self.connection = inbox.SqliteConnection(path)
         # Nothing here has to survive a crash of the machine.
         self.connection.execute("pragma synchronous = off")
@@ -90,7 +91,14 @@ class InSqlite(Harness):
         return [row[0] for row in self.connection.execute(_ALL)]
 
     def another(self) -> Harness:
-        return InSqlite(self._path)
+        self._others.append(InSqlite(self._path))
+        return self._others[-1]
+
+    def close(self) -> None:
+        """Close its connection, and those of the others."""
+        for each in self._others:
+            each.close()
+        self.connection.close()
 
 
 class InPostgres(Harness):
@@ -215,7 +223,8 @@ async def in_memory(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
 
 @asynccontextmanager
 async def in_sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    yield InSqlite(request.getfixturevalue("tmp_path") / "store.sqlite")
+    with closing(InSqlite(request.getfixturevalue("tmp_path") / "store.sqlite")) as harness:
+        yield harness
 
 
 @asynccontextmanager

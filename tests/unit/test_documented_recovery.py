@@ -12,6 +12,7 @@ from inbox import SqliteConnection, SqliteStore
 from inbox.sequences import advance
 from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.leases import Lease
+from tests.support.closing import CloseLater
 from tests.unit.test_documented_names import page
 
 ACQUIRE_S = 13
@@ -67,10 +68,10 @@ def test_the_pages_agree_about_a_second_host() -> None:
     assert f"| {ACQUIRE_S} for each lease that moves |" in row
 
 
-def test_the_ids_that_a_consumer_has_handled_are_found_as_the_page_says() -> None:
+def test_the_ids_that_a_consumer_has_handled_are_found_as_the_page_says(close_later: CloseLater) -> None:
     [query] = re.findall(r"`(select id from inbox_handled [^`]+)`", page("docs/recovery.md"))
     restored_to = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
-    connection = SqliteConnection(":memory:")
+    connection = close_later(SqliteConnection(":memory:"))
     SqliteStore(connection)
     connection.executemany(
         "INSERT INTO inbox_handled VALUES ('', ?, 'k', 't', ?)",

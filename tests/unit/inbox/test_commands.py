@@ -19,6 +19,7 @@ import pytest
 import inbox
 from inbox.commands import main
 from inbox.parked import Cause, ParkedMessage
+from tests.support.closing import CloseLater
 from tests.support.watchdog import WATCHDOG_S
 
 CAUSE = Cause("unknown-title", "DeadLetter", "Nobody knows 'Frankenstein'.")
@@ -32,10 +33,10 @@ def parked(number: int, key: str, topic: str = "events") -> ParkedMessage:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> inbox.SqliteStore:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, close_later: CloseLater) -> inbox.SqliteStore:
     path = tmp_path / "loans.sqlite"
     monkeypatch.setenv("INBOX_STORE", str(path))
-    store = inbox.SqliteStore(inbox.SqliteConnection(path))
+    store = inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
 
     async def fill() -> None:
         for number in (1, 2, 3):
@@ -161,12 +162,13 @@ def test_only_the_confirmed_message_is_discarded(
     """While the operator reads the question, a receiver hands the message over."""
 
     async def hand_over() -> None:
-        receiver = inbox.SqliteStore(inbox.SqliteConnection(tmp_path / "loans.sqlite"))
-        await receiver.release("events", "a")
-        claim = await receiver.claim("events", timedelta(minutes=1))
-        assert claim is not None
-        await receiver.give_back(claim, await receiver.next(claim))
-        await receiver.set_aside(parked(4, "a"))
+        with contextlib.closing(inbox.SqliteConnection(tmp_path / "loans.sqlite")) as connection:
+            receiver = inbox.SqliteStore(connection)
+            await receiver.release("events", "a")
+            claim = await receiver.claim("events", timedelta(minutes=1))
+            assert claim is not None
+            await receiver.give_back(claim, await receiver.next(claim))
+            await receiver.set_aside(parked(4, "a"))
 
     questions: list[str] = []
 
@@ -185,7 +187,8 @@ def test_only_the_confirmed_message_is_discarded(
     what = "all 3 message(s)" if options else "message 'a-1', number 1,"
     assert questions == [f"Discard {what} of the key 'a' of events for good? Type yes to continue: "]
     assert "1 of " in capsys.readouterr().err
-    handled = sqlite3.connect(tmp_path / "loans.sqlite").execute("SELECT id FROM inbox_handled ORDER BY id")
+    with contextlib.closing(sqlite3.connect(tmp_path / "loans.sqlite")) as database:
+        handled = database.execute("SELECT id FROM inbox_handled ORDER BY id").fetchall()
     assert [row[0] for row in handled] == (["a-2", "a-3"] if options else [])
 
 
@@ -193,10 +196,13 @@ HOSTILE = "k\x1b]0;owned\x07\x9b31m\u202e\n\x00"
 
 
 def test_no_text_of_others_controls_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    close_later: CloseLater,
 ) -> None:
     path = tmp_path / "store.sqlite"
-    store = inbox.SqliteStore(inbox.SqliteConnection(path))
+    store = inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
     monkeypatch.setenv("INBOX_STORE", str(path))
     message = inbox.Message(HOSTILE, HOSTILE, b"{}", sequence_number=1, topic=HOSTILE)
 

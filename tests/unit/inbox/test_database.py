@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import inbox
+from tests.support.closing import CloseLater
 
 
-async def test_what_was_prepared_outside_of_a_block_ends_no_transaction_inside(tmp_path: Path) -> None:
-    database = inbox.SqliteConnection(tmp_path / "store.sqlite")
+async def test_what_was_prepared_outside_of_a_block_ends_no_transaction_inside(
+    tmp_path: Path, close_later: CloseLater
+) -> None:
+    database = close_later(inbox.SqliteConnection(tmp_path / "store.sqlite"))
     database.execute("CREATE TABLE effects (id TEXT)")
     store = inbox.SqliteStore(database)
     async with store.once(inbox.Message("a", "k", b"")):

@@ -33,6 +33,10 @@ class FakeContainer:
         self._account = Account(IN_MEMORY, Clock(), 1, Edges(None))
         provision(self._account, [ContainerSpec.parse("outbox/data:/partitionKey")])
 
+    def close(self) -> None:
+        """Close the account, with its database."""
+        self._account.close()
+
     def items(self) -> list[dict[str, Any]]:
         """All items, in the order of their last changes."""
         found: list[dict[str, Any]] = []

@@ -33,6 +33,7 @@ from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.mapping import Long
 from relay.servicebus import messages
 from relay.settings import Settings
+from tests.support.closing import CloseLater
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
 from tests.support.watchdog import WATCHDOG_S
@@ -134,8 +135,8 @@ def _received(event: Event) -> Any:
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> App:
-    app = App()
+def app(monkeypatch: pytest.MonkeyPatch, close_later: CloseLater) -> App:
+    app = close_later(App())
 
     @asynccontextmanager
     async def opened_session(_: Settings, subscription: str, key: str, hold_s: float) -> AsyncIterator[App]:

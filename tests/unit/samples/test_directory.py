@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,8 +44,9 @@ RESULT = {"id": "c1", "name": NAME, "description": "y", "email": "c@d", "company
 
 
 @pytest.fixture
-def directory() -> Directory:
-    return Directory()
+def directory() -> Iterator[Directory]:
+    with Directory() as directory:
+        yield directory
 
 
 def test_the_directory_is_built_from_events(directory: Directory) -> None:
