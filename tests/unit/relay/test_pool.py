@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus._pyamqp.error import AMQPLinkError
-from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError, ServiceBusServerBusyError
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -31,6 +31,7 @@ from tests.unit.relay.topics import FakeTopic, Link, event, events
 ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
 TOPIC = "domain-events"
 CUT = ServiceBusConnectionError(message="cut")
+DETACHED = ServiceBusError("detached", error=AMQPLinkError(b"amqp:link:detach-forced", description="detached"))
 
 
 class Socket:
@@ -252,8 +253,9 @@ async def test_a_batch_that_fits_the_link_no_more_is_too_large() -> None:
     await pool.close()
 
 
-async def test_a_transfer_that_ends_its_links_is_named_once_another_was_accepted() -> None:
-    topic = FakeTopic(answers=[CUT, None, CUT])
+@pytest.mark.parametrize("end", [CUT, DETACHED], ids=["connection", "link"])
+async def test_a_transfer_that_ends_its_links_is_named_once_another_was_accepted(end: Exception) -> None:
+    topic = FakeTopic(answers=[end, None, end])
     publisher = topic.publisher(pauses_s=())
 
     (first,) = await publisher.publish(events("a"))
