@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from relay.errors import ChangesError, PublishError
 from relay.pipeline import Relay
 from relay.settings import OnPoison, Settings
 from tests.fuzz.service import NeverCheckpointed
+from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryQuarantine
 from tests.unit.relay.topics import FakeTopic
 
@@ -39,7 +39,7 @@ def relay(
 
 
 def document(identifier: str, key: str = "k") -> dict[str, Any]:
-    made = {"id": identifier, "partitionKey": key, "type": "domainEvent", "_ts": int(time.time())}
+    made = {"id": identifier, "partitionKey": key, "type": "domainEvent", "_ts": commit_time()}
     return made | {"data": {"action": "A"}}
 
 

@@ -27,6 +27,7 @@ from relay.ports import Quarantine
 from relay.results import KeyOutcome
 from relay.settings import ATTEMPT_MARGIN_S, OnPoison
 from tests.support import virtual_time
+from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 from tests.support.watchdog import WATCHDOG_S
 
@@ -76,7 +77,7 @@ class Running:
 
 
 def document(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
-    made = {"id": identifier, "partitionKey": key, "type": "domainEvent", "committedAt": int(time.time())}
+    made = {"id": identifier, "partitionKey": key, "type": "domainEvent", "committedAt": commit_time()}
     return made | {"data": {"action": "A"}} | changes
 
 

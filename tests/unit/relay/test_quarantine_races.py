@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,6 +17,7 @@ from relay.place import Place
 from relay.quarantine.items import Filter, Operation
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import OnPoison
+from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_items import InMemoryItems
 
@@ -83,7 +83,7 @@ class World:
 
 def document(identifier: str, lsn: int, **changes: Any) -> dict[str, Any]:
     made = {"id": identifier, "partitionKey": "k", "type": "domainEvent", "_lsn": lsn}
-    return made | {"committedAt": int(time.time()) - 10, "data": {"action": "A"}} | changes
+    return made | {"committedAt": commit_time() - 10, "data": {"action": "A"}} | changes
 
 
 POISON = document("e1", 1, data=7)

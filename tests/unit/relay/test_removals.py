@@ -1,4 +1,4 @@
-"""What stays of a record that an operator has removed from quarantine."""
+"""The traces of a record that an operator has removed from quarantine."""
 
 from __future__ import annotations
 

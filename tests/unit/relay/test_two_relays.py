@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from relay.backends.cosmos import CosmosRelay
 from relay.errors import PublishError
 from relay.pipeline import Relay
 from tests.fuzz.service import NeverCheckpointed, Shelf
+from tests.support.commits import commit_time
 from tests.support.telemetry import Telemetry
 from tests.unit.relay.topics import FakeTopic
 
@@ -24,7 +24,7 @@ def relay(topic: FakeTopic) -> CosmosRelay:
 
 
 def document(identifier: str, action: str = "A") -> dict[str, Any]:
-    made = {"id": identifier, "partitionKey": "k", "type": "domainEvent", "_ts": int(time.time()), "ttl": TTL_S}
+    made = {"id": identifier, "partitionKey": "k", "type": "domainEvent", "_ts": commit_time(), "ttl": TTL_S}
     return made | {"data": {"action": action}}
 
 
