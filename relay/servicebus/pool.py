@@ -247,7 +247,7 @@ async def _close(link: ServiceBusSender) -> None:
             await link.close()
     except Exception as error:  # noqa: BLE001
         # The link is discarded either way; unsent transfers are sent again on another.
-        logger.debug("closing a sender: %s", error)
+        logger.debug("closing a sender: %s", str(error))
     finally:
         # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
         if socket is not None:

@@ -121,7 +121,7 @@ class Probe:
         try:
             await sender.send(alone(witness, message_of), timeout_s, may_send, self._evidence.repeated)
         except SendError as error:
-            logger.debug("the repeat of an accepted event was not accepted: %s", error)
+            logger.debug("the repeat of an accepted event was not accepted: %s", str(error))
         else:
             self._evidence.repeated()
         finally:

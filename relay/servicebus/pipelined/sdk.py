@@ -281,7 +281,7 @@ class Connection:
                 await self._sender.close()
         except Exception as error:  # noqa: BLE001
             # Nothing is lost: transfers that were not accepted are sent again on another.
-            logger.debug("closing a connection: %s", error)
+            logger.debug("closing a connection: %s", str(error))
         finally:
             # The SDK leaves the socket of a connection open that it has not opened whole, or cannot close.
             if (writer := getattr(getattr(connection, "_transport", None), "writer", None)) is not None:
