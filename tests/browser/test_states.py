@@ -79,7 +79,7 @@ WRONG = (
 REMEDIES = {
     "the source is down": ("It is not known since 11:29:50 what waits", "python -m relay check"),
     "deleted soon": ("is deleted by its time to live in 30 min", None),
-    "a blocked key": ("Partition 0 is being retried", LONG_KEY_COMMAND),
+    "a blocked key": ("Partition 0 is being retried", str(LONG_KEY_COMMAND)),
     "a page withheld": ("MaxDepth of 64 has been exceeded", "python -m relay check --scan"),
     "nobody reads": ("See whether the app or the worker runs", "python -m relay check"),
     "a stale lock": ("Delete that document, then set time to live to on", "python -m relay check"),
