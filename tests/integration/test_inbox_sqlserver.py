@@ -92,7 +92,7 @@ async def test_a_block_is_one_transaction_and_the_next_one_has_its_connection(se
 
     assert server.effects() == ["a", "b", "d"]
     await closed(store)
-    assert [each.closed for each in server.opened] == [True] * len(server.opened)
+    assert [each.closed for each in server.opened] == [True]
 
 
 async def test_the_last_result_with_rows_is_that_of_a_statement(server: Server) -> None:

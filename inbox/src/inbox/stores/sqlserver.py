@@ -85,29 +85,38 @@ class SqlServerStore(SqlStore[SqlServerConnection]):
 
     @asynccontextmanager
     async def _transaction(self, *, writes: bool = True) -> AsyncIterator[SqlServerConnection]:
-        async with self._free:
-            connection = self._idle.pop() if self._idle else SqlServerConnection(self._connect)
-            try:
-                yield connection
-                await connection.run(lambda each: each.commit())
-            except BaseException:
-                # Not awaited: if this task was cancelled, a statement may still run. The rollback comes after it.
-                loop = asyncio.get_running_loop()
-                ending = connection.start(lambda each: each.rollback())
-                ending.add_done_callback(
-                    lambda ended: loop.call_soon_threadsafe(self._give_back, connection, ended.exception() is None)
-                )
-                raise
-            self._give_back(connection, is_clean=True)
+        connection = await self._take()
+        try:
+            yield connection
+            await connection.run(lambda each: each.commit())
+        except BaseException:
+            # Not awaited: if this task was cancelled, a statement may still run. The rollback comes after it, and
+            # the next block may have the connection, and its place among `connections`, after that.
+            loop = asyncio.get_running_loop()
+            ending = connection.start(lambda each: each.rollback())
+            ending.add_done_callback(
+                lambda ended: loop.call_soon_threadsafe(self._give_back, connection, ended.exception() is None)
+            )
+            raise
+        self._give_back(connection, is_clean=True)
 
     async def _execute(self, connection: SqlServerConnection, statement: Statement, /) -> Result:
         return await connection.execute(statement.sql, *statement.parameters)
+
+    async def _take(self) -> SqlServerConnection:
+        await self._free.acquire()
+        try:
+            return self._idle.pop() if self._idle else SqlServerConnection(self._connect)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
 
     def _give_back(self, connection: SqlServerConnection, is_clean: bool) -> None:
         if is_clean and not self._is_closed:
             self._idle.append(connection)
         else:
             connection.close()
+        self._free.release()
 
     def _connect(self) -> Connection:
         import mssql_python
