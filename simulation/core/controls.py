@@ -58,7 +58,7 @@ CONTROLS = {
     ),
     "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100, first=9),
     "ClearanceExpires": Control(
-        lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 150, first=99
+        lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 300, first=291
     ),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(
