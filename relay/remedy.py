@@ -45,7 +45,7 @@ def shell_word(text: str) -> str:
 
 
 def parsed_word(word: str) -> str:
-    """Return the text that an argument stands for.
+    """Decode an argument as `shell_word` encodes it, and return its text.
 
     Raises:
         ValueError: It begins with `ENCODED`, and what follows is no percent-encoded UTF-8.
@@ -62,7 +62,7 @@ def _option(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How the reader of a remedy starts `python -m relay`; by default as the documentation does.
+    """The way in which the reader of a remedy starts `python -m relay`; by default that of the documentation.
 
     Attributes:
         python: The command that starts Python from the reader's shell.

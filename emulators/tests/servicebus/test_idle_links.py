@@ -218,6 +218,17 @@ async def test_a_connection_with_a_link_in_use_is_not_closed_for_those_that_idle
         assert not met.keys() & {Edge.IDLE_CONNECTION_CLOSED, Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR}
 
 
+async def test_the_broker_looks_by_itself(entities: Entities) -> None:
+    async with ServiceBusServer(entities, edges=None, idle_ms=100) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+
+        async with asyncio.timeout(WATCHDOG_S):
+            while not server.broker.edges.met[Edge.IDLE_CONNECTION_CLOSED_WITH_ERROR]:
+                await look_again()
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_the_seed_decides_how_what_idles_ends_and_draws_all_of_it(
     entities: Entities, idle_time: IdleTime
 ) -> None:

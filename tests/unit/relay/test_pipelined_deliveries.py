@@ -189,7 +189,7 @@ async def test_what_is_not_accepted_is_an_error_once(
     error = answered.result.exception()
     assert type(error) is kind
     assert getattr(error, "refused", None) == refused
-    # Given up: nobody is told.
+    # The sender has given the delivery up.
     assert not answered.settle()
 
 

@@ -112,7 +112,7 @@ def run(
             await work(senders)
             async with asyncio.timeout(WATCHDOG_S):
                 await senders.close()
-        # The error of a task that nobody has retrieved is told of when it is collected.
+        # asyncio logs an error that was never retrieved when it collects the task.
         gc.collect()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

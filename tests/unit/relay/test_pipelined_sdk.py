@@ -18,7 +18,7 @@ EMPTY = bytes((0, 0, 0, 8, 2, 0, 0, 0))
 
 
 def frame(body: bytes, *, header_words: int = 2) -> bytes:
-    """Return a frame of these bytes, with a header of so many times four bytes."""
+    """Return a frame of these bytes; `header_words` is the length of its header in words of four bytes."""
     header = bytes((header_words, 0, 0, 9)).ljust(4 * header_words - 4, b"\0")
     return (4 + len(header) + len(body)).to_bytes(4, "big") + header + body
 

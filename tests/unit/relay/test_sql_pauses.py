@@ -1,4 +1,4 @@
-"""How long a shard of an SQL outbox and its worker wait after a failure, and how such a wait ends."""
+"""The pauses of a shard of an SQL outbox and of its worker after a failure, and their ends."""
 
 from __future__ import annotations
 

@@ -54,13 +54,13 @@ class IdleLinks:
 
     def look(self) -> None:
         """End what has idled for too long."""
-        now = (self._broker.idle_clock or asyncio.get_running_loop().time)()
         for connection in self._broker.connections:
             # A peer that is silent does not say that it closes, either.
             if not connection.is_silent:
-                self._look_at(connection, now)
+                self._look_at(connection)
 
-    def _look_at(self, connection: Connection, now: float) -> None:
+    def _look_at(self, connection: Connection) -> None:
+        now = connection.links.clock()
         links = [each for each in connection.links.items() if each[1].role is not None]
         if not links and now - connection.links.active_s >= self._idle_s / 2:
             self._end(connection, None, self._broker.edges.idle_connection())

@@ -39,12 +39,12 @@ class LinkTable:
         self._deliveries = deliveries
         self._schedule_flush = schedule_flush
         self._endpoints: dict[Any, LinkEndpoint] = {}  # by the engine's C object
-        self._clock = clock or asyncio.get_running_loop().time
-        self._changed_s = self._clock()
+        self.clock = clock or asyncio.get_running_loop().time
+        self._changed_s = self.clock()
 
     @property
     def active_s(self) -> float:
-        """When a link was attached, carried something or ended."""
+        """The last time at which a link was attached, carried something or ended."""
         return max([self._changed_s, *(endpoint.active_s for endpoint in self.endpoints())])
 
     def items(self) -> list[tuple[Link, LinkEndpoint]]:
@@ -130,7 +130,7 @@ class LinkTable:
     def _end(self, link: Link) -> None:
         endpoint = self._endpoints.pop(link._impl, None)
         if endpoint is not None:
-            self._changed_s = self._clock()
+            self._changed_s = self.clock()
             endpoint.closed()
 
     def _session_opened(self, session: Session) -> None:
@@ -149,7 +149,7 @@ class LinkTable:
     def _link_opened(self, link: Link) -> None:
         try:
             endpoint = self._attach(link)
-            endpoint.measure_by(self._clock)
+            endpoint.measure_by(self.clock)
             self._changed_s = endpoint.active_s
             self._endpoints[link._impl] = endpoint
             endpoint.open()
