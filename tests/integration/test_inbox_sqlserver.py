@@ -176,6 +176,26 @@ async def test_a_connection_that_was_lost_is_closed_and_another_one_is_opened(se
     await closed(store)
 
 
+async def test_a_block_for_which_no_thread_could_be_started_leaves_its_place(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(1)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            async with store._transaction():
+                pass
+    async with asyncio.timeout(WATCHDOG_S), store._transaction() as connection:
+        await connection.execute(add("a"))
+
+    assert server.effects() == ["a"]
+    await closed(store)
+
+
 async def test_a_block_that_ends_after_the_store_was_closed_closes_its_connection(server: Server) -> None:
     store = store_of(2)
 
