@@ -15,7 +15,6 @@ import psutil
 
 from bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median
 from bench.counting import CountedSessions
-from bench.machine import processor_seconds
 from bench.offline import ENVIRONMENT
 from bench.outbox import balanced_keys, event
 from bench.sql_outbox import fill
@@ -23,6 +22,7 @@ from changefeed import START, AsyncFeed, connect_async
 from local.stack import outboxes
 from local.stack.environment import Source
 from local.stack.options import StackOptions
+from local.stack.processor import processor_seconds
 
 _FEED = "outbox.domain_event"
 _PAGE = 1000

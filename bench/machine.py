@@ -12,6 +12,8 @@ from importlib import metadata
 
 import psutil
 
+from local.stack.processor import machine_seconds, processor_seconds
+
 TOO_BUSY = 0.1
 """The share of the machine's processors above which the report asks to measure again."""
 
@@ -71,12 +73,6 @@ class Usage:
         return min(1.0, max(0.0, others / available)) if available > 0 else 0.0
 
 
-def machine_seconds() -> float:
-    """Busy seconds of all processors since the machine started."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
-
-
 class ProcessorUse:
     """The share of one core that each process has used since construction."""
 
@@ -96,13 +92,3 @@ class ProcessorUse:
         used = {name: processor_seconds(process) - self._before[name] for name, process in self._processes.items()}
         others = max(0.0, machine_seconds() - self._machine_before - sum(used.values()))
         return {name: seconds / elapsed for name, seconds in (used | {OTHERS: others}).items()}
-
-
-def processor_seconds(process: psutil.Process) -> float:
-    """Return the processor seconds of the process and its descendants, as a Functions host has a worker.
-
-    Of this process, returns its own alone.
-    """
-    descendants = [] if process.pid == os.getpid() else process.children(recursive=True)
-    times = [each.cpu_times() for each in (process, *descendants)]
-    return float(sum(each.user + each.system for each in times))

@@ -42,7 +42,7 @@ class Bookings:
                 tasks.create_task(self._write(number, pace))
 
     async def _write(self, number: int, pace: Pace) -> None:
-        """Make the commits of every account of one writer, one account after the other."""
+        """Make the commits of one writer, of each of its accounts in turn."""
         for turn in zip_longest(*self._plan[number :: self._writers]):
             for commit in filter(None, turn):
                 await pace.take(commit.events)

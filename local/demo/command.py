@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -21,6 +22,7 @@ from rich.progress import Progress as ProgressBars
 
 import inbox
 from inbox.handling import Handler
+from local.chaos.admin import AdminPorts
 from local.console.serving import observer_of_stack, topic_of
 from local.demo.bookings import bookings
 from local.demo.clients import UnexpectedAnswer
@@ -28,9 +30,9 @@ from local.demo.committed import Store, open_store
 from local.demo.console import differences
 from local.demo.contacts import contacts
 from local.demo.load import Load
-from local.demo.processor import Shares, snapshot
+from local.demo.processor import shares, used_so_far
 from local.demo.subscriber import Observer
-from local.demo.summary import ERRORS, lines
+from local.demo.summary import ERRORS, is_correct, lines
 from local.demo.tally import Tally
 from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import ROOT, Part
@@ -136,10 +138,7 @@ async def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(summary), flush=True)
     else:
         print("\n".join(lines(summary, arguments.rate)), flush=True)
-    correct = not any(summary[name] for name in ERRORS) and all(
-        value for name, value in summary.items() if name.endswith(("_match", "_matches"))
-    )
-    return 0 if correct and summary["delivered"] == arguments.events else 1
+    return 0 if is_correct(summary, arguments.events) else 1
 
 
 @contextmanager
@@ -210,13 +209,13 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                 for topic, handler in handlers.items()
             ]
             async with _background(*(each.run() for each in receivers), _replace_killed_hosts(stack, console)):
-                began, used = time.monotonic(), snapshot(stack, *services)
+                began, before = time.monotonic(), used_so_far(stack, *services)
                 writing = asyncio.create_task(_write(arguments, load, store, tallies))
                 try:
                     await _follow(arguments, tallies, load, writing, stack, console)
                 finally:
                     writing.cancel()
-                shares = Shares.between(used, snapshot(stack, *services), time.monotonic() - began)
+                used = shares(before, used_so_far(stack, *services), time.monotonic() - began)
                 # A duplicate could still arrive: wait for a poll and a session.
                 await asyncio.sleep(_LAST_ARRIVALS_S)
             matches = await load.matches()
@@ -234,7 +233,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             **({"console_matches": not differing} if observer else {}),
             **tally.speed(),
             **{f"commit_to_consumer_{name}": value for name, value in counts.items() if name.endswith("_ms")},
-            "processor": {name: round(share, 3) for name, share in shares.parts.items()},
+            "processor": {name: round(share, 3) for name, share in used.items()},
             "edge_cases": await _edge_cases(stack),
         }
         for difference in differing:
@@ -246,11 +245,10 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
 async def _edge_cases(stack: Stack) -> int:
     """Return how often the emulators did what the services may do, such as to detach a link or to cut a page."""
     met = Counter(read_journal(stack.edge_journal))
-    parts = [(stack.servicebus, "admin_port")] + ([] if stack.source is Source.SQL else [(stack.outbox, "port")])
-    async with httpx.AsyncClient(trust_env=False) as client:
-        for part, port in parts:
-            answer = await client.get(f"http://127.0.0.1:{part.details[port]}/admin/edges")
-            met.update(answer.raise_for_status().json()["edges"])
+    emulators = [stack.servicebus] if stack.source is Source.SQL else [stack.servicebus, stack.outbox]
+    async with aiohttp.ClientSession() as http:
+        for part in emulators:
+            met.update((await AdminPorts(http).get(part, "edges"))["edges"])
     return met.total()
 
 

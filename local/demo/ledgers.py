@@ -1,4 +1,4 @@
-"""Where the demo's accounts are stored: in Cosmos DB by the outbox library, or in PostgreSQL."""
+"""The stores of the demo's accounts: Cosmos DB, written by the outbox library, and PostgreSQL."""
 
 from __future__ import annotations
 

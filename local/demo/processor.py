@@ -3,56 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import psutil
 
+from local.stack.processor import machine_seconds, processor_seconds
 from local.stack.supervisor import Stack
 
+RELAY, EMULATORS, CLIENTS, OTHERS = "relay", "emulators", "writers and consumer", "other programs"
 
-def used_s(pids: Collection[int]) -> float:
-    """Return the processor time of processes and all that they have started, in seconds. Ended ones count 0."""
-    total = 0.0
-    for pid in pids:
-        with suppress(psutil.Error):
-            process = psutil.Process(pid)
-            for each in (process, *process.children(recursive=True)):
-                with suppress(psutil.Error):
-                    times = each.cpu_times()
-                    total += times.user + times.system
-    return total
+Seconds = Mapping[tuple[str, int], float]
+"""Processor seconds by part and process id; under OTHERS, those of the whole machine."""
 
 
-def snapshot(stack: Stack, *writers: int) -> dict[str, float]:
-    """Return the seconds that the relay, the services and the demo itself have used so far.
+def used_so_far(stack: Stack, *services: int) -> Seconds:
+    """Return the processor seconds of the stack and of this process.
 
     Args:
         stack: The stack.
-        writers: Process ids of writers outside of this process.
+        services: Process ids of what the writers use, beside this process.
     """
-    own = psutil.Process().cpu_times()
-    return {
-        "relay": used_s([host.pid for host in stack.hosts]),
-        "emulators": used_s([stack.outbox.pid, stack.servicebus.pid]),
-        "writers and consumer": own.user + own.system + used_s(writers),
-    }
+    found = {(OTHERS, 0): machine_seconds()}
+    for part, pid in _processes(stack, services):
+        with suppress(psutil.NoSuchProcess):
+            found[part, pid] = processor_seconds(psutil.Process(pid))
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """The share of all cores that each part used during the run, from 0 to 1."""
+def _processes(stack: Stack, services: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    yield from ((RELAY, host.pid) for host in stack.hosts)
+    yield from ((EMULATORS, part.pid) for part in (stack.outbox, stack.servicebus))
+    yield from ((CLIENTS, pid) for pid in (os.getpid(), *services))
 
-    parts: Mapping[str, float]
 
-    @classmethod
-    def between(cls, before: Mapping[str, float], after: Mapping[str, float], wall_s: float) -> Shares:
-        """Return the shares of a run. A host that was replaced counts from its start."""
-        whole = wall_s * (os.cpu_count() or 1)
-        return cls({name: max(0.0, after[name] - before[name]) / whole for name in before})
+def shares(before: Seconds, after: Seconds, wall_s: float) -> dict[str, float]:
+    """Return the share of all cores that each part used in `wall_s` seconds, from 0 to 1.
 
-    @property
-    def total(self) -> float:
-        """The share that all parts used together."""
-        return sum(self.parts.values())
+    A host that was started meanwhile counts from its start; one that was killed counts among other programs.
+    """
+    whole = wall_s * (os.cpu_count() or 1)
+    parts = dict.fromkeys((RELAY, EMULATORS, CLIENTS, OTHERS), 0.0)
+    for (part, pid), seconds in after.items():
+        parts[part] += (seconds - before.get((part, pid), 0.0)) / whole
+    machine = parts.pop(OTHERS)
+    return parts | {OTHERS: max(0.0, machine - sum(parts.values()))}

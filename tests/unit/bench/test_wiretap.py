@@ -13,9 +13,9 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from bench.documents import Source, Workload
-from bench.machine import processor_seconds
 from bench.offline import offline_relay
 from bench.wiretap import Wiretap, Work
+from local.stack.processor import processor_seconds
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
 import inbox
-from local.demo.accounts import plan
+from local.demo.accounts import Commit, plan
+from local.demo.bookings import Bookings
+from local.demo.processor import CLIENTS, EMULATORS, OTHERS, RELAY, shares
 from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step, scenarios
 from local.demo.subscriber import Subscriber
-from local.demo.summary import lines
+from local.demo.summary import ERRORS, MATCHES, is_correct, lines
 from local.demo.tally import Received, Tally
 from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
@@ -130,6 +133,8 @@ SUMMARY = {
         (0.1, 600.0, "The writers' rate bounds this run: --rate 600."),
         (0.9, 600.0, "That bounds this run."),
         (0.1, 0.0, "Waiting for each other bounds this run."),
+        # The writers do not keep up with it.
+        (0.1, 900.0, "Waiting for each other bounds this run."),
     ],
 )
 def test_the_last_line_has_the_result_and_one_before_says_what_bounds_the_run(
@@ -143,7 +148,78 @@ def test_the_last_line_has_the_result_and_one_before_says_what_bounds_the_run(
     assert said[-1] == f"2 of 3 events arrived: {counts}; balances_match: no."
 
 
+CORRECT = {"written": 3, "delivered": 3, **dict.fromkeys(ERRORS, 0), "balances_match": True}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"delivered": 2}, *({name: 1} for name in ERRORS), *({name: False} for name in MATCHES)],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_run_with_anything_wrong_is_not_correct(wrong: dict[str, Any]) -> None:
+    assert is_correct(CORRECT, 3)
+    assert not is_correct({**CORRECT, **wrong}, 3)
+
+
+def test_what_a_part_used_is_counted_by_process_and_the_rest_is_that_of_other_programs() -> None:
+    cores = os.cpu_count() or 1
+    before = {(OTHERS, 0): 100.0, (RELAY, 1): 7.0, (RELAY, 2): 5.0}
+    # Process 1 was killed, and 3 was started.
+    after = {(OTHERS, 0): 100.0 + 8 * cores, (RELAY, 2): 5.0 + cores, (RELAY, 3): 2.0 * cores}
+
+    assert shares(before, after, 10.0) == {
+        RELAY: pytest.approx(0.3),
+        EMULATORS: 0.0,
+        CLIENTS: 0.0,
+        OTHERS: pytest.approx(0.5),
+    }
+
+
 # The demo's accounts
+
+
+class Ledger:
+    """A ledger that keeps what was committed, and the events of it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, int] = {}
+        self.messages: list[inbox.Message] = []
+
+    async def apply(self, commit: Commit) -> None:
+        amounts = [*([0] if commit.owner is not None else []), *(booking.amount for booking in commit.bookings)]
+        self.stored[commit.account_id] = self.stored.get(commit.account_id, 0) + sum(amounts)
+        self.messages += [
+            inbox.Message(
+                id=f"{commit.account_id} {number}",
+                key=commit.account_id,
+                body=json.dumps({"amount": amount}).encode(),
+                sequence=number,
+                sequence_number=len(self.messages) + number,
+            )
+            for number, amount in enumerate(amounts, start=commit.first)
+        ]
+
+    async def balances(self) -> dict[str, int]:
+        return self.stored
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "a redelivery", "a lost event"])
+async def test_the_balances_match_if_each_event_arrived(wrong: str) -> None:
+    ledger = Ledger()
+    load = Bookings(ledger, accounts=3, events=40, batch=5, writers=2, seed=1)
+    handle = load.handler(Tally())
+    await load.write(0)
+
+    for message in ledger.messages[1:] if wrong == "a lost event" else ledger.messages:
+        handle(message)
+    if wrong == "a redelivery":
+        handle(ledger.messages[-1])
+
+    assert (load.progress.events, len(ledger.messages)) == (40, 40)
+    assert await load.matches() is (wrong != "a lost event")
+    assert all(
+        load.committed_at({"partitionKey": each.key, "sequence": each.sequence}) for each in ledger.messages
+    )
 
 
 @pytest.mark.parametrize(("accounts", "events", "batch"), [(1, 1, 1), (3, 7, 20), (40, 1000, 20), (10, 11, 1)])
