@@ -15,7 +15,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from changefeed import START, AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.errors import FeedError, StoreError
-from relay.events import Event, Reason
+from relay.events import Event, Reason, Rejected
 from relay.quarantine.items import Create
 from relay.results import KeyOutcome
 from relay.settings import CONSUMER
@@ -85,6 +85,13 @@ class Work:
                 assert self.task is not None
                 assert not self.task.done(), self.task.exception()
                 await asyncio.sleep(0.05)
+
+    async def until_quarantined(self, count: int) -> list[Rejected]:
+        """Wait for `count` records: they are written after the batch's other events are accepted."""
+        async with asyncio.timeout(WATCHDOG_S):
+            while len(self.quarantine.records) < count:
+                await asyncio.sleep(0.05)
+        return self.quarantine.records
 
 
 @pytest.fixture
@@ -333,7 +340,7 @@ async def test_what_lies_before_a_row_that_cannot_be_read_is_published_and_the_r
     await work.session.execute(Statement("delete from outbox.domain_event where id = 'bad'"))
 
     await work.until_published("after", [0])
-    assert [each.id for each in work.quarantine.records] == ["bad"]
+    assert [each.id for each in await work.until_quarantined(1)] == ["bad"]
 
 
 async def test_a_row_that_no_event_can_be_made_of_is_set_aside_and_the_others_go_on(
@@ -358,7 +365,7 @@ async def test_a_row_that_no_event_can_be_made_of_is_set_aside_and_the_others_go
     await work.until_published("after", [0])
 
     assert work.topic.accepted["k0"] == ["before-0", "after-0"]
-    (record,) = work.quarantine.records
+    (record,) = await work.until_quarantined(1)
     assert (record.id, record.reason) == ("bad", Reason.NOT_MAPPED)
     assert "ZeroDivisionError" in record.detail
     assert "secret" not in record.detail + caplog.text
@@ -396,7 +403,7 @@ async def test_a_defect_stops_one_shard_whose_event_is_named_and_can_be_set_asid
     work.quarantine.ordered.add(("a key", "bad"))
 
     await work.until_published("after", [0])
-    assert [each.id for each in work.quarantine.records] == ["bad"]
+    assert [each.id for each in await work.until_quarantined(1)] == ["bad"]
 
 
 async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_user(outbox_database: str) -> None:
