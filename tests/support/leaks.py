@@ -27,11 +27,11 @@ from _pytest.threadexception import collect_thread_exception
 from _pytest.unraisableexception import collect_unraisable
 
 ENDS_WITHIN_S = 60.0
-"""Seconds for a thread, a process or a socket of another thread to end. Only a test that leaks takes so long."""
+"""Seconds for a task, a thread, a process or another thread's socket to end. Only a test that leaks takes so long."""
 
 _POLL_EVERY_S = 0.01
 _SPINS = 10
-"""Iterations of the event loop for tasks and transports that have been closed to end."""
+"""Iterations of the event loop for transports that have been closed to end."""
 _RUNNER = "_function_scoped_runner"
 """The fixture of pytest-asyncio (1.5) that closes a test's event loop, and first cancels each task on it."""
 
@@ -163,10 +163,14 @@ def _note_tasks(runner: asyncio.Runner, item: pytest.Item) -> None:
 
 
 async def _pending_tasks() -> set[asyncio.Task[Any]]:
+    """Return the tasks that do not end by themselves, such as a session's that closes in the background."""
+    loop, current = asyncio.get_running_loop(), asyncio.current_task()
+    until = loop.time() + ENDS_WITHIN_S
+    while (pending := asyncio.all_tasks() - {current}) and (left_s := until - loop.time()) > 0:
+        await asyncio.wait(pending, timeout=left_s)
     for _ in range(_SPINS):
         await asyncio.sleep(0)
-    current = asyncio.current_task()
-    return {task for task in asyncio.all_tasks() if task is not current}
+    return asyncio.all_tasks() - {current}
 
 
 class _Records(logging.Handler):

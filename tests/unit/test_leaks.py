@@ -144,6 +144,10 @@ def test_is_clean_with_a_fixture_that_was_there(server):
     pass
 
 
+async def test_is_clean_once_the_task_has_ended():
+    asyncio.create_task(asyncio.sleep(0.01))
+
+
 def test_is_clean_once_the_thread_has_ended():
     threading.Timer(0.01, int).start()
 
@@ -215,4 +219,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 5
+    assert sum(name.startswith("test_is_clean") for name in errors) == 6
