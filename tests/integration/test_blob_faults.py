@@ -16,7 +16,7 @@ from local.azurite.faults import FaultyBlobs
 from tests.support.azurite import Container
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.xdist_group("azurite")]
 
 
 class Account:

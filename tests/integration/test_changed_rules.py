@@ -44,7 +44,7 @@ from tests.support.sql_deployment import FEED, TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 QUEUE, TOPIC = "audit", "domain-events"
 

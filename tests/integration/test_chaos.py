@@ -22,7 +22,7 @@ from tests.support.stacks import running_stack
 from tests.support.subscriber import received
 from tests.support.watchdog import CAMPAIGN, CAMPAIGN_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ERRORS

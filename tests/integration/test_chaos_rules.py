@@ -10,7 +10,7 @@ from local.chaos.command import ERRORS
 from tests.integration.test_chaos import campaign
 from tests.support.watchdog import CAMPAIGN
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 CHANGES = 5
 OPTIONS = (

@@ -32,7 +32,7 @@ from tests.support.broker import admin
 from tests.support.dead_letters import Topic
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 NAME = {"firstName": "John", "lastName": "Doe"}

@@ -26,7 +26,7 @@ from tests.support.inbox_stores import cosmos_container
 from tests.support.killed_consumer import ALL
 from tests.support.watchdog import CAMPAIGN, WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 KILLS = int(os.environ.get("INBOX_KILLS", "2"))
 KEYS = ("k0", "k1", "k2")

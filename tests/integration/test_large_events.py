@@ -31,7 +31,7 @@ from tests.support.sql_deployment import SqlDeployment, working
 from tests.support.subscriber import body, properties, received
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.xdist_group("azurite")]
 
 # The topic takes 256 KB.
 LARGE = "鍵" * 100_000

@@ -27,7 +27,7 @@ from tests.support.broker import TurnableClock, refuse, stop_refusing
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 KEYS = [f"k{number}" for number in range(30)]

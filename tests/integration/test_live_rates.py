@@ -20,7 +20,7 @@ from tests.integration.test_stack import ANY_PORTS, ROOT, assert_nothing_remains
 from tests.support.outbox import event, events
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 LINE = re.compile(
     r"(?P<written>[\d.]+) documents/s of any type, (?P<relayed>[\d.]+) events/s relayed, \S+ s behind, "

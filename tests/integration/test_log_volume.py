@@ -19,7 +19,7 @@ from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import inject, set_topic_status
 from tests.support.outbox import event
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 KEYS = 1000
 

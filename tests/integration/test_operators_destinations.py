@@ -62,6 +62,7 @@ async def commands(environment: dict[str, str]) -> list[Run]:
     ],
 )
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_another_kind_of_destination_is_named_with_its_remedy(
     environment: dict[str, str], tmp_path: Path, destination: str, remedy: str
 ) -> None:

@@ -236,6 +236,7 @@ async def test_an_interrupted_replay_goes_on_where_it_was(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_a_process_killed_in_the_middle_goes_on_where_it_was(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
@@ -420,6 +421,7 @@ async def test_an_outbox_that_cannot_be_reached_is_exit_code_3(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_the_command_runs_as_a_process_with_an_env_file(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
@@ -437,6 +439,7 @@ async def test_the_command_runs_as_a_process_with_an_env_file(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_ctrl_c_is_exit_code_130_and_the_replay_can_go_on(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:

@@ -341,6 +341,7 @@ async def test_an_acceptance_that_is_lost_is_no_loss_and_the_next_run_finds_the_
 
 @pytest.mark.parametrize("taken", [False, True], ids=["the copy waits", "a consumer has taken the copy"])
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_killed_before_the_topic_has_answered_the_dead_letter_stays(
     environment: dict[str, str], topic: Topic, clock: TurnableClock, impatient: None, taken: bool
 ) -> None:
@@ -435,6 +436,7 @@ async def test_a_lock_that_is_lost_after_the_copy_was_seen_is_taken_again(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_locks_are_renewed_while_a_consumer_keeps_its_session(
     environment: dict[str, str], topic: Topic, clock: TurnableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from local.parking import campaign
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 PUBLISHED = [("k", number, f"k-{number}") for number in (1, 2, 3)]
 

@@ -30,7 +30,7 @@ from tests.support.broker import topic_counts
 from tests.support.outbox import event, sound
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 TOPIC = "domain-events"
 WAIT_S = 30.0

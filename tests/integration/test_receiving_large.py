@@ -18,7 +18,7 @@ from tests.support.azurite import Container
 from tests.support.inbox import QUEUE, QUICK, Broker, broker, message
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("azurite")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.xdist_group("azurite")]
 
 BODY = b'{"action": "Counted", "text": "%s"}' % ("鍵".encode() * 100_000)
 

@@ -25,7 +25,7 @@ from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 @pytest.fixture

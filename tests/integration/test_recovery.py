@@ -32,7 +32,7 @@ from tests.support.sql_deployment import TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 PAGE = ROOT / "docs/recovery.md"
 BEFORE = [f"before-{number}" for number in range(5)]

@@ -27,7 +27,7 @@ from tests.support.network import Network
 from tests.support.outbox import event, just_committed
 from tests.support.quarantine import quarantined
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
 

@@ -19,7 +19,7 @@ from relay.sql.quarantine import SqlItems
 from tests.support.network import Network
 from tests.support.sql_outbox import sql_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 LIMIT_S = 1.0
 

@@ -13,7 +13,7 @@ from local.soak.load import EVENTS_IN_BATCH
 from local.stack.parts import ROOT
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 EVENTS = 10 * EVENTS_IN_BATCH
 EVERY = 2 * EVENTS_IN_BATCH

@@ -31,7 +31,7 @@ from tests.support.postgres_faults import frozen, proxied
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 _CLAIM_S = 2.0
 # Many claims' time, as other tests share the machine.

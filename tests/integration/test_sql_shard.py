@@ -225,6 +225,7 @@ async def test_a_claim_that_a_stored_cursor_renews_counts_from_before_the_reques
     ids=["taking and renewing", "taking, and reading what is renewed"],
 )
 @pytest.mark.slow
+@pytest.mark.weekly
 async def test_a_claim_of_a_worker_counts_from_before_the_request(site: Site, late: tuple[str, ...]) -> None:
     connected = 0
 

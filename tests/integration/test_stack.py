@@ -29,7 +29,7 @@ from tests.support.sql_outbox import SqlOutbox
 from tests.support.subscriber import Subscriber
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 ROOT = Path(__file__).resolve().parents[2]
 ANY_PORTS = ("--port", "0")

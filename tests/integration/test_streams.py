@@ -30,7 +30,7 @@ from tests.support.sql_deployment import CLAIM, FEED, TABLE, SqlDeployment, work
 from tests.support.subscriber import Subscriber, received
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 QUEUE = "audit"
 

@@ -12,7 +12,7 @@ from simulation.sql import controls as sql_controls
 KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
 """The controls of each kind of universe."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.usefixtures("prepared")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.usefixtures("prepared")]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])

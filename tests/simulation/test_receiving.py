@@ -29,6 +29,7 @@ def test_each_effect_is_had_once_and_in_order() -> None:
 
 @pytest.mark.parametrize("safeguard", CONTROLS)
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_without_a_safeguard_a_violation_is_found(safeguard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, replacement, violation = CONTROLS[safeguard]
     monkeypatch.setattr(owner, name, replacement)

@@ -18,7 +18,7 @@ _SLOW_KINDS = ("whole", "wire")
 
 def _parameter(path: Path) -> Any:
     slow = path.stem.startswith(_SLOW_KINDS)
-    return pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if slow else [])
+    return pytest.param(path, id=path.stem, marks=[pytest.mark.slow, pytest.mark.weekly] if slow else [])
 
 
 @pytest.mark.parametrize("path", [*map(_parameter, SEEDS)])

@@ -13,7 +13,7 @@ UNIVERSES = 4
 FAULTS = 40
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.usefixtures("prepared")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.usefixtures("prepared")]
 
 
 def test_each_event_that_a_service_commits_has_its_effect_once_and_in_order() -> None:

@@ -20,7 +20,7 @@ from simulation.plan import Plan, Result
 from simulation.wire import services, universe
 from simulation.wire.strikes import KINDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.usefixtures("prepared")]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.usefixtures("prepared")]
 
 
 def run(plan: Plan) -> Result:

@@ -26,6 +26,7 @@ def test_what_a_writer_is_told_of_a_commit_is_so() -> None:
 
 @pytest.mark.parametrize("safeguard", CONTROLS)
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_without_a_safeguard_a_violation_is_found(safeguard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, replacement, violation = CONTROLS[safeguard]
     monkeypatch.setattr(owner, name, replacement)

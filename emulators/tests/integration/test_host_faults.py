@@ -17,7 +17,7 @@ from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from outbox_emulators.testing import FaultClient
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 @pytest.mark.parametrize("kind", ["throttle", "unavailable", "timeout", "drop", "drop-after"])

@@ -17,7 +17,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.testing import FaultClient
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 async def test_a_host_outlives_an_outage_of_the_account(

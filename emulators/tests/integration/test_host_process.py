@@ -21,7 +21,7 @@ from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.functions.host import Host
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 _SCRIPT = """\
 import asyncio

@@ -22,7 +22,7 @@ from outbox_emulators.functions.leases import Lease, LeaseStore
 from outbox_emulators.testing import FaultClient
 from tests.support.watchdog import WATCHDOG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 async def _started(outbox: Outbox, **timings: Any) -> tuple[Host, Host]:

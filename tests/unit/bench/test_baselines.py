@@ -21,7 +21,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.subscriber import Subscriber, received
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 ROOT = Path(__file__).resolve().parents[3]
 SENDERS = 3

@@ -13,7 +13,7 @@ from bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, SQLITE, SUBSCRIPTION
 from bench.effects import Effects
 from bench.receiving import Load, Place, Samples, findings_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 FEW = Place(Load("few sessions", keys=2, events=3, sessions=2))
 
