@@ -16,7 +16,7 @@ from tests.support.pages import ROOT
 SIZES = {"leases": ("400", "30"), "rules": ("400", "30"), "wire": ("20", "4")}
 """The numbers of events and faults: a history has few rounds, and a universe of the wire very many."""
 OTHER_SIZES = ("60", "12")
-SLOW = dict.fromkeys(("whole", "wire"), pytest.mark.slow)
+QUICK = ("core", "sql")
 PLAIN = {"PYTHONHASHSEED": "1", "TZ": "UTC"}
 OTHER = {"PYTHONHASHSEED": "2", "TZ": "Pacific/Kiritimati"}
 
@@ -36,7 +36,9 @@ def traced(kind: str, seed: int, file: Path, environment: dict[str, str], option
     return file.read_bytes()
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SLOW.get(kind, ())) for kind in runner.KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in runner.KINDS]
+)
 def test_a_seed_gives_the_same_universe_on_a_disturbed_machine(kind: str, tmp_path: Path) -> None:
     """Its clocks jump, other threads use them and draw, garbage is collected, strings have other hashes."""
     one = traced(kind, 7, tmp_path / "one", PLAIN)

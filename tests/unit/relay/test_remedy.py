@@ -113,7 +113,9 @@ def remedies() -> Iterator[Remedy]:
     yield from (set_aside("k", "i"), discard("3f1c0a92"), release_key("k"), SET_ANY_ASIDE)
     yield from (part for part in INSTALL.parts if isinstance(part, Remedy))
     for path in sorted((ROOT / "relay").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if "Remedy(" not in (text := path.read_text("utf-8")):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Remedy":
                 with suppress(ValueError):
                     named = {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg}
