@@ -222,13 +222,15 @@ async def test_keys_that_come_later_are_not_in_flight_with_a_suspect(
         await senders.close()
 
 
+@pytest.mark.slow
+@pytest.mark.weekly
 async def test_waiting_to_be_sent_apart_is_no_time_of_a_transfer(
     senders: PipelinedSenders, servicebus: ServiceBusServer
 ) -> None:
-    sender = publisher(senders, send_timeout_s=0.4)
+    sender = publisher(senders, send_timeout_s=5.0)
     await attempt(sender, of_keys("first", 1))
-    # Six links end, each after more than half of the time.
-    await end_on(servicebus, "culprit", "link", ms=250)
+    # The links end one after the other, each after half of the time.
+    await end_on(servicebus, "culprit", "link", ms=2500)
     page = {"bad": [sound(event("culprit", "bad"))]} | of_keys("sound", 31)
 
     outcomes = await attempt(sender, page)
