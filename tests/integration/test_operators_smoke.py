@@ -16,7 +16,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay import assembly
+from relay import assembly, canary
 from relay.backends.cosmos import CosmosRelay
 from relay.cli.smoke import SmokeTest
 from relay.routes.examples import Example
@@ -26,7 +26,6 @@ from tests.support.operators import Run, relay_command
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
-from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -150,12 +149,7 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
     servicebus: ServiceBusServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuse_the_canary() -> None:
-        # The command runs in this process and does not report when it has written: each look lets it go on.
-        async with asyncio.timeout(WATCHDOG_S):
-            while not (found := await documents(container)):
-                pass
-        await refuse(servicebus.admin_port, found[0]["id"], "amqp:not-allowed")
+    async def accept_others_between() -> None:
         # That others are accepted between its refusals shows that the canary is refused for what it holds.
         # They are of many keys, so that some are in another physical partition, and do not wait behind it.
         for refusals in itertools.count(1):
@@ -164,10 +158,13 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
             for number in range(8):
                 await container.create_item(event(f"other-{refusals}", f"other-{number}"))
 
+    identifier = canary.canary_id()
+    monkeypatch.setattr(canary, "canary_id", lambda: identifier)
+    await refuse(servicebus.admin_port, identifier, "amqp:not-allowed")
     async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1000"}, monkeypatch):
-        refusing = asyncio.create_task(refuse_the_canary())
+        accepting = asyncio.create_task(accept_others_between())
         run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "50", "--json")
-        await end_tasks([refusing])
+        await end_tasks([accepting])
 
     assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")
     assert {each["partitionKey"] for each in await documents(container)} == {
