@@ -27,7 +27,7 @@ from _pytest.threadexception import collect_thread_exception
 from _pytest.unraisableexception import collect_unraisable
 
 ENDS_WITHIN_S = 60.0
-"""Seconds for a task, a thread, a process or another thread's socket to end. Only a test that leaks takes so long."""
+"""Seconds for a task, a thread, a process or another thread's socket to end. Only a leak takes so long."""
 
 _POLL_EVERY_S = 0.01
 _SPINS = 10
