@@ -37,8 +37,8 @@ BENCH ?=
 SUITE ?=
 DOCS ?=
 
-REQUIREMENTS := pyproject.toml requirements.txt requirements-console.txt inbox/pyproject.toml outbox/pyproject.toml \
-	emulators/pyproject.toml
+REQUIREMENTS := pyproject.toml requirements.txt requirements-console.txt \
+	$(wildcard packages/*/pyproject.toml)
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
 .PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
@@ -68,17 +68,17 @@ mutants: .venv/.installed-mutants ## Mutation tests, hours: MUTANTS="--only rela
 	@$(PY) -m tests.mutants $(MUTANTS)
 
 spec: .venv/.installed-spec ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds
-	@$(PY) -m spec $(if $(FULL),--full)
+	@$(PY) -m verification.spec $(if $(FULL),--full)
 
 simulate: .venv/.installed-test ## Run simulated universes, each by its seed: SEED= RUNS= SIMULATE="--kinds core --seconds 60"
-	@$(PY) -m simulation $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(SIMULATE)
+	@$(PY) -m verification.simulation $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(SIMULATE)
 
 soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
 soak: .venv/.installed-test ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
 	@$(PY) -m local soak --events $(EVENTS)
 
 bench: .venv/.installed-test ## Measure against the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
-	@$(PY) -m bench $(if $(FULL),--full) $(BENCH)
+	@$(PY) -m verification.bench $(if $(FULL),--full) $(BENCH)
 
 up: $(SETUP) ## Start the local stack, until Ctrl-C: SOURCE=sql UP=--detach
 	@$(PY) -m local up --source $(SOURCE) $(UP)
@@ -106,7 +106,7 @@ coverage: .venv/.collected ## The quick tests, and how much of relay/ they cover
 	@$(COVERAGE) 97
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
-	@PYTHON="$(PYTHON)" bash emulators/check.sh
+	@PYTHON="$(PYTHON)" bash packages/emulators/check.sh
 
 infra-check: .venv/.installed-test-all ## Only the tests of the Bicep files, with the Bicep compiler where one is found
 	@$(PY) -m pytest tests/infra -q
@@ -123,17 +123,17 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --ge
 
 lock: .venv/.installed-lock ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
 	@$(COMPILE) --output-file requirements.lock requirements.txt requirements-console.txt
-	@$(COMPILE) --output-file emulators/requirements.lock --extra all --constraint requirements.lock emulators/pyproject.toml
+	@$(COMPILE) --output-file packages/emulators/requirements.lock --extra all --constraint requirements.lock packages/emulators/pyproject.toml
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh
 
 sdk-suites: .venv/.installed-test ## Microsoft's own tests of the SDKs against the emulators, hours: SUITE=cosmos or servicebus
-	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m emulators.tests.sdk_suites $$suite || exit; done
+	@for suite in $(or $(SUITE),cosmos servicebus); do $(PY) -m packages.emulators.tests.sdk_suites $$suite || exit; done
 
 languages: ## Install the npm packages that the tests of other languages use, if npm is installed
 	@command -v npm >/dev/null || { echo "npm is not installed: tests that need it are skipped" >&2; exit 0; }; \
-		cd emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
+		cd packages/emulators/tests/languages && npm ci --ignore-scripts --no-audit --no-fund --silent || \
 		echo "npm ci failed: tests that need its packages are skipped" >&2
 
 blobs: ## Install Azurite, the Blob Storage of the local stack and of the tests, if npm is installed
@@ -145,4 +145,4 @@ docs: .venv/.installed-docs $(if $(findstring --draw,$(DOCS)),.venv/.installed-b
 	@$(PY) -m docs.site $(DOCS)
 
 clean: ## Remove everything that make has created
-	@rm -rf .venv .venv-worker .local emulators/tests/languages/node_modules local/azurite/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local packages/emulators/tests/languages/node_modules local/azurite/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -36,9 +36,9 @@ OLDEST = (3, 11)
 BESIDE_LOCAL = (
     *("-r", "requirements.txt"),
     *("-r", "requirements-console.txt"),
-    *("-e", "./inbox[telemetry]"),
-    *("-e", "./outbox[telemetry,pydantic]"),
-    *("-e", "./emulators[all]"),
+    *("-e", "./packages/inbox[telemetry]"),
+    *("-e", "./packages/outbox[telemetry,pydantic]"),
+    *("-e", "./packages/emulators[all]"),
 )
 """Further requirements of the group `local`: the packages of the app, and those of this repository."""
 
@@ -127,7 +127,7 @@ def make_environment(folder: Path) -> Path:
 
 def check_compiler(python: Path, requirement: str) -> None:
     """Raise CannotSetUp if python-qpid-proton has no wheel and cannot be compiled."""
-    command = [str(python), str(ROOT / "emulators/compiler.py"), requirement]
+    command = [str(python), str(ROOT / "packages/emulators/compiler.py"), requirement]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     if checked.returncode != 0:
         raise CannotSetUp(checked.stderr.strip())

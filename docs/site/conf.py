@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / folder) for folder in (".", "inbox/src", "outbox/src", "emulators/src")]
+sys.path[:0] = [
+    str(ROOT / folder) for folder in (".", *(f"packages/{name}/src" for name in ("inbox", "outbox", "emulators")))
+]
 
 # Found by the path above.
 from docs.site.chapters import NOT_ON_THE_SITE, README  # noqa: E402
@@ -34,9 +36,9 @@ extensions = [
 
 # The pages that tests/support/pages.py names, and the reference.
 include_patterns = [
-    *("*.md", "*/README.md", "docs/*.md", "docs/**/*.md"),
+    *("*.md", "*/README.md", "packages/*/README.md", "verification/*/README.md", "docs/*.md", "docs/**/*.md"),
     *("local/*/README.md", "tests/*/README.md"),
-    *("emulators/docs/*.md", "emulators/docs/**/*.md"),
+    *("packages/emulators/docs/*.md", "packages/emulators/docs/**/*.md"),
     "docs/site/reference/*.rst",
 ]
 exclude_patterns = [".*", "**/node_modules", *NOT_ON_THE_SITE]

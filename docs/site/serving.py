@@ -10,8 +10,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_PAGES = ("*.md", "*/README.md", "local/*/README.md", "tests/*/README.md", "docs/**/*", "emulators/docs/**/*.md")
-_DOCSTRINGS = ("outbox/src/**/*.py", "inbox/src/**/*.py", "changefeed/**/*.py", "emulators/src/**/*.py")
+_PAGES = ("*.md", "*/README.md", "*/*/README.md", "docs/**/*", "packages/emulators/docs/**/*.md")
+_DOCSTRINGS = ("packages/*/src/**/*.py", "changefeed/**/*.py")
 
 
 def sources(root: Path) -> Iterator[Path]:

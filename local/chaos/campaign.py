@@ -27,11 +27,6 @@ from rich.table import Table
 
 from inbox import connect
 from inbox.cancellation import end_tasks
-from journal import files
-from journal.checker import Policy, Report, Wrong, check
-from journal.entries import Killed
-from journal.specification import TOPICS_CLOCK_S, validate
-from journal.violations import Violations
 from local.chaos import edge_cases, partitions, recordings, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
@@ -53,6 +48,11 @@ from local.stack.ahead import make_app
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
 from relay.settings import FILE_VARIABLE
+from verification.journal import files
+from verification.journal.checker import Policy, Report, Wrong, check
+from verification.journal.entries import Killed
+from verification.journal.specification import TOPICS_CLOCK_S, validate
+from verification.journal.violations import Violations
 
 _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from journal.checker import Policy, Wrong
 from local.azurite import server as azurite
 from local.chaos import schedule
 from local.chaos.campaign import Campaign
@@ -19,6 +18,7 @@ from local.stack.environment import Source
 from local.stack.parts import ROOT
 from local.stack.supervisor import PartFailed
 from outbox_emulators.process import Stopped, until_done
+from verification.journal.checker import Policy, Wrong
 
 # The members of the summary that must be 0.
 ERRORS = (*(wrong.value for wrong in Wrong), "not_specified", "misrouted", "restarts", "defects")

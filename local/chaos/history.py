@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from journal import entries
-from journal.entries import Entry, digest_of
 from local.chaos.recordings import Origin, Recorded, body_of
 from local.chaos.streams import NO_ROUTE, SUBSCRIPTION, Destination, Layout, OutboxRoutes
+from verification.journal import entries
+from verification.journal.entries import Entry, digest_of
 
 SET_ASIDE = "set-aside"
 _PARKED = "key-parked"

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
-from journal.entries import Frozen, Resumed
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.history import Histories
 from local.stack.parts import Part, PartFailed
 from local.stack.supervisor import Stack
+from verification.journal.entries import Frozen, Resumed
 
 _VICTIMS = {"kill-host": "host", "kill-machine": "machine", "kill-worker": "worker"}
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from journal.checker import Policy
 from local.chaos.history import Aside, History
 from relay.cli.main import parser, run
 from relay.cli.terminal import Terminal
 from relay.remedy import set_aside_at_end
+from verification.journal.checker import Policy
 
 EventName = tuple[str, str]
 """A partition key, and the id of an event."""

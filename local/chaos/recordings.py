@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from journal import entries
-from journal.entries import Entry, Position, Range, digest_of
 from local.chaos.contents import ADDRESS
 from local.stack.environment import TOPIC
+from verification.journal import entries
+from verification.journal.entries import Entry, Position, Range, digest_of
 
 RECORD = "quarantinedEvent"
 """The type of a quarantined document's record."""

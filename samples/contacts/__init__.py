@@ -1,1 +1,1 @@
-"""The article's contact service, built on `outbox/`: domain, REST API and a consumer of its events."""
+"""The article's contact service, built on `packages/outbox/`: domain, REST API and a consumer of its events."""

@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".local" / "adverse"
 
 _BUSY = "while True: pass"
-_LIBRARIES = ("inbox", "outbox", "emulators")
 _PROCESSES = "4"
 
 
@@ -175,7 +174,7 @@ def run(condition: Condition) -> Result:
         environment = {
             **os.environ,
             # The same packages, and the libraries of the copy in place of those of this folder.
-            "PYTHONPATH": os.pathsep.join(str(root / name / "src") for name in _LIBRARIES),
+            "PYTHONPATH": os.pathsep.join(map(str, sorted(root.glob("packages/*/src")))),
             "HOME": str(temporary / "home"),
             "TMPDIR": str(temporary / "tmp"),
             **condition.environment,

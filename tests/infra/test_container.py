@@ -184,7 +184,7 @@ def test_every_base_image_has_a_digest_and_one_of_a_name_has_one_digest() -> Non
             name, _, digest = base.partition("@")
             digests.setdefault(name, set()).add(digest)
 
-    assert {"Dockerfile", "emulators/Dockerfile"} <= set(files)
+    assert {"Dockerfile", "packages/emulators/Dockerfile"} <= set(files)
     assert all(len(each) == 1 for each in digests.values()), digests
 
 

@@ -23,7 +23,7 @@ from tests.infra.project import ROOT
 from tests.infra.test_container import ignored, versioned
 from tests.support.watchdog import WATCHDOG_S
 
-FOLDER = ROOT / "emulators"
+FOLDER = ROOT / "packages" / "emulators"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 PAGE = (FOLDER / "docs" / "containers.md").read_text(encoding="utf-8")
@@ -75,7 +75,8 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     ]
     lines = (FOLDER / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
-    files = [path.removeprefix("emulators/") for path in versioned() if path.startswith("emulators/")]
+    beside = FOLDER.relative_to(ROOT).as_posix() + "/"
+    files = [path.removeprefix(beside) for path in versioned() if path.startswith(beside)]
     sent = [path for path in files if not ignored(path, patterns)]
 
     assert sorted(copied) == ["LICENSE", "README.md", "pyproject.toml", "requirements.lock", "src"]

@@ -55,7 +55,7 @@ def read_lock(content: str) -> list[Locked]:
 
 
 LOCK = read_lock(text("requirements.lock"))
-OF_EMULATORS = read_lock(text("emulators/requirements.lock"))
+OF_EMULATORS = read_lock(text("packages/emulators/requirements.lock"))
 
 
 def environment(python: str, machine: str) -> dict[str, str]:
@@ -131,7 +131,7 @@ def test_the_lock_has_what_the_named_packages_need_themselves() -> None:
 def test_the_lock_of_the_emulators_has_what_their_extras_need_at_versions_that_they_allow() -> None:
     where = environment("3.13", "x86_64")
     locked = versions([each.requirement for each in OF_EMULATORS], where)
-    project = tomllib.loads(text("emulators/pyproject.toml"))["project"]
+    project = tomllib.loads(text("packages/emulators/pyproject.toml"))["project"]
     named = [Requirement(each) for each in project["dependencies"]]
     named += [Requirement(each) for extra in project["optional-dependencies"].values() for each in extra]
     others = [each for each in named if each.name != project["name"]]
@@ -155,7 +155,7 @@ def test_the_lock_is_made_by_make_of_both_lists() -> None:
     makefile = text("Makefile")
     [recipe] = re.findall(r"^lock:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
 
-    for name in ("requirements.lock", "emulators/requirements.lock"):
+    for name in ("requirements.lock", "packages/emulators/requirements.lock"):
         assert "make lock" in text(name).splitlines()[1]
         assert f"--output-file {name}" in recipe
     assert "--generate-hashes" in re.findall(r"^COMPILE = .*\n\t.*", makefile, re.MULTILINE)[0]

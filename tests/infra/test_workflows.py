@@ -187,9 +187,9 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
 
 COMPONENTS = {
     "app": "pyproject.toml",
-    "outbox": "outbox/pyproject.toml",
-    "inbox": "inbox/pyproject.toml",
-    "emulators": "emulators/pyproject.toml",
+    "outbox": "packages/outbox/pyproject.toml",
+    "inbox": "packages/inbox/pyproject.toml",
+    "emulators": "packages/emulators/pyproject.toml",
 }
 
 
@@ -210,14 +210,19 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
 
 @pytest.mark.parametrize(
     ("tag", "folder"),
-    [("app-v{}", "."), ("outbox-v{}", "outbox"), ("inbox-v{}", "inbox"), ("emulators-v{}", "emulators")],
+    [
+        ("app-v{}", "."),
+        ("outbox-v{}", "packages/outbox"),
+        ("inbox-v{}", "packages/inbox"),
+        ("emulators-v{}", "packages/emulators"),
+    ],
 )
 def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, tmp_path: Path) -> None:
     steps_of_build = read(ROOT / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
     [script] = [step["run"] for step in steps_of_build if "version=" in step.get("run", "")]
     version = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     for each in COMPONENTS.values():
-        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / each).write_text((ROOT / each).read_text(encoding="utf-8"), encoding="utf-8")
 
     def compared(name: str) -> int:

@@ -9,13 +9,13 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from emulators.tests.servicebus.support import spare_idle_waits
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import FaultClient
+from packages.emulators.tests.servicebus.support import spare_idle_waits
 from relay.backends.cosmos import CosmosBackend, CosmosRelay
 from relay.settings import Settings
 from tests.support.leases import TriggerLeases

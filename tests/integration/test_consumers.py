@@ -43,7 +43,7 @@ async def test_the_application_of_the_page_receives_while_it_serves(tmp_path: Pa
             cwd=tmp_path,
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT / "inbox/src"),
+                "PYTHONPATH": str(ROOT / "packages/inbox/src"),
                 "SERVICEBUS": server.connection_string,
             },
             stderr=PIPE,
@@ -84,7 +84,7 @@ async def test_the_program_of_the_cluster_keeps_its_state_in_postgresql(
             cwd=tmp_path,
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT / "inbox/src"),
+                "PYTHONPATH": str(ROOT / "packages/inbox/src"),
                 "SERVICEBUS": server.connection_string,
                 "DATABASE": postgres_database,
             },

@@ -10,9 +10,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench.counted import count
-from bench.documents import TWENTY_KB, TWO_KB, Source, Workload
-from bench.wiretap import Wiretap, Work
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -26,6 +23,9 @@ from tests.support.amqp_peer import Peer
 from tests.support.broker import topic_counts
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
+from verification.bench.counted import count
+from verification.bench.documents import TWENTY_KB, TWO_KB, Source, Workload
+from verification.bench.wiretap import Wiretap, Work
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from tests.support.watchdog import WATCHDOG_S
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("languages")]
 
 PAGE = (ROOT / "docs" / "writing-from-any-language.md").read_text(encoding="utf-8")
-PACKAGES = ROOT / "emulators" / "tests" / "languages" / "node_modules"
+PACKAGES = ROOT / "packages" / "emulators" / "tests" / "languages" / "node_modules"
 
 Ended = tuple[int | None, str, str]
 """The exit code, the output and the errors of a program."""
@@ -169,7 +169,7 @@ async def test_the_consumer_in_node_has_each_effect_once(stack: RunningStack, tm
 
 
 async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStack, tmp_path: Path) -> None:
-    package = json.loads((ROOT / "emulators/tests/languages/package.json").read_text(encoding="utf-8"))
+    package = json.loads((ROOT / "packages/emulators/tests/languages/package.json").read_text(encoding="utf-8"))
     versions = [f"{name}@{package['dependencies'][name]}" for name in ("@azure/cosmos", "@azure/service-bus")]
     assert f"npm install {versions[0]}\n" in PAGE
     assert f"npm install {' '.join(versions)}\n" in PAGE
@@ -177,7 +177,7 @@ async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStac
         pytest.skip(reason)
 
     code, printed, errors = await started(
-        "node", ROOT / "emulators/tests/languages/operations.mjs", stack=stack, folder=tmp_path
+        "node", ROOT / "packages/emulators/tests/languages/operations.mjs", stack=stack, folder=tmp_path
     )
 
     assert code == 0, errors

@@ -16,8 +16,8 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.servicebus import ServiceBusReceivedMessage
 
-from emulators.tests.languages.checks import FOLDER, skip_without
 from outbox_emulators.servicebus.server import ServiceBusServer
+from packages.emulators.tests.languages.checks import FOLDER, skip_without
 from relay.errors import PublishError
 from relay.settings import Settings
 from tests.integration.conftest import BOTH_SENDERS, ROOT, RelayMaker

@@ -21,7 +21,7 @@ from tests.support.watchdog import WATCHDOG_S
 pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "writing-events.md"
-README = ROOT / "outbox" / "README.md"
+README = ROOT / "packages" / "outbox" / "README.md"
 _NAME = re.compile(r"# (\w+\.py)\n")
 
 # Runs the page's `retrying.py` concurrently on one loan.
@@ -95,7 +95,16 @@ class Installed:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     options = ("--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check")
-    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(ROOT / "outbox")]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *options,
+        "--wheel-dir",
+        str(folder),
+        str(ROOT / "packages" / "outbox"),
+    ]
     subprocess.run(command, check=True, timeout=WATCHDOG_S)
     (built,) = folder.glob("cosmos_outbox-*.whl")
     return built

@@ -9,8 +9,8 @@ from typing import Any, cast
 from proton import Message, symbol, timestamp
 from proton.reactor import Filter
 
-from emulators.tests.servicebus.raw_amqp import connected
 from outbox_emulators.servicebus.server import ServiceBusServer
+from packages.emulators.tests.servicebus.raw_amqp import connected
 from relay.backends.cosmos import CosmosBackend
 from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_mapping import only_stream

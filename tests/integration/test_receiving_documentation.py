@@ -37,7 +37,7 @@ _ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT / "inbox", check=True, capture_output=True, timeout=WATCHDOG_S)
+    subprocess.run(build, cwd=ROOT / "packages" / "inbox", check=True, capture_output=True, timeout=WATCHDOG_S)
     (built,) = folder.glob("servicebus_inbox-*.whl")
     return built
 
@@ -88,7 +88,7 @@ def event(identifier: str, key: str, action: str, **data: object) -> Message:
 def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
-    source = ROOT / "inbox" / "src"
+    source = ROOT / "packages" / "inbox" / "src"
     modules = {path.relative_to(source).as_posix() for kind in ("py", "sql") for path in source.rglob(f"*.{kind}")}
     assert {name for name in names if name.startswith("inbox/")} == {*modules, "inbox/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -129,7 +129,9 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
 async def test_the_example_of_the_readme_receives(wheel: Path, tmp_path: Path) -> None:
     async with broker(tmp_path) as servicebus:
         servicebus.send(event("bad", "k", "Placed"), event("good", "k", "Placed", total=42))
-        text, replaced = _ADDRESS.subn(f"ADDRESS = {servicebus.connection_string!r}\n", block("inbox/README.md"))
+        text, replaced = _ADDRESS.subn(
+            f"ADDRESS = {servicebus.connection_string!r}\n", block("packages/inbox/README.md")
+        )
         assert replaced == 1
         async with running(wheel, tmp_path, text) as consumer:
             assert await line(consumer) == "placed good"

@@ -104,7 +104,7 @@ class Workbench:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(self._copy)
-        paths = [str(self._copy), *(str(self._copy / name / "src") for name in ("outbox", "inbox"))]
+        paths = [str(self._copy), *map(str, sorted(self._copy.glob("packages/*/src")))]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         sys.path[:] = paths + [path for path in sys.path if path not in ("", str(self._root))]
         sys.dont_write_bytecode = not bytecode

@@ -269,11 +269,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),
     **{
-        f"inbox/src/inbox/stores/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        f"packages/inbox/src/inbox/stores/{module}.py": tuple(f"tests/{name}.py" for name in names)
         for module, names in _INBOX.items()
     },
     **{
-        f"outbox/src/outbox/{module}.py": (
+        f"packages/outbox/src/outbox/{module}.py": (
             *(_UNIT.format(name) for name in units),
             *(_INTEGRATION.format(name) for name in integrations),
         )

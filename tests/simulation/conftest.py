@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from outbox_emulators.functions import environment
-from simulation import runner
+from verification.simulation import runner
 
 # Connections of the simulated network: none of them has a socket.
 _LEFT_OPEN = ("ignore:loop is closed:ResourceWarning", "ignore:unclosed <StreamWriter:ResourceWarning")

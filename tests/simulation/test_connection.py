@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from simulation import reality
-from simulation.line import Line
-from simulation.receiving.connection import Connection
-from simulation.world import World
+from verification.simulation import reality
+from verification.simulation.line import Line
+from verification.simulation.receiving.connection import Connection
+from verification.simulation.world import World
 
 
 def test_nothing_arrives_ahead_of_what_was_sent_before_when_the_connection_breaks() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import runner
-from simulation.controls import Control
-from simulation.core import controls
-from simulation.sql import controls as sql_controls
+from verification.simulation import runner
+from verification.simulation.controls import Control
+from verification.simulation.core import controls
+from verification.simulation.sql import controls as sql_controls
 
 KINDS: dict[str, dict[str, Control]] = {"core": controls.CONTROLS, "sql": sql_controls.CONTROLS}
 """The controls of each kind of universe."""

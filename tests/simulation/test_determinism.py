@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from simulation import runner
 from tests.support.pages import ROOT
+from verification.simulation import runner
 
 SIZES = {"leases": ("400", "30"), "rules": ("400", "30"), "wire": ("20", "4")}
 """The numbers of events and faults: a history has few rounds, and a universe of the wire very many."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation import runner
-from simulation.leases import universe
-from simulation.leases.controls import CONTROLS
-from simulation.leases.universe import History
-from simulation.plan import Plan
+from verification.simulation import runner
+from verification.simulation.leases import universe
+from verification.simulation.leases.controls import CONTROLS
+from verification.simulation.leases.universe import History
+from verification.simulation.plan import Plan
 
 HISTORIES = 1000
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from simulation import reality
-from simulation.connected import ConnectedWorld
-from simulation.network import HOST
-from simulation.world import Process
+from verification.simulation import reality
+from verification.simulation.connected import ConnectedWorld
+from verification.simulation.network import HOST
+from verification.simulation.world import Process
 
 PORT = 5000
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from simulation import runner
 from tests.support.pages import ROOT
+from verification.simulation import runner
 
-PAGE = (ROOT / "simulation/README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "verification/simulation/README.md").read_text(encoding="utf-8")
 
 
 def test_the_page_names_every_kind() -> None:

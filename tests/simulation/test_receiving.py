@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simulation import runner
-from simulation.receiving import universe
 from tests.simulation.weakened_inbox import CONTROLS
+from verification.simulation import runner
+from verification.simulation.receiving import universe
 
 UNIVERSES = 6
 # Without a safeguard, a violation is found within this number of universes, from this one on.

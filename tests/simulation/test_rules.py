@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation import runner
-from simulation.rules import universe
-from simulation.rules.controls import CONTROLS
-from simulation.rules.universe import History
+from verification.simulation import runner
+from verification.simulation.rules import universe
+from verification.simulation.rules.controls import CONTROLS
+from verification.simulation.rules.universe import History
 
 HISTORIES = 60
 

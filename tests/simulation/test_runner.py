@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation import runner
+from verification.simulation import runner
 
 
 @pytest.fixture

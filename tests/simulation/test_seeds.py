@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simulation import runner
+from verification.simulation import runner
 
 pytestmark = pytest.mark.usefixtures("prepared")
 

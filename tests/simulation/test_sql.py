@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import runner
-from simulation.sql import universe
+from verification.simulation import runner
+from verification.simulation.sql import universe
 
 UNIVERSES = 5
 

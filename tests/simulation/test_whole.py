@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from simulation import runner
-from simulation.whole import universe
+from verification.simulation import runner
+from verification.simulation.whole import universe
 
 UNIVERSES = 4
 FAULTS = 40

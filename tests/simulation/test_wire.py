@@ -13,12 +13,12 @@ import pytest
 from relay.errors import PublishError
 from relay.pipeline import Relay
 from relay.settings import OnPoison
-from simulation import runner
-from simulation.connected import ConnectedWorld
-from simulation.faults import Fault
-from simulation.plan import Plan, Result
-from simulation.wire import services, universe
-from simulation.wire.strikes import KINDS
+from verification.simulation import runner
+from verification.simulation.connected import ConnectedWorld
+from verification.simulation.faults import Fault
+from verification.simulation.plan import Plan, Result
+from verification.simulation.wire import services, universe
+from verification.simulation.wire.strikes import KINDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.usefixtures("prepared")]
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-import simulation.universe
-from journal import entries
-from journal.specification import Step
+import verification.simulation.universe
 from relay.cosmos.effective_keys import effective_key
 from relay.settings import OnPoison
-from simulation import runner
-from simulation.faults import Fault
-from simulation.leases.controls import CONTROLS
-from simulation.plan import Plan, Result
-from simulation.wire import universe
-from simulation.wire.services import DATABASE
-from simulation.wire.strikes import Strikes
+from verification.journal import entries
+from verification.journal.specification import Step
+from verification.simulation import runner
+from verification.simulation.faults import Fault
+from verification.simulation.leases.controls import CONTROLS
+from verification.simulation.plan import Plan, Result
+from verification.simulation.wire import universe
+from verification.simulation.wire.services import DATABASE
+from verification.simulation.wire.strikes import Strikes
 
 AHEAD, BEHIND = 40, 6
 """Number of events of the partition that is read before, and of the other one while nobody can read it."""
@@ -37,7 +37,7 @@ class Universe(universe.Universe):
         container = self.services.gateway.account.catalog.container(DATABASE, "data")
         keys = (f"key-{number}" for number in range(100))
         key = next(each for each in keys if container.partition_of(effective_key(each)).id == partition)
-        self._store(key, [simulation.universe._document(key, name, 0)])
+        self._store(key, [verification.simulation.universe._document(key, name, 0)])
 
 
 def fault(at: float, kind: str, target: int = 0, service: str = "account", lasts_s: float = 0.0) -> Fault:
@@ -84,7 +84,7 @@ def test_what_only_an_old_lease_delivers_is_published(third: str) -> None:
 @pytest.mark.parametrize("third", ["split", "merge"])
 def test_the_former_rule_drops_it(third: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # It is never published: no need to wait for two hours.
-    monkeypatch.setattr(simulation.universe, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(verification.simulation.universe, "_PATIENCE_S", 60.0)
 
     with CONTROLS["RangesCountToo"].without():
         result = runner.run(universe, plan(third))

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from simulation import reality
-from simulation.line import Line, LineError
-from simulation.world import EPOCH, EndlessError, Process, StuckError, World
+from verification.simulation import reality
+from verification.simulation.line import Line, LineError
+from verification.simulation.world import EPOCH, EndlessError, Process, StuckError, World
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_only_an_error_of_a_process_is_called_its_failure(
 
 
 def test_an_endless_loop_ends_the_universe(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulation.world._MOST_ROUNDS", 100)
+    monkeypatch.setattr("verification.simulation.world._MOST_ROUNDS", 100)
 
     async def spin() -> None:
         while True:

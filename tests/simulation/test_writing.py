@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import runner
-from simulation.writing import universe
 from tests.simulation.weakened_outbox import CONTROLS
+from verification.simulation import runner
+from verification.simulation.writing import universe
 
 UNIVERSES = 15
 # Without a safeguard, a violation is found within this number of universes.

@@ -30,8 +30,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.disturbed:
         _let_clocks_jump()
-    from simulation import runner
-    from simulation.world import Process, World
+    from verification.simulation import runner
+    from verification.simulation.world import Process, World
 
     trace: list[str] = []
     disturb = _disturber() if options.disturbed else lambda _: None

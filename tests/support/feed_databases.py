@@ -13,15 +13,15 @@ import pytest
 from changefeed import AsyncSession, set_keep_async
 from changefeed.connections import connect_async
 from changefeed.statements import Statement
-from simulation import reality
-from simulation.line import Line
-from simulation.sql.server import Server
-from simulation.sql.sessions import SimulatedSession, connect
-from simulation.sql.tables import Transaction
-from simulation.world import World
 from tests.support.sql_outbox import TABLE
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
+from verification.simulation import reality
+from verification.simulation.line import Line
+from verification.simulation.sql.server import Server
+from verification.simulation.sql.sessions import SimulatedSession, connect
+from verification.simulation.sql.tables import Transaction
+from verification.simulation.world import World
 
 
 class Writer(Protocol):

@@ -28,8 +28,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import relay
-from bench import offline
-from bench.owncost import configure_telemetry
 from local.stack.parts import ROOT
 from relay.cosmos.source import ChangeBatch, CosmosSource
 from relay.events import Event, EventName, Rejected
@@ -41,6 +39,8 @@ from relay.routes.selection import BY_DEFAULT, Selection
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.streams import read_streams
+from verification.bench import offline
+from verification.bench.owncost import configure_telemetry
 
 # Partition keys, and events of each.
 SHAPES = ((100, 1), (10, 10), (1, 100), (1, 1))

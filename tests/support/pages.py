@@ -25,9 +25,11 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("[!.]*/README.md"),
         *ROOT.glob("local/*/README.md"),
+        *ROOT.glob("packages/*/README.md"),
+        *ROOT.glob("verification/*/README.md"),
         *ROOT.glob("tests/*/README.md"),
         *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("emulators/docs/**/*.md"),
+        *ROOT.glob("packages/emulators/docs/**/*.md"),
     }
 )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import bench.__main__
 import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
+import verification.bench.__main__
 from outbox_emulators import command_line
 from tests.support.watchdog import WATCHDOG_S
 
@@ -26,7 +26,7 @@ def emulators(words: Sequence[str]) -> None:
 
 
 def benchmarks(words: Sequence[str]) -> None:
-    bench.__main__.parser().parse_args(words)
+    verification.bench.__main__.parser().parse_args(words)
 
 
 Main = Callable[[Sequence[str]], object]
@@ -106,7 +106,7 @@ def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
 
 @pytest.mark.parametrize(
     ("folder", "found"),
-    [("changefeed", changefeed.version.__version__), ("emulators", outbox_emulators.__version__)],
+    [("changefeed", changefeed.version.__version__), ("packages/emulators", outbox_emulators.__version__)],
 )
 def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> None:
     project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]

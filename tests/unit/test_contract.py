@@ -16,7 +16,9 @@ from tests.support.contract import ASYNCAPI, EVENT, FOLDER, ROOT, SCHEMAS, WRITT
 from tests.support.outbox import event, sound
 
 PAGE = (ROOT / "docs" / "message-contract.md").read_text(encoding="utf-8")
-SPECIFICATIONS = ROOT / "emulators" / "tests" / "languages" / "node_modules" / "@asyncapi" / "specs" / "schemas"
+SPECIFICATIONS = (
+    ROOT / "packages" / "emulators" / "tests" / "languages" / "node_modules" / "@asyncapi" / "specs" / "schemas"
+)
 DOCUMENT = SCHEMAS["written-event.schema.json"]["examples"][0]
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support.pages import ROOT
 
 PLACES = (
-    *("bench", "changefeed", "docs", "emulators", "function_app.py", "inbox", "infra", "journal", "local"),
-    *("outbox", "relay", "samples", "simulation", "spec", "tests"),
+    *("changefeed", "docs", "function_app.py", "infra", "local", "packages", "relay", "samples", "tests"),
+    "verification",
 )
 # An editor does not show the other docstring that one refers to, and a clause alone is no sentence.
 ANOTHER = re.compile(r"\b(likewise|as the two above)\b", re.IGNORECASE)

@@ -78,9 +78,7 @@ def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_that_the_documentation_names_exists(page: Path) -> None:
     named = set(re.findall(r"\btest_\w+\.py\b", page.read_text(encoding="utf-8")))
-    existing = {
-        path.name for folder in ("tests", "emulators", "outbox") for path in (ROOT / folder).rglob("test_*.py")
-    }
+    existing = {path.name for folder in ("tests", "packages") for path in (ROOT / folder).rglob("test_*.py")}
 
     assert named - existing == set()
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import bench.__main__
 import changefeed.cli
 import docs.site.__main__
 import inbox.commands
-import journal.__main__
 import local.__main__
 import outbox_emulators.__main__
 import relay.cli.main
+import verification.bench.__main__
+import verification.journal.__main__
 from local.chaos.schedule import ALL_KINDS
 from outbox_emulators.cosmos import edges as cosmos
 from outbox_emulators.functions import edges as functions
@@ -113,7 +113,7 @@ def test_every_module_and_every_test_that_a_page_names_exists() -> None:
 
 
 def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
-    source = ROOT / "emulators/src/outbox_emulators"
+    source = ROOT / "packages/emulators/src/outbox_emulators"
     written = {
         name
         for path in source.rglob("*.py")
@@ -148,9 +148,9 @@ def programs() -> dict[str, argparse.ArgumentParser]:
         "local": with_subcommands(local.__main__._COMMANDS),
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),
-        "bench": bench.__main__.parser(),
+        "bench": verification.bench.__main__.parser(),
         "inbox": inbox.commands.parser(),
-        "journal": journal.__main__.parser(),
+        "journal": verification.journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),
     }
 

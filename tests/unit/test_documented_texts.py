@@ -109,7 +109,9 @@ def quoted() -> list[str]:
 @cache
 def said_anywhere() -> list[str]:
     """The texts of the relay, of `inbox`, of the emulators and of the infrastructure, each on one line."""
-    code = [text for _, text in texts("relay", "emulators/src/outbox_emulators", "inbox/src/inbox")]
+    code = [
+        text for _, text in texts("relay", "packages/emulators/src/outbox_emulators", "packages/inbox/src/inbox")
+    ]
     others = [path for path in (ROOT / "infra").rglob("*") if path.suffix in (".kql", ".bicep")]
     return [" ".join(text.split()) for text in [*code, *(path.read_text("utf-8") for path in others)]]
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.support.pages import ROOT
 
-TIERS = ("tests", "emulators/tests")
+TIERS = ("tests", "packages/emulators/tests")
 _MODULES = ("random", "secrets")
 _SOURCES = ("Random", "SystemRandom")
 # There, the universe's own functions stand in for those of `random`; the other one disturbs it with them.

@@ -29,8 +29,15 @@ _LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "sam
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
     "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
-    "test": ("bench", "journal", "local.soak", "simulation", "outbox_emulators.pytest_plugin", "tests.conftest"),
-    "spec": ("spec",),
+    "test": (
+        "verification.bench",
+        "verification.journal",
+        "local.soak",
+        "verification.simulation",
+        "outbox_emulators.pytest_plugin",
+        "tests.conftest",
+    ),
+    "spec": ("verification.spec",),
 }
 # For pytest; with SOURCE=sql; run by the Functions worker.
 _NOT_RUN = {

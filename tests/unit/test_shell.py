@@ -47,7 +47,7 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def test_the_copies_of_the_module_are_alike() -> None:
-    paths = ("emulators/src/outbox_emulators/shell.py", "changefeed/shell.py", "relay/cli/shell.py")
+    paths = ("packages/emulators/src/outbox_emulators/shell.py", "changefeed/shell.py", "relay/cli/shell.py")
 
     assert len({(ROOT / path).read_text(encoding="utf-8") for path in paths}) == 1
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from spec.runs import CONTROLS, FOLDER, HOLDING, LIVENESS, SAFETY, Run, parts_of, text_of
 from tests.support.pages import ROOT
+from verification.spec.runs import CONTROLS, FOLDER, HOLDING, LIVENESS, SAFETY, Run, parts_of, text_of
 
 MODULES = sorted(path.stem for path in FOLDER.glob("*.tla"))
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

@@ -20,14 +20,14 @@ FOLDERS = (
     "integration",
     "support",
     "unit",
-    "../emulators/tests",
+    "../packages/emulators/tests",
 )
 LEFT = (
     *("tests/changefeed/sqlserver/", "tests/unit/bench/", "tests/support/leaks.py", "tests/support/waiting.py"),
     # Stand-ins whose callers wait.
     *(
         "tests/unit/relay/topics.py",
-        "emulators/tests/servicebus/support.py",
+        "packages/emulators/tests/servicebus/support.py",
         "tests/fuzz/test_servicebus_histories.py",
     ),
 )

@@ -11,12 +11,12 @@ from typing import Any
 
 import psycopg
 
-from journal.entries import Frozen, Resumed
 from local.chaos.admin import NotInjected
 from local.chaos.history import Histories
 from local.chaos.streams import TABLE
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
+from verification.journal.entries import Frozen, Resumed
 
 RELAY_KILLED_WITHIN_A_PAGE = "relay-killed-within-a-page"
 RELAY_FROZEN = "relay-frozen"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bench.benchmark import TIMES, Bound, Findings, Table, Target
-from bench.machine import Usage
-from bench.report import Report
+from verification.bench.benchmark import TIMES, Bound, Findings, Table, Target
+from verification.bench.machine import Usage
+from verification.bench.report import Report
 
 
 @dataclass(slots=True)

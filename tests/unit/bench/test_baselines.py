@@ -9,17 +9,17 @@ import pytest
 from azure.functions import DocumentList
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from bench.amqp import NotAccepted, PipelinedSender
-from bench.baselines.article import Article
-from bench.baselines.candidate import Candidate
-from bench.baselines.relay import TheRelay
-from bench.baselines.sdk import Prebuilt
-from bench.baselines.wire import Wire
-from bench.broker import environment
-from bench.documents import TWENTY_KB, Source, Workload
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.support.subscriber import Subscriber, received
+from verification.bench.amqp import NotAccepted, PipelinedSender
+from verification.bench.baselines.article import Article
+from verification.bench.baselines.candidate import Candidate
+from verification.bench.baselines.relay import TheRelay
+from verification.bench.baselines.sdk import Prebuilt
+from verification.bench.baselines.wire import Wire
+from verification.bench.broker import environment
+from verification.bench.documents import TWENTY_KB, Source, Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 

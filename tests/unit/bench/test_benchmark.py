@@ -13,13 +13,13 @@ from typing import Any, cast
 import pytest
 from azure.functions import DocumentList
 
-from bench import throughput
-from bench.benchmark import TIMES, Bound, Plan, Target, interval
-from bench.broker import Broker
-from bench.documents import Source, Workload
-from bench.throughput import SHAPES, Results
-from bench.turns import Length, Samples, ratios, take_turns
 from tests.unit.bench.support import RecordedProgress
+from verification.bench import throughput
+from verification.bench.benchmark import TIMES, Bound, Plan, Target, interval
+from verification.bench.broker import Broker
+from verification.bench.documents import Source, Workload
+from verification.bench.throughput import SHAPES, Results
+from verification.bench.turns import Length, Samples, ratios, take_turns
 
 
 def test_the_interval_of_few_values_is_from_lowest_to_highest() -> None:

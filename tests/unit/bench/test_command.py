@@ -1,4 +1,4 @@
-"""`python -m bench`, with benchmarks that measure nothing."""
+"""`python -m verification.bench`, with benchmarks that measure nothing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import __main__ as command
-from bench.benchmark import Benchmark, Findings, Live, Plan
-from bench.report import Report
 from tests.unit.bench.support import findings, report
+from verification.bench import __main__ as command
+from verification.bench.benchmark import Benchmark, Findings, Live, Plan
+from verification.bench.report import Report
 
 
 class MadeUp:
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     benchmarks: list[Benchmark] = [MadeUp("one"), MadeUp("two")]
     monkeypatch.setattr(command, "all_benchmarks", lambda: benchmarks)
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    for name in ("bench/results", "docs"):
+    for name in ("verification/bench/results", "docs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "README.md").write_text("<!-- headlines -->\n<!-- end -->\n")
     publish(tmp_path, report())
@@ -57,13 +57,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def publish(folder: Path, found: Report) -> None:
-    (folder / "bench" / "results" / "latest.json").write_text(found.to_json())
+    (folder / "verification/bench/results" / "latest.json").write_text(found.to_json())
 
 
 def written(folder: Path) -> set[str]:
     """In addition to the fixture's files."""
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return files - {"README.md", "bench/results/latest.json"}
+    return files - {"README.md", "verification/bench/results/latest.json"}
 
 
 def test_a_quick_run_leaves_the_published_results_alone(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_full_run_publishes_results_page_and_headlines(folder: Path) -> None:
 
     assert written(folder) == {"docs/benchmarks.md"}
     assert "| what | measured |" in (folder / "README.md").read_text()
-    assert json.loads((folder / "bench" / "results" / "latest.json").read_text())["run"]["full"] is True
+    assert json.loads((folder / "verification/bench/results" / "latest.json").read_text())["run"]["full"] is True
 
 
 def test_a_full_run_of_one_benchmark_is_not_published(folder: Path) -> None:

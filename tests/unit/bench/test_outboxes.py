@@ -12,12 +12,6 @@ import orjson
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from bench.counting import CountedSessions
-from bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
-from bench.offline import AcceptingSenders
-from bench.outbox import Outbox, balanced_keys, event, partition_of
-from bench.sql_outbox import fill
-from bench.sql_relay import running_worker
 from changefeed import MAX_PAGE_SIZE, AsyncFeed, connect_async
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
@@ -25,6 +19,12 @@ from outbox_emulators.cosmos.server import CosmosServer
 from relay.servicebus.transfers import Transfer
 from tests.support.outbox import sound
 from tests.support.sql_outbox import TABLE, provisioned
+from verification.bench.counting import CountedSessions
+from verification.bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
+from verification.bench.offline import AcceptingSenders
+from verification.bench.outbox import Outbox, balanced_keys, event, partition_of
+from verification.bench.sql_outbox import fill
+from verification.bench.sql_relay import running_worker
 
 DOCUMENTS = [event(f"{number}-{key}", key) for key in ("a", "b", "a", "c") for number in range(3)]
 for order, document in enumerate(DOCUMENTS):

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bench.amqp import PipelinedSender
-from bench.baselines.wire import encoded_batches
-from bench.broker import Broker
-from bench.documents import Source, Workload
-from bench.owncost import in_a_process
 from local.stack.environment import TOPIC
+from verification.bench.amqp import PipelinedSender
+from verification.bench.baselines.wire import encoded_batches
+from verification.bench.broker import Broker
+from verification.bench.documents import Source, Workload
+from verification.bench.owncost import in_a_process
 
 AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 

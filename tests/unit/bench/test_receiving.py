@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import receiving
-from bench.broker import Broker
-from bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, SQLITE, SUBSCRIPTION
-from bench.effects import Effects
-from bench.receiving import Load, Place, Samples, findings_of
+from verification.bench import receiving
+from verification.bench.broker import Broker
+from verification.bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, SQLITE, SUBSCRIPTION
+from verification.bench.effects import Effects
+from verification.bench.receiving import Load, Place, Samples, findings_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 

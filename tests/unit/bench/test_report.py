@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.benchmark import TIMES, Bound, Target
-from bench.machine import Usage
-from bench.pages import published
-from bench.report import Report, compared_table, headlines_table, targets_table
 from local.stack.parts import ROOT
 from tests.unit.bench.support import report
+from verification.bench.benchmark import TIMES, Bound, Target
+from verification.bench.machine import Usage
+from verification.bench.pages import published
+from verification.bench.report import Report, compared_table, headlines_table, targets_table
 
 
 def test_a_report_can_be_read_back_from_its_json() -> None:

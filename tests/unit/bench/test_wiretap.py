@@ -12,12 +12,12 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from bench.documents import Source, Workload
-from bench.offline import offline_relay
-from bench.wiretap import Wiretap, Work
 from local.stack.processor import processor_seconds
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from verification.bench.documents import Source, Workload
+from verification.bench.offline import offline_relay
+from verification.bench.wiretap import Wiretap, Work
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "domain-events"

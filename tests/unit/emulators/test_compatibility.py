@@ -1,4 +1,4 @@
-"""emulators/docs/compatibility.md: every row names tests that exist, and no suite is left out."""
+"""packages/emulators/docs/compatibility.md: every row names tests that exist, and no suite is left out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.pages import ROOT
 
-PAGE = (ROOT / "emulators" / "docs" / "compatibility.md").read_text(encoding="utf-8")
-PYTHON = ROOT / "emulators" / "tests"
-JAVASCRIPT = ROOT / "emulators" / "tests" / "languages"
+PAGE = (ROOT / "packages" / "emulators" / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PYTHON = ROOT / "packages" / "emulators" / "tests"
+JAVASCRIPT = ROOT / "packages" / "emulators" / "tests" / "languages"
 SUITES = [
     str(path.relative_to(JAVASCRIPT))
     for service in ("cosmos", "servicebus")

@@ -1,4 +1,4 @@
-"""emulators/docs/conformance: every row names tests that exist, and pages have the versions that are installed."""
+"""Pages of the emulators' conformance: every row names tests that exist, and the versions are those installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.pages import ROOT
 from tests.unit.emulators import test_compatibility as compatibility
 
-FOLDER = ROOT / "emulators" / "docs" / "conformance"
+FOLDER = ROOT / "packages" / "emulators" / "docs" / "conformance"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md") if path.name != "README.md"}
 ROWS = [
     (client, row) for client, page in PAGES.items() for row in compatibility.rows(page) if row[-1] != "held by"
@@ -44,7 +44,7 @@ def test_every_client_has_a_page_that_is_listed() -> None:
 
 def test_pages_have_the_versions_that_the_tests_run() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    package = json.loads((ROOT / "emulators/tests/languages/package.json").read_text(encoding="utf-8"))
+    package = json.loads((ROOT / "packages/emulators/tests/languages/package.json").read_text(encoding="utf-8"))
     for name in ("azure-cosmos", "azure-servicebus"):
         (version,) = re.findall(rf"^{name}==(\S+)", lock, re.MULTILINE)
         assert f"{name} {version}" in PAGES["python"]

@@ -1,4 +1,4 @@
-"""emulators/docs/connecting.md: its connection strings are those of the emulators on their default ports."""
+"""The emulators' docs/connecting.md: its connection strings are those of their default ports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from outbox_emulators.servicebus import auth
 from outbox_emulators.servicebus import command as servicebus
 from tests.support.pages import ROOT
 
-PAGE = (ROOT / "emulators" / "docs" / "connecting.md").read_text(encoding="utf-8")
-README = (ROOT / "emulators" / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "packages" / "emulators" / "docs" / "connecting.md").read_text(encoding="utf-8")
+README = (ROOT / "packages" / "emulators" / "README.md").read_text(encoding="utf-8")
 SDKS = ("Python", "JavaScript", ".NET", "Java", "Go")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emulators.tests.sdk_suites import __main__ as suites
-from emulators.tests.sdk_suites.known import FAILING, NOT_RUN
+from packages.emulators.tests.sdk_suites import __main__ as suites
+from packages.emulators.tests.sdk_suites.known import FAILING, NOT_RUN
 
 
 def test_without_the_source_distribution_it_is_said_what_is_needed(

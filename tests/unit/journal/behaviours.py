@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from journal import entries
-from journal.entries import Entry, Position
-from spec.runs import Run
+from verification.journal import entries
+from verification.journal.entries import Entry, Position
+from verification.spec.runs import Run
 
 _STATE = re.compile(r"^STATE_\d+ ==.*$|^State \d+:.*$", re.MULTILINE)
 _VARIABLE = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)

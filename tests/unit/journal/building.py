@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from journal import entries
-from journal.entries import Entry
+from verification.journal import entries
+from verification.journal.entries import Entry
 
 KEY = "k"
 

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from spec.__main__ import check
-from spec.runs import CONTROLS, FOLDER, Run
+from verification.spec.__main__ import check
+from verification.spec.runs import CONTROLS, FOLDER, Run
 
 TRACES = Path(__file__).parent / "traces"
 RECORDED_OF = TRACES / "specifications.json"

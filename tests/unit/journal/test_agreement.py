@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from journal.specification import Step, validate
-from spec.runs import CONTROLS, Run
 from tests.unit.journal.behaviours import behaviours, journals
 from tests.unit.journal.record_traces import (
     MODULES,
@@ -22,6 +20,8 @@ from tests.unit.journal.record_traces import (
     digest_of_specification,
     trace_of,
 )
+from verification.journal.specification import Step, validate
+from verification.spec.runs import CONTROLS, Run
 
 SHOWN = {"G1": {Step.PASSED}, "G2": {Step.AHEAD}, "G3": {Step.AGAIN}}
 NOT_SHOWN = {

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal import entries
-from journal.checker import Policy, check
-from journal.entries import Entry
-from journal.files import load
-from journal.specification import validate
+from verification.journal import entries
+from verification.journal.checker import Policy, check
+from verification.journal.entries import Entry
+from verification.journal.files import load
+from verification.journal.specification import validate
 
 JOURNALS = {
     policy: load(Path(__file__).parent / "recorded" / name)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from journal import entries
-from journal.__main__ import main
-from journal.checker import Policy, Report, Wrong, check
-from journal.files import save
 from tests.unit.journal.building import KEY, Building, event
+from verification.journal import entries
+from verification.journal.__main__ import main
+from verification.journal.checker import Policy, Report, Wrong, check
+from verification.journal.files import save
 
 PARK, BLOCK, SKIP = Policy.PARK, Policy.BLOCK, Policy.SKIP
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from journal import entries
-from journal.checker import Policy
-from journal.specification import validate
 from tests.unit.journal.building import KEY, Building, event
+from verification.journal import entries
+from verification.journal.checker import Policy
+from verification.journal.specification import validate
 
 WINDOW_S = 10.0
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from journal import entries
-from journal.checker import Policy
-from journal.entries import Entry, digest_of
 from local.chaos import schedule
 from local.chaos.command import ERRORS, is_right
 from local.chaos.history import Aside, History, Receipt
@@ -19,6 +16,9 @@ from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import Logs, Operator, named_in
 from local.chaos.recordings import Origin, Recorded
 from local.soak.judgement import Judgement
+from verification.journal import entries
+from verification.journal.checker import Policy
+from verification.journal.entries import Entry, digest_of
 
 KEY = "k"
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from journal import entries
 from local.chaos.deployments import Deployments
 from local.chaos.history import LaterHistories
 from local.chaos.rules import Change, Rollout, RulesInTime, draw_changes
@@ -22,6 +21,7 @@ from relay.routes.generations import Timeline
 from relay.sql.rows import position_time
 from relay.streams import read_streams, selection_of, text_of_rules
 from tests.unit.local.test_chaos_streams import ENVIRONMENT, event
+from verification.journal import entries
 
 ACTIONS = tuple(FIRST_ROUTES[DEFAULT])
 TO_DEFAULT: OutboxRoutes = dict.fromkeys(ACTIONS, ("default",))

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from journal.entries import (
+from local.chaos.recordings import Origin, of_account, of_topic
+from local.chaos.sql.recording import recorded
+from verification.journal.entries import (
     Accepted,
     Checkpointed,
     Claimed,
@@ -18,8 +20,6 @@ from journal.entries import (
     SetAside,
     digest_of,
 )
-from local.chaos.recordings import Origin, of_account, of_topic
-from local.chaos.sql.recording import recorded
 
 KEY = "kéy"
 BOUNDS = ("", "7F")

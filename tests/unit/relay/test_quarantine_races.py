@@ -1,4 +1,4 @@
-"""Several processes and an operator at the quarantine at the same time: steps of `spec/Park.tla`."""
+"""Several processes and an operator at the quarantine at the same time: steps of `verification/spec/Park.tla`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""An operator of the wire's world: the commands, on the relay's own clients."""
+
+from __future__ import annotations
+
+import os
+
+from relay.backends import open_backend
+from relay.cli.records import Records
+from relay.cli.release import Release
+from relay.cli.sender import ordered_sender
+from relay.quarantine.items import Items
+from relay.settings import Settings
+from verification.simulation.operators import BaseOperator
+from verification.simulation.wire.services import Services
+
+
+class Operator(BaseOperator):
+    """An operator who connects to the same services as the app."""
+
+    # Each virtual second costs the requests of all hosts.
+    pauses_s = (20.0, 60.0)
+    patience_s = 240.0
+
+    def __init__(self, services: Services, number: int) -> None:
+        super().__init__(services, number)
+        self._backend = open_backend(Settings.from_environment({**os.environ, **services.settings()}))
+
+    def _items(self) -> Items:
+        return self._backend.open_store()
+
+    async def _release(self, records: Records, key: str) -> Release:
+        outbox = self._backend.open_outbox()
+        try:
+            async with ordered_sender(self._backend.settings) as sender:
+                release = Release(records, sender, outbox, self._backend.settings)
+                await release.release_parked(key, None)
+                return release
+        finally:
+            await outbox.close()
