@@ -24,10 +24,11 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user
 
 COPY changefeed/ changefeed/
 COPY relay/ relay/
+COPY packages/operator/src/relay_operator/ relay_operator/
 # relay.toml only if there is one: a COPY needs a file that exists.
 COPY requirements.lock relay.tom[l] ./
 # The user below cannot write here, so every start would compile the modules anew.
-RUN python -m compileall -q changefeed relay
+RUN python -m compileall -q changefeed relay relay_operator
 
 # A number, as Kubernetes cannot tell of a name whether it is root's (runAsNonRoot).
 USER 10001:10001

@@ -37,8 +37,7 @@ BENCH ?=
 SUITE ?=
 DOCS ?=
 
-REQUIREMENTS := pyproject.toml requirements.txt requirements-console.txt \
-	$(wildcard packages/*/pyproject.toml)
+REQUIREMENTS := pyproject.toml requirements.txt $(wildcard packages/*/pyproject.toml)
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
 .PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
@@ -122,7 +121,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --ge
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK)
 
 lock: .venv/.installed-lock ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
-	@$(COMPILE) --output-file requirements.lock requirements.txt requirements-console.txt
+	@$(COMPILE) --output-file requirements.lock --extra console requirements.txt packages/operator/pyproject.toml
 	@$(COMPILE) --output-file packages/emulators/requirements.lock --extra all --constraint requirements.lock packages/emulators/pyproject.toml
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from local.stack.environment import past_proxies
-from relay.cli import shell
+from relay_operator.cli import shell
 
 
 def _lacking(error: ModuleNotFoundError) -> str:

@@ -35,7 +35,7 @@ OLDEST = (3, 11)
 
 BESIDE_LOCAL = (
     *("-r", "requirements.txt"),
-    *("-r", "requirements-console.txt"),
+    *("-e", "./packages/operator[console]"),
     *("-e", "./packages/inbox[telemetry]"),
     *("-e", "./packages/outbox[telemetry,pydantic]"),
     *("-e", "./packages/emulators[all]"),

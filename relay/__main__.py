@@ -1,4 +1,4 @@
-"""`python -m relay`: the commands for operators."""
+"""`python -m relay`: the commands for operators, which are in the package `relay_operator`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,39 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from relay.cli import shell
+_ROOT = Path(__file__).resolve().parents[1]
+_BESIDE = _ROOT / "packages" / "operator" / "src"
+if _BESIDE.is_dir():
+    # After what is installed.
+    sys.path.append(str(_BESIDE))
 
 try:
-    from relay.cli.main import main
+    from relay_operator.cli import shell
+except ModuleNotFoundError as error:
+    if error.name != "relay_operator":
+        raise
+    print(
+        f"relay: the package 'relay_operator' is missing from {sys.executable}. It is in packages/operator of the "
+        "repository: run this command there, or install that folder with pip.",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+try:
+    from relay_operator.cli.main import main
 except ImportError as error:
     _old = sys.version_info < (3, 11)
     _missing = (error.name or "").partition(".")[0]
-    if not _old and (not isinstance(error, ModuleNotFoundError) or _missing in ("relay", "changefeed")):
+    if not _old and (
+        not isinstance(error, ModuleNotFoundError) or _missing in ("relay", "relay_operator", "changefeed")
+    ):
         raise
-    _root = Path(__file__).resolve().parents[1]
     _why = f"the package {_missing!r} is missing from {sys.executable}"
-    _remedy = f"Run {shell.python()} -m pip install -r {quote(str(_root / 'requirements.txt'))}"
+    _remedy = f"Run {shell.python()} -m pip install -r {quote(str(_ROOT / 'requirements.txt'))}"
     if _old:
         _why = f"{sys.executable} is older than Python 3.11"
         _remedy = "Use a newer one"
-    _prepared = _root / ".venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    _prepared = _ROOT / ".venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if _prepared.exists():
         _remedy += f", or use {quote(str(_prepared))} -m relay"
     print(f"relay: {_why}. {_remedy}.", file=sys.stderr)

@@ -23,10 +23,10 @@ from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
-from relay.console.application import PAGES
-from relay.console.pages import Extension
 from relay.errors import SettingsError
 from relay.events import Reason
+from relay_operator.console.application import PAGES
+from relay_operator.console.pages import Extension
 
 _FOLDER = Path(__file__).parent
 TEMPLATES = _FOLDER / "templates"

@@ -10,7 +10,7 @@ import aiohttp
 
 from local.stack.counts import admin_get
 from local.stack.supervisor import Stack
-from relay.console.ports import Attempt
+from relay_operator.console.ports import Attempt
 
 _TIMEOUT_S = 2.0
 # A page that was withheld is read again every 13 seconds.
@@ -18,7 +18,7 @@ _WITHHELD_S = 60.0
 
 
 class FunctionsHosts:
-    """See `relay.console.ports.Hosts`. A host that was killed, or is starting, says nothing."""
+    """See `relay_operator.console.ports.Hosts`. A host that was killed, or is starting, says nothing."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack

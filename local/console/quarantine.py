@@ -6,10 +6,10 @@ import argparse
 import io
 from collections.abc import Mapping, Sequence
 
-from relay.cli import quarantine
-from relay.cli.main import run
-from relay.cli.terminal import Terminal
 from relay.events import Reason
+from relay_operator.cli import quarantine
+from relay_operator.cli.main import run
+from relay_operator.cli.terminal import Terminal
 
 OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
 

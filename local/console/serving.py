@@ -15,16 +15,16 @@ from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.backends import Backend, open_backend
-from relay.cli.console import check_of, name_of
-from relay.cli.shell import python
-from relay.console.application import application
-from relay.console.observer import Observer
-from relay.console.pages import ConsoleSettings
-from relay.console.ports import Sources
-from relay.console.server import loopback, serving
-from relay.console.servicebus import ServiceBusTopic
-from relay.console.texts import Commands
 from relay.remedy import Invocation
+from relay_operator.cli.console import check_of, name_of
+from relay_operator.cli.shell import python
+from relay_operator.console.application import application
+from relay_operator.console.observer import Observer
+from relay_operator.console.pages import ConsoleSettings
+from relay_operator.console.ports import Sources
+from relay_operator.console.server import loopback, serving
+from relay_operator.console.servicebus import ServiceBusTopic
+from relay_operator.console.texts import Commands
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:

@@ -12,11 +12,11 @@ from urllib.parse import quote
 import aiohttp
 
 from local.stack.environment import TOPIC
-from relay.console.bounds import REASON, optional
-from relay.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
-from relay.console.ports import Topic
 from relay.errors import ServiceError
 from relay.findings import Finding
+from relay_operator.console.bounds import REASON, optional
+from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
+from relay_operator.console.ports import Topic
 
 _TIMEOUT_S = 5.0
 # Within this time, deliveries are not asked for again.
@@ -30,7 +30,7 @@ Messages = OrderedDict[tuple[str, str], Delivery]
 
 
 class EmulatorTopic:
-    """See `relay.console.ports.Topic`. Dead letters are peeked as in Azure; the admin port has the rest."""
+    """See `relay_operator.console.ports.Topic`. Dead letters are peeked as in Azure."""
 
     def __init__(self, admin_url: str, of_azure: Topic, entity: str = TOPIC) -> None:
         """`entity` is its name.

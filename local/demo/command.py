@@ -40,10 +40,10 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.process import Stopped, until_done
-from relay.console.application import application
-from relay.console.observer import Observer as ConsoleObserver
-from relay.console.server import loopback, serving
 from relay.settings import FILE_VARIABLE
+from relay_operator.console.application import application
+from relay_operator.console.observer import Observer as ConsoleObserver
+from relay_operator.console.server import loopback, serving
 
 SUBSCRIPTION = "all"
 # With `--routes`.

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from local.demo.tally import Tally
-from relay.console.model import Snapshot
-from relay.console.observer import Observer
+from relay_operator.console.model import Snapshot
+from relay_operator.console.observer import Observer
 
 # A host that takes leases over may need a while to store that everything is done.
 _WITHIN_S = 30.0

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from outbox_emulators.shell import as_json, printable
-from relay.console.moments import started_at, took_s, written_moment
+from relay_operator.console.moments import started_at, took_s, written_moment
 
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
@@ -76,7 +76,7 @@ class Change:
 
 
 class Changes:
-    """Finds what is new in the events of a stream, each as `relay.console.model.Tracked` in JSON."""
+    """Finds what is new in the events of a stream, each as `relay_operator.console.model.Tracked` in JSON."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, set[tuple[str, str | None]]] = OrderedDict()

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from relay.console.freshness import FIGURES, Part
-from relay.console.model import Flow, Known, Partition, Problem, Timeline
+from relay_operator.console.freshness import FIGURES, Part
+from relay_operator.console.model import Flow, Known, Partition, Problem, Timeline
 from tests.support.console_page import START_MS, WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
 

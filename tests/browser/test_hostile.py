@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from relay.console.model import (
+from relay.findings import Finding, Level
+from relay.outbox import Committed
+from relay_operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -22,8 +24,6 @@ from relay.console.model import (
     Timeline,
     Tracked,
 )
-from relay.findings import Finding, Level
-from relay.outbox import Committed
 from tests.support.console_page import WAIT_MS, ConsolePage
 from tests.support.console_view import NOON, record
 

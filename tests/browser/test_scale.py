@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, expect
 
-from relay.console.model import Partition, Timeline
-from relay.console.server import serving
+from relay_operator.console.model import Partition, Timeline
+from relay_operator.console.server import serving
 from tests.support.console_page import START_MS, WAIT_MS, Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from relay import holds
-from relay.cli.records import Ordered, Records
 from relay.documents import StoredDocument
 from relay.place import Place
 from relay.quarantine.items import Create, Filter, Items, RecordSummary, Touch
 from relay.quarantine.outcomes import Outcome, Removal
+from relay_operator.cli.records import Ordered, Records
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import event
 from tests.support.stores import record

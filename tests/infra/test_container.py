@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from relay.cli.terminal import ExitCode
 from relay.routes.file import FILE
+from relay_operator.cli.terminal import ExitCode
 from tests.infra.project import ROOT, SITES, Project
 from tests.support.watchdog import WATCHDOG_S
 

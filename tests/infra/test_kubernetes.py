@@ -15,11 +15,11 @@ from azure.monitor.opentelemetry.exporter.export._base import _get_authenticatio
 
 from changefeed import AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import Statement
-from relay.cli.main import parser
-from relay.cli.probes import serving_probes
 from relay.health import Health
 from relay.settings import Settings
 from relay.sql.database import needs_token
+from relay_operator.cli.main import parser
+from relay_operator.cli.probes import serving_probes
 from tests.infra.checks.settings import known_settings
 from tests.infra.project import ROOT
 from tests.support.outbox import event

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from tests.infra.project import ROOT
 
-LISTS = ("requirements.txt", "requirements-console.txt")
+OPERATOR = "packages/operator/pyproject.toml"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 
@@ -33,9 +33,11 @@ def text(name: str) -> str:
 
 
 def listed() -> list[Requirement]:
-    """Return the requirements that the short lists name."""
-    lines = [line for name in LISTS for line in text(name).splitlines()]
-    return [Requirement(line) for line in lines if line and line[0] != "#"]
+    """Return the requirements of the app, and of the console."""
+    lines = [line for line in text("requirements.txt").splitlines() if line and line[0] != "#"]
+    return list(
+        map(Requirement, lines + tomllib.loads(text(OPERATOR))["project"]["optional-dependencies"]["console"])
+    )
 
 
 def read_lock(content: str) -> list[Locked]:
@@ -159,4 +161,4 @@ def test_the_lock_is_made_by_make_of_both_lists() -> None:
         assert "make lock" in text(name).splitlines()[1]
         assert f"--output-file {name}" in recipe
     assert "--generate-hashes" in re.findall(r"^COMPILE = .*\n\t.*", makefile, re.MULTILINE)[0]
-    assert all(f" {name}" in recipe for name in LISTS)
+    assert all(f" {name}" in recipe for name in ("requirements.txt", OPERATOR))

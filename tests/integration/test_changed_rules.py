@@ -25,7 +25,6 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import DAY_MS, DuplicateDetection, QueueEntity, Receiving, Sending
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.generations import format_time
 from relay.cosmos.containers import Containers
 from relay.cosmos.timelines import CosmosTimelines
 from relay.routes import rulebook
@@ -37,6 +36,7 @@ from relay.sql.install import install, install_rules
 from relay.sql.rows import position_time
 from relay.sql.timelines import SqlTimelines
 from relay.streams import read_streams
+from relay_operator.cli.generations import format_time
 from tests.support.broker import set_status
 from tests.support.operators import relay_command
 from tests.support.outbox import event

@@ -16,9 +16,9 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends import open_backend
-from relay.console.model import Stage
-from relay.console.observer import Observer, observer_of
 from relay.settings import Settings
+from relay_operator.console.model import Stage
+from relay_operator.console.observer import Observer, observer_of
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts
 from tests.support.leases import TriggerLeases

@@ -11,9 +11,6 @@ import pytest
 from changefeed import AsyncConsumer, AsyncFeed, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
 from changefeed.tables import Tables
-from relay.console.model import Stage
-from relay.console.observer import Observer
-from relay.console.ports import Sources
 from relay.errors import ServiceError
 from relay.events import Event
 from relay.findings import Level
@@ -24,6 +21,9 @@ from relay.sql.check import check
 from relay.sql.database import Database
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
+from relay_operator.console.model import Stage
+from relay_operator.console.observer import Observer
+from relay_operator.console.ports import Sources
 from tests.support import sql_outbox
 from tests.support.console import InMemoryTopic
 from tests.support.outbox import event

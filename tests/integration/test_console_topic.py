@@ -11,10 +11,10 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.console.model import Arrival
-from relay.console.servicebus import PEEKED, ServiceBusTopic
 from relay.errors import ServiceError
 from relay.settings import Settings
+from relay_operator.console.model import Arrival
+from relay_operator.console.servicebus import PEEKED, ServiceBusTopic
 from tests.support.dead_letters import Topic, event
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"

@@ -86,13 +86,13 @@ def clone(tmp_path: Path) -> Path:
     for name in _COPIED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    for name in ("inbox", "outbox", "emulators"):
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / "pyproject.toml").write_text(_OWN.replace("FOLDER", name), encoding="utf-8")
-        (folder / name / "backend.py").write_text(_BACKEND.replace("FOLDER", name), encoding="utf-8")
+    for name in ("operator", "inbox", "outbox", "emulators"):
+        package = folder / "packages" / name
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "pyproject.toml").write_text(_OWN.replace("FOLDER", name), encoding="utf-8")
+        (package / "backend.py").write_text(_BACKEND.replace("FOLDER", name), encoding="utf-8")
     (folder / "pyproject.toml").write_text(_GROUPS, encoding="utf-8")
     (folder / "requirements.txt").touch()
-    (folder / "requirements-console.txt").touch()
     return folder
 
 

@@ -13,8 +13,8 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.deadletters.queue import DeadLetterQueue
 from relay.servicebus.outlet import Outlet
+from relay_operator.deadletters.queue import DeadLetterQueue
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
 

@@ -12,12 +12,12 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.records import Records
 from relay.cosmos.containers import Containers
 from relay.cosmos.quarantine import CosmosItems
 from relay.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import Settings
+from relay_operator.cli.records import Records
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess

@@ -17,13 +17,13 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
-from relay.cli.replay_run import ReplayState
-from relay.cli.sender import OrderedSender
 from relay.cosmos import feed
 from relay.cosmos.feed import CosmosReading
 from relay.documents import SourceDocument, StoredDocument
 from relay.outbox import Range
 from relay.routes.selection import BY_DEFAULT
+from relay_operator.cli.replay_run import ReplayState
+from relay_operator.cli.sender import OrderedSender
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases

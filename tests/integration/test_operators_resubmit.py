@@ -18,9 +18,9 @@ import inbox
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
-from relay.deadletters import lookout
-from relay.deadletters.queue import DeadLetterQueue
 from relay.times import format_time
+from relay_operator.deadletters import lookout
+from relay_operator.deadletters.queue import DeadLetterQueue
 from tests.support.broker import TurnableClock, inject
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command, relay_process

@@ -18,8 +18,8 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay import assembly, canary
 from relay.backends.cosmos import CosmosRelay
-from relay.cli.smoke import SmokeTest
 from relay.routes.examples import Example
+from relay_operator.cli.smoke import SmokeTest
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import Run, relay_command
@@ -249,7 +249,7 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay.cli.smoke._SMALL", 2)
+    monkeypatch.setattr("relay_operator.cli.smoke._SMALL", 2)
     # As a relay would have it whose sender continues refusing: the small ones are no events.
     make = SmokeTest._event
 

@@ -20,9 +20,9 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEntity, Receiving, Sending
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.session import choose, open_session
-from relay.console.servicebus import ServiceBusTopic
 from relay.streams import read_streams, stream_of
+from relay_operator.cli.session import choose, open_session
+from relay_operator.console.servicebus import ServiceBusTopic
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import dead_letter, event
 from tests.support.operators import relay_command
@@ -160,7 +160,7 @@ async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_
     (tmp_path / "relay.toml").write_text(gone)
     other = {"AUDIT_BUS": environment["SERVICEBUS"], "AUDIT_BUS_ADMIN": environment["SERVICEBUS_ADMIN"]}
     looking = Looking(capsys, "streams/audit/")
-    monkeypatch.setattr("relay.cli.console.stop_signal", lambda: looking)
+    monkeypatch.setattr("relay_operator.cli.console.stop_signal", lambda: looking)
 
     ended = await relay_command(environment | other, "console", "--port", "0")
 

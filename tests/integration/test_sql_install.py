@@ -11,10 +11,10 @@ import pytest
 
 from changefeed import AsyncFeed, DatabaseError, connect_async
 from changefeed.statements import Result, Statement
-from relay.cli import run
-from relay.cli.main import parser
 from relay.settings import SqlFeed
 from relay.sql.database import connect
+from relay_operator.cli import run
+from relay_operator.cli.main import parser
 from tests.support.operators import Run, relay_command
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"

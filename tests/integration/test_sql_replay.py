@@ -10,11 +10,11 @@ import pytest
 from changefeed import connect, prune
 from changefeed.ulid import at, to_text
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cli.sender import OrderedSender, Sent
 from relay.events import Event
 from relay.outbox import Range
 from relay.settings import Settings
 from relay.sql.reader import SqlOutbox
+from relay_operator.cli.sender import OrderedSender, Sent
 from tests.support.broker import topic_counts
 from tests.support.operators import Run, relay_command
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment

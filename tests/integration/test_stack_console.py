@@ -17,7 +17,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
-from relay.cli.shell import python
+from relay_operator.cli.shell import python
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
 from tests.support.watchdog import WATCHDOG_S

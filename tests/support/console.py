@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay.console.model import DeadLetterGroup, Delivery, Subscription
-from relay.console.ports import Attempt
 from relay.errors import ServiceError
 from relay.findings import Finding
+from relay_operator.console.model import DeadLetterGroup, Delivery, Subscription
+from relay_operator.console.ports import Attempt
 
 
 @dataclass

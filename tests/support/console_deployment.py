@@ -7,8 +7,8 @@ import itertools
 import sys
 from typing import Any
 
-from relay.console.observer import Observer
-from relay.console.ports import Sources
+from relay_operator.console.observer import Observer
+from relay_operator.console.ports import Sources
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox

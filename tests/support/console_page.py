@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
-from relay.console.application import application
-from relay.console.pages import ConsoleSettings
-from relay.console.server import loopback, serving
 from relay.findings import Finding
+from relay_operator.console.application import application
+from relay_operator.console.pages import ConsoleSettings
+from relay_operator.console.server import loopback, serving
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 # A machine that does other things as well may take longer than a reader would wait.

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from relay.console.freshness import FIGURES, Part
-from relay.console.model import (
+from relay.findings import Finding
+from relay.remedy import set_aside
+from relay_operator.console.freshness import FIGURES, Part
+from relay_operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -21,8 +23,6 @@ from relay.console.model import (
     Subscription,
     Timeline,
 )
-from relay.findings import Finding
-from relay.remedy import set_aside
 from tests.support.console_view import NOON, busy, committed, current, delivered, record, tracked
 
 LONG = "x" * 120

@@ -8,8 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from relay.console.freshness import FIGURES
-from relay.console.model import (
+from relay.errors import ServiceError
+from relay.findings import Finding, Level
+from relay.outbox import Committed
+from relay_operator.console.freshness import FIGURES
+from relay_operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -25,9 +28,6 @@ from relay.console.model import (
     Timeline,
     Tracked,
 )
-from relay.errors import ServiceError
-from relay.findings import Finding, Level
-from relay.outbox import Committed
 
 # 2026-02-09 11:30:00 UTC
 NOON = 1_770_636_600.0

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from relay.cli.records import Records
-from relay.cli.sender import OrderedSender
 from relay.documents import StoredDocument
 from relay.errors import PublishError, QuarantineError, StoreError
 from relay.holds import ORDER_TYPE, PARKED_TYPE
@@ -25,6 +23,8 @@ from relay.quarantine.items import ItemNotFound, Items
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
 from relay.settings import OnPoison
+from relay_operator.cli.records import Records
+from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.operators import relay_command
@@ -151,8 +151,8 @@ class World:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
-            patch.setattr("relay.cli.quarantine.open_records", records)
-            patch.setattr("relay.cli.quarantine.ordered_sender", sender)
+            patch.setattr("relay_operator.cli.quarantine.open_records", records)
+            patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
             return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json
 
     async def records(self) -> list[dict[str, Any]]:

@@ -16,16 +16,16 @@ import docs.site.__main__
 import inbox.commands
 import local.__main__
 import outbox_emulators.__main__
-import relay.cli.main
+import relay_operator.cli.main
 import verification.bench.__main__
 import verification.journal.__main__
 from local.chaos.schedule import ALL_KINDS
 from outbox_emulators.cosmos import edges as cosmos
 from outbox_emulators.functions import edges as functions
 from outbox_emulators.servicebus import edges as servicebus
-from relay.cli.terminal import EXIT_CODES
 from relay.settings import Settings
 from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from relay_operator.cli.terminal import EXIT_CODES
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
 
@@ -144,7 +144,7 @@ def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.Argume
 def programs() -> dict[str, argparse.ArgumentParser]:
     """The parser of each `python -m …` of the pages."""
     return {
-        "relay": relay.cli.main.parser(),
+        "relay": relay_operator.cli.main.parser(),
         "local": with_subcommands(local.__main__._COMMANDS),
         "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
         "changefeed": changefeed.cli._parser(),

@@ -17,20 +17,8 @@ import local.stack.command
 import outbox.errors
 import outbox.relayable
 import outbox.unit_of_work
-import relay.cli.main
-import relay.cli.quarantine
-import relay.cli.records
-import relay.cli.sender
-import relay.cli.smoke
-import relay.cli.terminal
-import relay.console.application
-import relay.console.counts
-import relay.console.model
-import relay.console.pages
-import relay.console.recent
 import relay.cosmos.ages
 import relay.cosmos.scan
-import relay.deadletters.queue
 import relay.events
 import relay.orders
 import relay.settings
@@ -39,6 +27,18 @@ import relay.sql.worker
 import relay.telemetry.attempt
 import relay.telemetry.gauges
 import relay.telemetry.instruments
+import relay_operator.cli.main
+import relay_operator.cli.quarantine
+import relay_operator.cli.records
+import relay_operator.cli.sender
+import relay_operator.cli.smoke
+import relay_operator.cli.terminal
+import relay_operator.console.application
+import relay_operator.console.counts
+import relay_operator.console.model
+import relay_operator.console.pages
+import relay_operator.console.recent
+import relay_operator.deadletters.queue
 from inbox.options import Options
 from local.stack.ports import PORTS
 from tests.unit.test_documented_names import page
@@ -48,16 +48,16 @@ WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 8: "eighth", 10: "ten", 50:
 # Of a page: its words, with {} for the number as the page writes it.
 CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.sql.memory._SHARES),
-    ("docs/console.md", "With more than {} partitions", relay.console.pages._MOST_PARTITIONS),
-    ("docs/console.md", "The latest {} of all partitions", relay.console.recent.MOST),
-    ("docs/console.md", "the {} oldest of each", relay.console.model.EXAMPLES),
+    ("docs/console.md", "With more than {} partitions", relay_operator.console.pages._MOST_PARTITIONS),
+    ("docs/console.md", "The latest {} of all partitions", relay_operator.console.recent.MOST),
+    ("docs/console.md", "the {} oldest of each", relay_operator.console.model.EXAMPLES),
     (
         "docs/console.md",
         "the oldest event first; at most {} events",
-        relay.console.application._MOST_EVENTS_OF_KEY,
+        relay_operator.console.application._MOST_EVENTS_OF_KEY,
     ),
-    ("docs/dead-letters.md", "it has {} lines", relay.cli.quarantine._DEFAULT_LIMIT),
-    ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay.deadletters.queue.HELD),
+    ("docs/dead-letters.md", "it has {} lines", relay_operator.cli.quarantine._DEFAULT_LIMIT),
+    ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay_operator.deadletters.queue.HELD),
     ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.scan.MAX_DEPTH),
     ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.scan.MAX_INTEGER_CHARACTERS),
     ("docs/guarantees.md", "together within {} bytes", relay.events.MAX_PROPERTIES_BYTES),
@@ -65,12 +65,12 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/local-stack.md", "the latest {} of each", local.console.topic._REMEMBERED),
     ("docs/message-contract.md", "1 to {} UTF-16 units", relay.events.MAX_KEY_LENGTH),
     ("docs/message-contract.md", "the properties together exceed {} bytes", relay.events.MAX_PROPERTIES_BYTES),
-    ("docs/operators.md", "its first {} characters or more are enough", relay.cli.records.LEAST_ID),
-    ("docs/operators.md", "a cell has at most {} columns", relay.cli.terminal.WIDEST),
-    ("docs/operators.md", "writes an event of {} MB", relay.cli.smoke._OVERSIZED_BYTES / 1e6),
-    ("docs/operators.md", "{} small events must arrive", relay.cli.smoke._SMALL),
-    ("docs/operators.md", "up to {} differences", relay.cli.smoke._SHOWN_DIFFERENCES),
-    ("docs/operators.md", "A failed send is tried {} times", len(relay.cli.sender._PAUSES_S) + 1),
+    ("docs/operators.md", "its first {} characters or more are enough", relay_operator.cli.records.LEAST_ID),
+    ("docs/operators.md", "a cell has at most {} columns", relay_operator.cli.terminal.WIDEST),
+    ("docs/operators.md", "writes an event of {} MB", relay_operator.cli.smoke._OVERSIZED_BYTES / 1e6),
+    ("docs/operators.md", "{} small events must arrive", relay_operator.cli.smoke._SMALL),
+    ("docs/operators.md", "up to {} differences", relay_operator.cli.smoke._SHOWN_DIFFERENCES),
+    ("docs/operators.md", "A failed send is tried {} times", len(relay_operator.cli.sender._PAUSES_S) + 1),
     ("docs/receiving-events.md", "A receiver that has nothing to do has {} of them open", inbox.width.FEWEST),
     ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.width._SOON_S),
     ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
@@ -128,7 +128,7 @@ def test_the_defaults_of_a_receiver_are_on_its_page() -> None:
 def test_the_defaults_of_up_and_of_the_console_are_on_their_pages() -> None:
     up = ArgumentParser()
     local.stack.command.add_arguments(up)
-    started, opened = up.parse_args([]), relay.cli.main.parser().parse_args(["console"])
+    started, opened = up.parse_args([]), relay_operator.cli.main.parser().parse_args(["console"])
     of_up = {"source": started.source, "env-file": started.env_file, "logs": started.logs}
     ports = {port.option.removeprefix("--"): port.default for port in PORTS}
     of_the_console = {"host": opened.host, "port": opened.port, "from": opened.begin}

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from relay import errors
-from relay.cli.main import parser
 from relay.events import Reason
 from relay.reasons import ERRORS, QUARANTINE, STATES, Row, State
+from relay_operator.cli.main import parser
 from tests.unit.test_documented_names import commands, page
 
 RUNBOOK, CONTRACT = "docs/runbook.md", "docs/message-contract.md"

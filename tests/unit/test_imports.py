@@ -44,7 +44,7 @@ LATER = {
         "mssql_python",
         "opentelemetry.sdk",
     ),
-    *("relay.cli", "relay.console", "relay.large", "outbox", "inbox", "difflib"),
+    *("relay_operator", "relay.large", "outbox", "inbox", "difflib"),
 }
 # What knows an outbox; the commands and the console ask relay.backends and relay.outbox instead.
 FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay.cosmos"}

@@ -21,15 +21,15 @@ import pytest
 import changefeed.cli
 import local.__main__
 import outbox_emulators.__main__
-import relay.cli.main
+import relay_operator.cli.main
 from local.sending.command import _next
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
 from outbox_emulators import command_line, shell, testing
-from relay.cli.check import _line
-from relay.cli.terminal import Terminal, shows_colours
 from relay.findings import Finding
+from relay_operator.cli.check import _line
+from relay_operator.cli.terminal import Terminal, shows_colours
 from tests.support.pages import ROOT
 from tests.support.watchdog import WATCHDOG_S
 
@@ -39,7 +39,7 @@ def emulators(words: Sequence[str]) -> int:
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
-    "relay": relay.cli.main.main,
+    "relay": relay_operator.cli.main.main,
     "local": local.__main__.main,
     "changefeed": changefeed.cli.main,
     "outbox_emulators": emulators,
@@ -47,7 +47,11 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def test_the_copies_of_the_module_are_alike() -> None:
-    paths = ("packages/emulators/src/outbox_emulators/shell.py", "changefeed/shell.py", "relay/cli/shell.py")
+    paths = (
+        "packages/emulators/src/outbox_emulators/shell.py",
+        "changefeed/shell.py",
+        "packages/operator/src/relay_operator/cli/shell.py",
+    )
 
     assert len({(ROOT / path).read_text(encoding="utf-8") for path in paths}) == 1
 
@@ -178,7 +182,9 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
-    module = {"relay": "relay.cli.shell", "changefeed": "changefeed.shell"}.get(program, "outbox_emulators.shell")
+    module = {"relay": "relay_operator.cli.shell", "changefeed": "changefeed.shell"}.get(
+        program, "outbox_emulators.shell"
+    )
     script = f"from {module} import run; run(lambda: print('\\u2192 \\u9375 \\N{{PILE OF POO}}') or 0)"
 
     done = subprocess.run(

@@ -6,9 +6,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from relay.cli.records import Records
-from relay.cli.release import Release
-from relay.cli.sender import OrderedSender
 from relay.documents import SourceDocument, StoredDocument
 from relay.errors import OperationError, StoreError
 from relay.events import Event, Reason, Rejected
@@ -18,6 +15,9 @@ from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import OnPoison, Settings
+from relay_operator.cli.records import Records
+from relay_operator.cli.release import Release
+from relay_operator.cli.sender import OrderedSender
 from verification.journal import entries
 from verification.simulation.notes import Notes
 from verification.simulation.senders import SimulatedSenders

@@ -34,13 +34,13 @@ CONSTANTS
     OrdersHavePlaces,       \* relay/holds.py: an order that is carried out is about one version of its event
     MarkerHasPlace,         \* relay/holds.py: what lies before the event that parked its key is not parked
     BatchTouchesMarker,     \* relay/quarantine/parking.py: a record of a parked key is in one batch with its marker
-    UnparksAsRead,          \* relay/cli/records.py: the marker is removed only as it was read, before the count
-    UnparksInterrupted,     \* relay/cli/quarantine.py: a release unparks a key without records
-    ReleasesInOrder,        \* relay/cli/release.py: of a parked key, nothing is sent ahead of a record that stays
-    RemovesAfterAcceptance, \* relay/cli/release.py: a record is removed once its event was accepted
-    KeepsWhatWasSetAside,   \* relay/cli/records.py: no order replaces one that was carried out for the same version
-    WithdrawsAsRead,        \* relay/cli/records.py: an order is withdrawn only as it was read
-    RemovalLeavesOrder,     \* relay/cli/records.py: what was parked behind another event leaves an order when it is
+    UnparksAsRead,          \* packages/operator/src/relay_operator/cli/records.py: the marker is removed only as it was read, before the count
+    UnparksInterrupted,     \* packages/operator/src/relay_operator/cli/quarantine.py: a release unparks a key without records
+    ReleasesInOrder,        \* packages/operator/src/relay_operator/cli/release.py: of a parked key, nothing is sent ahead of a record that stays
+    RemovesAfterAcceptance, \* packages/operator/src/relay_operator/cli/release.py: a record is removed once its event was accepted
+    KeepsWhatWasSetAside,   \* packages/operator/src/relay_operator/cli/records.py: no order replaces one that was carried out for the same version
+    WithdrawsAsRead,        \* packages/operator/src/relay_operator/cli/records.py: an order is withdrawn only as it was read
+    RemovalLeavesOrder,     \* packages/operator/src/relay_operator/cli/records.py: what was parked behind another event leaves an order when it is
                             \* removed, unless the checkpoint has passed it
 
     \* Assumptions. Each is TRUE.
@@ -375,7 +375,7 @@ MayLeave(e) == SettingAsideTakesTime => e <= aged
 Leave(e) ==
     order' = IF RemovalLeavesOrder /\ e > position /\ e \notin Troubled THEN [order EXCEPT ![NameOf(e)] = e] ELSE order
 
-\* `quarantine release`: Release.release and Release.release_parked in relay/cli/release.py.
+\* `quarantine release`: Release.release and Release.release_parked in packages/operator/src/relay_operator/cli/release.py.
 List ==
     /\ step = "idle" /\ record # {}
     /\ step' = "releasing" /\ list' = record /\ sent' = {}

@@ -13,11 +13,11 @@ import pytest
 from local.sending.event import Event, WordError, parse_fields
 from local.watching.changes import Change, Changes, staleness
 from outbox import InvalidDocument
-from relay.console import texts
-from relay.console.model import Flow, Snapshot, Stage, Tracked
-from relay.console.pages import ConsoleSettings, Pages
-from relay.console.stream import encoded
-from relay.console.timeline import steps
+from relay_operator.console import texts
+from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
+from relay_operator.console.pages import ConsoleSettings, Pages
+from relay_operator.console.stream import encoded
+from relay_operator.console.timeline import steps
 from tests.support.console_view import NOON, committed
 
 

@@ -12,8 +12,6 @@ from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFo
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
 from relay import holds
-from relay.cli.records import Records
-from relay.cli.sender import OrderedSender
 from relay.evidence import AcceptedLedger
 from relay.outbox import Outbox
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
@@ -23,6 +21,8 @@ from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.settings import Settings
+from relay_operator.cli.records import Records
+from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.operators import Run, relay_command
@@ -150,9 +150,9 @@ class Deployment:
         self.topic = FakeTopic()
         monkeypatch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
         for module in ("quarantine", "replay", "holdups"):
-            monkeypatch.setattr(f"relay.cli.{module}.open_records", self._open_records)
+            monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):
-            monkeypatch.setattr(f"relay.cli.{module}.ordered_sender", self._open_sender)
+            monkeypatch.setattr(f"relay_operator.cli.{module}.ordered_sender", self._open_sender)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:
         """An event in its own commit; `changes` are members of its document."""

@@ -13,10 +13,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.cli.topic import read_servicebus
 from relay.clients import administration_address
 from relay.findings import Gap, Why
 from relay.settings import Settings
+from relay_operator.cli.topic import read_servicebus
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Account, Namespace, serve_account, serve_namespace

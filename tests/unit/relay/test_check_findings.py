@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
-from relay.cli.check import exit_code
-from relay.cli.terminal import ExitCode
-from relay.cli.topic import Requirements, ServiceBusFacts, check_servicebus
 from relay.clients import Connection, Identity, administration_connection
 from relay.errors import UsageError
 from relay.findings import Finding, Gap, Level, Why
 from relay.settings import Settings
+from relay_operator.cli.check import exit_code
+from relay_operator.cli.terminal import ExitCode
+from relay_operator.cli.topic import Requirements, ServiceBusFacts, check_servicebus
 from tests.unit.relay.commands import ENVIRONMENT
 from tests.unit.relay.deployments import subscription_properties, topic_properties
 

@@ -12,21 +12,21 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-import relay.console.application
-from relay.console.application import application
-from relay.console.model import (
+import relay_operator.console.application
+from relay.cosmos.feed import brief
+from relay.holds import marker
+from relay.outbox import Committed, id_name, key_name
+from relay_operator.console.application import application
+from relay_operator.console.model import (
     Arrival,
     Delivery,
     Snapshot,
     Subscription,
 )
-from relay.console.ports import Attempt
-from relay.console.server import loopback
-from relay.console.stream import encoded
-from relay.console.timelines import Timelines
-from relay.cosmos.feed import brief
-from relay.holds import marker
-from relay.outbox import Committed, id_name, key_name
+from relay_operator.console.ports import Attempt
+from relay_operator.console.server import loopback
+from relay_operator.console.stream import encoded
+from relay_operator.console.timelines import Timelines
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import plain
@@ -157,7 +157,7 @@ async def test_ten_requests_for_the_state_share_one_encoding(
         made.append(value.number)
         return encoded(value)
 
-    monkeypatch.setattr(relay.console.application, "encoded", counting)
+    monkeypatch.setattr(relay_operator.console.application, "encoded", counting)
     relayed.outbox.commit("a")
     await relayed.observer.look()
     async with TestClient(TestServer(application(relayed.observer, loopback))) as client:
@@ -189,7 +189,7 @@ async def viewers(relayed: Counted, keys: Sequence[str]) -> AsyncIterator[list[A
 
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.console.timelines._PAUSE_S", 0.0)
+    monkeypatch.setattr("relay_operator.console.timelines._PAUSE_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -273,7 +273,7 @@ async def test_a_timeline_that_could_not_be_read_is_tried_again(
     async with viewers(relayed, ["k"]) as [timeline]:
         await timeline.html()
         assert len(relayed.counting.read_keys) == 1
-        monkeypatch.setattr("relay.console.timelines._RETRY_S", 0.0)
+        monkeypatch.setattr("relay_operator.console.timelines._RETRY_S", 0.0)
         relayed.outbox.commit("b")
         await relayed.observer.look()
         for _ in range(2):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relay.backends import open_backend
-from relay.cli.console import check_of
-from relay.cli.main import parser
 from relay.errors import UsageError
 from relay.settings import Settings
+from relay_operator.cli.console import check_of
+from relay_operator.cli.main import parser
 
 BOTH = {
     "COSMOS__accountEndpoint": "https://x.documents.azure.com:443/",

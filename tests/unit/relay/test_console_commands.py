@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.shell import python
-from relay.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
-from relay.console.pages import ConsoleSettings, Pages
-from relay.console.texts import Commands
 from relay.events import Reason
 from relay.remedy import Invocation
+from relay_operator.cli.shell import python
+from relay_operator.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
+from relay_operator.console.pages import ConsoleSettings, Pages
+from relay_operator.console.texts import Commands
 from tests.support.console_deployment import NOW, Deployment
 
 ENV_FILE = Path("my stack.env")

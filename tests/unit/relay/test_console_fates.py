@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.watching.changes import ENDED, Changes
-from relay.cli.records import Records
-from relay.console import texts
-from relay.console.model import Arrival, Delivery, Stage, Tracked
-from relay.console.pages import ConsoleSettings, Pages
-from relay.console.stream import encoded
 from relay.quarantine.items import Filter
 from relay.quarantine.outcomes import Outcome, Removal
+from relay_operator.cli.records import Records
+from relay_operator.console import texts
+from relay_operator.console.model import Arrival, Delivery, Stage, Tracked
+from relay_operator.console.pages import ConsoleSettings, Pages
+from relay_operator.console.stream import encoded
 from tests.support.console_deployment import NOW, Deployment
 
 

@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.console.application import application_of_streams
-from relay.console.freshness import FIGURES
-from relay.console.model import Known, Problem, Snapshot
-from relay.console.overview import StreamView
-from relay.console.server import loopback
-from relay.console.texts import Commands
 from relay.findings import Finding
 from relay.remedy import Invocation
+from relay_operator.console.application import application_of_streams
+from relay_operator.console.freshness import FIGURES
+from relay_operator.console.model import Known, Problem, Snapshot
+from relay_operator.console.overview import StreamView
+from relay_operator.console.server import loopback
+from relay_operator.console.texts import Commands
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, history
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.test_console_web import messages

@@ -8,11 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from relay.cli.main import parser
-from relay.console import texts
-from relay.console.bounds import REASON
-from relay.console.headline import headline
-from relay.console.model import (
+from relay.errors import BlockedError, SettingsError
+from relay.findings import Finding, Level
+from relay.outbox import cut_text
+from relay.reasons import State
+from relay.remedy import PLAIN, Invocation, Sentence, set_aside
+from relay.results import KeyFailure, Outcome
+from relay_operator.cli.main import parser
+from relay_operator.console import texts
+from relay_operator.console.bounds import REASON
+from relay_operator.console.headline import headline
+from relay_operator.console.model import (
     Arrival,
     Delivery,
     Flow,
@@ -24,15 +30,9 @@ from relay.console.model import (
     Subscription,
     Tracked,
 )
-from relay.console.pages import ConsoleSettings
-from relay.console.texts import Commands
-from relay.console.timeline import steps
-from relay.errors import BlockedError, SettingsError
-from relay.findings import Finding, Level
-from relay.outbox import cut_text
-from relay.reasons import State
-from relay.remedy import PLAIN, Invocation, Sentence, set_aside
-from relay.results import KeyFailure, Outcome
+from relay_operator.console.pages import ConsoleSettings
+from relay_operator.console.texts import Commands
+from relay_operator.console.timeline import steps
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 

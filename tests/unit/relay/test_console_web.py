@@ -12,16 +12,16 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.console.application import Checks, application
-from relay.console.model import Flow, Snapshot, Stage, Timeline
-from relay.console.pages import ConsoleSettings
-from relay.console.server import loopback, serving
-from relay.console.stream import message
-from relay.console.texts import marked
 from relay.errors import UsageError
 from relay.events import Reason
 from relay.findings import Finding
 from relay.reasons import QUARANTINE, STATES, State
+from relay_operator.console.application import Checks, application
+from relay_operator.console.model import Flow, Snapshot, Stage, Timeline
+from relay_operator.console.pages import ConsoleSettings
+from relay_operator.console.server import loopback, serving
+from relay_operator.console.stream import message
+from relay_operator.console.texts import marked
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
 from tests.support.watchdog import WATCHDOG_S
 

@@ -15,8 +15,8 @@ from proton import Message, char, float32, symbol, timestamp, ubyte
 from outbox_emulators.servicebus.dead_letters import dead_letter
 from outbox_emulators.servicebus.entry import Entry
 from outbox_emulators.servicebus.parsing import parse
-from relay.deadletters import sections
-from relay.deadletters.letter import body, copy_of, described, lock_of, read
+from relay_operator.deadletters import sections
+from relay_operator.deadletters.letter import body, copy_of, described, lock_of, read
 from tests.support.dead_letters import event
 
 AT_MS = 1_700_000_000_123

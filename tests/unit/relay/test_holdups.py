@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from relay.backends import open_backend
-from relay.cli.holdups import holdups
 from relay.errors import StoreError
 from relay.findings import Finding, Level
 from relay.holds import marker
 from relay.settings import Settings
+from relay_operator.cli.holdups import holdups
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from relay.cli.topic import ServiceBusFacts
 from relay.findings import Gap, Level, Why
 from relay.large.check import _kept
+from relay_operator.cli.topic import ServiceBusFacts
 
 GAP = Gap(Why.FORBIDDEN, "no")
 

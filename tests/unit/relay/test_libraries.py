@@ -12,9 +12,9 @@ from azure.core.settings import settings as azure_settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
 from relay.backends.cosmos import CosmosBackend
-from relay.cli.main import main
 from relay.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
 from relay.settings import Settings
+from relay_operator.cli.main import main
 from tests.support.watchdog import WATCHDOG_S
 
 SETTINGS = {
@@ -99,7 +99,7 @@ def exported(program: str, **settings: str) -> str:
 
 def test_a_worker_that_exports_does_not_trace_the_sdks() -> None:
     program = (
-        "import os, relay.cli.run as command; command._set_up_telemetry(os.environ);"
+        "import os, relay_operator.cli.run as command; command._set_up_telemetry(os.environ);"
         "from azure.core.settings import settings; print(settings.tracing_implementation(), flush=True)"
     )
 
@@ -108,7 +108,7 @@ def test_a_worker_that_exports_does_not_trace_the_sdks() -> None:
 
 def test_a_worker_exports_the_logger_that_is_named_as_the_functions_worker_does() -> None:
     program = (
-        "import logging, os, relay.cli.run as command; command._set_up_telemetry(os.environ);"
+        "import logging, os, relay_operator.cli.run as command; command._set_up_telemetry(os.environ);"
         "names = ('root', 'relay', 'asyncio');"
         "has = lambda name: any('Otel' in type(each).__name__ or 'LoggingHandler' == type(each).__name__"
         " for each in logging.getLogger(name if name != 'root' else None).handlers);"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.main import main
-from relay.cli.shell import python
+from relay_operator.cli.main import main
+from relay_operator.cli.shell import python
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from relay.cli.records import Ordered, Records
 from relay.documents import StoredDocument
 from relay.errors import QuarantineError, StoreError
 from relay.holds import Holds, order_id
@@ -17,6 +16,7 @@ from relay.place import Place
 from relay.quarantine.items import Filter, Operation
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.settings import OnPoison
+from relay_operator.cli.records import Ordered, Records
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_items import InMemoryItems

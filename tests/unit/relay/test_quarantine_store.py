@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from relay.backends import open_backend
-from relay.cli.records import open_records
 from relay.cosmos.quarantine import CosmosItems
 from relay.cosmos.reader import CosmosOutbox
 from relay.errors import StoreError, UsageError
@@ -13,6 +12,7 @@ from relay.quarantine.items import Filter
 from relay.settings import Settings
 from relay.sql.quarantine import SqlItems
 from relay.sql.reader import SqlOutbox
+from relay_operator.cli.records import open_records
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal
 

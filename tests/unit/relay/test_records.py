@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relay.cli.records import Records
 from relay.errors import StoreError, UsageError
 from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
+from relay_operator.cli.records import Records
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {

@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import changefeed.cli
-from relay.cli.main import parser
 from relay.errors import UsageError
 from relay.remedy import (
     INSTALL,
@@ -31,6 +30,7 @@ from relay.remedy import (
     set_aside_at_end,
     shell_word,
 )
+from relay_operator.cli.main import parser
 from tests.support.operators import ROOT
 
 PROGRAMS = {"relay": parser(), "changefeed": changefeed.cli._parser()}

@@ -49,7 +49,7 @@ async def test_events_go_out_in_the_order_of_their_commits_from_every_partition(
 async def test_how_far_it_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.cli.terminal._LOG_EVERY_S", 0)
+    monkeypatch.setattr("relay_operator.cli.terminal._LOG_EVERY_S", 0)
     deployment.outbox.page = 2
     commit(deployment, "a-1", "a-2", "a-3", "a-4", "z-1")
 
@@ -396,7 +396,7 @@ async def test_a_finished_replay_with_invalid_documents_tells_them_again(
 async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
     deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    monkeypatch.setattr("relay_operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
     for number, at in enumerate((4999, 5000, 5001, 6000)):
         deployment.commit(f"a-{number}", "a", _ts=at)
 

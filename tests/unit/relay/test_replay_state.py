@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 from relay.documents import SourceDocument
 from relay.errors import ServiceError, UsageError
 from relay.outbox import Range
+from relay_operator.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 
 IDENTITY = ReplayIdentity(
     Range(10, 20),

@@ -25,12 +25,12 @@ from relay.clients import (
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.console.pages import ConsoleSettings
-from relay.console.resourcemanager import address_of
 from relay.errors import SettingsError, UsageError
 from relay.secrecy import looks_secret, quoted
 from relay.settings import Settings
 from relay.streams import read_streams
+from relay_operator.console.pages import ConsoleSettings
+from relay_operator.console.resourcemanager import address_of
 from tests.support.operators import relay_command
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.test_documented_names import settings_of

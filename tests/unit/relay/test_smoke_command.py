@@ -19,11 +19,6 @@ from azure.servicebus.exceptions import (
 )
 
 from relay.backends import open_backend
-from relay.cli import session as subscriptions
-from relay.cli.comparison import Difference
-from relay.cli.session import Session, choose, open_session
-from relay.cli.smoke import Oversized, Smoke, result_of
-from relay.cli.topic import ServiceBusFacts
 from relay.cosmos.reader import CosmosCanary
 from relay.documents import SourceDocument
 from relay.errors import ServiceError, StoreError, UsageError
@@ -33,6 +28,11 @@ from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.mapping import Long
 from relay.servicebus import messages
 from relay.settings import Settings
+from relay_operator.cli import session as subscriptions
+from relay_operator.cli.comparison import Difference
+from relay_operator.cli.session import Session, choose, open_session
+from relay_operator.cli.smoke import Oversized, Smoke, result_of
+from relay_operator.cli.topic import ServiceBusFacts
 from tests.support.closing import CloseLater
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
@@ -161,11 +161,11 @@ def app(monkeypatch: pytest.MonkeyPatch, close_later: CloseLater) -> App:
         return await find(chosen, limit)
 
     monkeypatch.setattr(app.records, "find", looked_into)
-    monkeypatch.setattr("relay.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
-    monkeypatch.setattr("relay.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
-    monkeypatch.setattr("relay.cli.smoke.open_session", opened_session)
+    monkeypatch.setattr("relay_operator.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
+    monkeypatch.setattr("relay_operator.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
+    monkeypatch.setattr("relay_operator.cli.smoke.open_session", opened_session)
     monkeypatch.setattr("relay.backends.cosmos.CosmosBackend.open_canary", opened)
-    monkeypatch.setattr("relay.cli.smoke.open_records", opened_records)
+    monkeypatch.setattr("relay_operator.cli.smoke.open_records", opened_records)
     return app
 
 
@@ -514,7 +514,7 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
     async def read(*_: Any) -> ServiceBusFacts:
         return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
 
-    monkeypatch.setattr("relay.cli.session.read_servicebus", read)
+    monkeypatch.setattr("relay_operator.cli.session.read_servicebus", read)
 
     if chosen is None:
         with pytest.raises(UsageError) as raised:

@@ -16,7 +16,8 @@ from azure.servicebus._pyamqp._decode import decode_payload
 
 from outbox_emulators.functions.dates import rewritten
 from relay.canary import TTL_S, canary
-from relay.cli.comparison import (
+from relay.servicebus import encoding, messages
+from relay_operator.cli.comparison import (
     BODY_REMEDY,
     DATE_REMEDY,
     PROPERTY_REMEDY,
@@ -24,7 +25,6 @@ from relay.cli.comparison import (
     compare,
     differences,
 )
-from relay.servicebus import encoding, messages
 from tests.support.outbox import plain, sound
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)

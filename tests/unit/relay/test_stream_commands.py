@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.servicebus.management import QueueProperties
 
-from relay.cli import run
 from relay.routes.conditions import Condition
 from relay.routes.examples import example
 from relay.routes.selection import Route, Selection
+from relay_operator.cli import run
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, Deployment, record_id
 from tests.unit.relay.deployments import (
@@ -198,7 +198,7 @@ async def test_the_option_and_the_variable_of_the_management_endpoint_are_of_one
         read.append((settings.servicebus_setting, administration))
         return SimpleNamespace(topic=namespaces.topic, subscriptions=[], sending=262_144, largest_message=262_144)
 
-    monkeypatch.setattr("relay.cli.check.read_servicebus", facts)
+    monkeypatch.setattr("relay_operator.cli.check.read_servicebus", facts)
     ports = {"SERVICEBUS_ADMIN": "http://a.test", "ORDERS_BUS_ADMIN": "http://b.test"}
 
     await relay_command(environment | ports, "check", "--servicebus-admin", "http://c.test")

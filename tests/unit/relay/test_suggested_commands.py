@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 import changefeed.cli
-from relay.cli.main import parser
+from relay_operator.cli.main import parser
 from tests.support.texts import INSERTED, texts
 
 # A sentence ends behind some of them, or a remark in parentheses begins.

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.cli import check
-from relay.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from relay.errors import UsageError
 from relay.findings import Finding
+from relay_operator.cli import check
+from relay_operator.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from tests.support.operators import Keyboard
 
 
@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay.cli.terminal.time", clock)
+    monkeypatch.setattr("relay_operator.cli.terminal.time", clock)
     return clock
 
 

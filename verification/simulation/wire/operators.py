@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from relay.backends import open_backend
-from relay.cli.records import Records
-from relay.cli.release import Release
-from relay.cli.sender import ordered_sender
 from relay.quarantine.items import Items
 from relay.settings import Settings
+from relay_operator.cli.records import Records
+from relay_operator.cli.release import Release
+from relay_operator.cli.sender import ordered_sender
 from verification.simulation.operators import BaseOperator
 from verification.simulation.wire.services import Services
 

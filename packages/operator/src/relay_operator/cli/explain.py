@@ -1,0 +1,208 @@
+"""`python -m relay explain`: which rules an event meets, and the message that it becomes. Nothing is sent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from relay.backends import Backend, open_backend
+from relay.documents import SourceDocument, StoredDocument
+from relay.errors import StoreError, UsageError
+from relay.events import Reason, Rejected
+from relay.quarantine.items import Filter
+from relay.routes.mapping import Long, Moment, Value
+from relay.servicebus import encoding, messages
+from relay.servicebus.messages import CONTENT_TYPE, Message
+from relay.settings import Settings
+from relay_operator.cli import generations
+from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
+from relay_operator.cli.records import open_records
+from relay_operator.cli.terminal import ExitCode, Result, Terminal
+from relay_operator.cli.topic import STANDARD_BYTES
+
+EXAMPLES = """\
+examples:
+  python -m relay explain event.json
+  python -m relay explain '/shop 7f3a' --key order-7
+  python -m relay explain event.json --stream audit --json
+
+FILE has the document as the outbox stores it, as JSON; in SQL, an object with the columns of the row. With --key,
+the event is looked for in the outbox by its id, the message id. For each stream the rule that counts is shown, and
+the message as it would be sent, with its properties and its body. Nothing is sent or written."""
+
+
+def add_to(commands: Commands) -> None:
+    parser = commands.add("explain", "show what becomes of an event", EXAMPLES, run)
+    parser.add_argument("event", metavar="FILE|ID", help="a file with the document as JSON, or the event's id")
+    parser.add_argument("--key", metavar="KEY", help="the partition key of the event with this id")
+    add_stream(parser, "all of them without it")
+
+
+async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
+    streams = chosen_streams(arguments, environment)
+    stored = _in_file(arguments.event) if arguments.key is None else None
+    explained = []
+    for stream in streams:
+        for source, backend in each_outbox(stream):
+            found = await _explained(backend, stored, arguments)
+            if stored is None:
+                found |= await _aside(backend, arguments.key, arguments.event)
+            explained.append({"stream": stream.stream, **({"source": source} if source else {}), **found})
+    missing = [each["outcome"] == "missing" for each in explained]
+    if all(missing):
+        raise UsageError(
+            f"{arguments.event!r} of the partition key {arguments.key!r} is in no outbox: give the message id, "
+            "or a file with the document"
+        )
+    aside = any(each["outcome"] == "quarantine" for each in explained)
+    lines = [line for each in explained for line in _lines(each)]
+    return Result(ExitCode.FINDINGS if aside else ExitCode.OK, {"streams": explained}, lines)
+
+
+def _in_file(name: str) -> StoredDocument:
+    path = Path(name)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise UsageError(f"{name!r} is no file: give the path of one, or the id of an event with --key") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{name} cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{name} has no JSON object: write one document")
+    return found
+
+
+async def _explained(
+    backend: Backend, stored: StoredDocument | None, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Explain what one stream does with the event, in the form that `--json` prints."""
+    settings, outbox = backend.settings, backend.open_outbox()
+    try:
+        if stored is not None:
+            document: SourceDocument | None = outbox.document_of(stored)
+        else:
+            document = await outbox.current(arguments.key, arguments.event)
+        found = {"destination": settings.destination}
+        if document is None:
+            return found | {"outcome": "missing"}
+        if settings.rules is not None:
+            judged = await generations.judge(backend, outbox, document, arguments.key)
+            again = replace(judged.settings, rules=None)
+            return {"generation": judged.sentence} | await _explained(open_backend(again), stored, arguments)
+        selection = settings.selection
+        if (unmet := selection.unmet(document)) is not None:
+            return found | {"outcome": "ignore", "rule": f"no event, as it is not so that {unmet}"}
+        route = selection.route_of(document)
+        found["rule"] = str(route) if route else "no rule takes it" if selection.routes else "every event"
+        if not selection.takes(document):
+            return found | {"outcome": "ignore"}
+        event = outbox.event_of(document)
+    finally:
+        await outbox.close()
+    if isinstance(event, Rejected):
+        return found | {"outcome": "quarantine", "reason": str(event.reason), "detail": event.detail}
+    message = messages.contract(settings.cloudevents_source, selection.fields)(event)
+    size = len(encoding.encode(message))
+    large = {"large": _large(settings)} if size > STANDARD_BYTES else {}
+    return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
+
+
+async def _aside(backend: Backend, partition_key: str, identifier: str) -> dict[str, Any]:
+    """Return what quarantine says of an event: whatever the rules are, a discarded one is published nowhere."""
+    async with open_records(backend) as records:
+        try:
+            kept = await records.find(Filter(partition_key=partition_key))
+            removed = await records.removed(partition_key)
+        except StoreError as error:
+            return {"quarantine": f"the quarantine cannot be read: {error}"}
+    for record in reversed(kept):
+        if record.document_id == identifier:
+            return {"quarantine": f"it is in quarantine since {record.quarantined_at}: {record.reason}"}
+    for each in reversed(removed):
+        if each.document_id == identifier:
+            said = f": {each.why}" if each.why else ""
+            return {"quarantine": f"it was {each.outcome} by {each.by} at {each.at}{said}"}
+    return {}
+
+
+def _large(settings: Settings) -> str:
+    """Describe the handling of a message that is larger than its topic or queue takes."""
+    if settings.claim_check is None:
+        return f"it is set aside as {Reason.MESSAGE_TOO_LARGE}"
+    return (
+        f"its body goes to the container {settings.claim_check.container!r}, and a message that names it takes "
+        "its place"
+    )
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    further = message.further
+    found: dict[str, Any] = {
+        "message_id": message.id,
+        "session_id": message.partition_key,
+        "partition_key": message.partition_key,
+        "subject": message.subject,
+        "content_type": CONTENT_TYPE,
+    }
+    if further is not None:
+        found["correlation_id"], found["reply_to"] = further.correlation_id, further.reply_to
+        if further.time_to_live_ms is not None:
+            found["time_to_live_s"] = further.time_to_live_ms / 1000
+        if further.scheduled_ms is not None:
+            found["scheduled_enqueue_time"] = _time(further.scheduled_ms)
+    found = {name: value for name, value in found.items() if value is not None}
+    properties = {name: _property(value) for name, value in message.application_properties.items()}
+    # As text: a number may have more digits than any parser keeps.
+    return {**found, "application_properties": properties, "body": message.body.decode()}
+
+
+def _property(value: Value) -> dict[str, Any]:
+    if isinstance(value, Moment):
+        return {"type": "date", "value": _time(value)}
+    kinds = ((str, "string"), (bool, "boolean"), (float, "double"), (Long, "long"))
+    return {"type": next(name for each, name in kinds if isinstance(value, each)), "value": value}
+
+
+def _time(milliseconds: int) -> str:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms since 1970"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_OUTCOMES = {
+    "publish": "is published",
+    "ignore": "is not for this stream",
+    "quarantine": "is set aside",
+    "missing": "is not in this outbox",
+}
+
+
+def _lines(explained: Mapping[str, Any]) -> Iterator[str]:
+    rule = f" ({explained['rule']})" if "rule" in explained else ""
+    source = f" of {explained['source']}" if "source" in explained else ""
+    what = f"{_OUTCOMES[explained['outcome']]}{rule}"
+    yield f"stream {explained['stream']}{source}, to {explained['destination']}: the event {what}"
+    if "generation" in explained:
+        yield f"  {explained['generation']}"
+    if "reason" in explained:
+        yield f"  {explained['reason']}: {explained['detail']}"
+    if "quarantine" in explained:
+        yield f"  {explained['quarantine']}"
+    if "large" in explained:
+        yield (
+            f"  large: the message has {explained['bytes']} bytes. Where the namespace takes less, which is "
+            f"{STANDARD_BYTES} on Standard and set by the topic or queue on Premium, {explained['large']}"
+        )
+    for name, value in explained.get("message", {}).items():
+        if name == "application_properties":
+            for each, typed in value.items():
+                yield f"  {each} = {typed['value']} ({typed['type']})"
+        else:
+            yield f"  {name}: {value}"

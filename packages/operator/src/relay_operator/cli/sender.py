@@ -1,0 +1,153 @@
+"""Sends chunks of events in order; nothing more is sent for a partition key whose send failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from relay.errors import ConfigurationError, SendError
+from relay.events import Event, Rejected, by_partition_key
+from relay.ports import Publisher
+from relay.remedy import Sentence
+from relay.results import KeyOutcome
+from relay.servicebus import messages
+from relay.servicebus.messages import Contract
+from relay.servicebus.publisher import ServiceBusPublisher
+from relay.settings import OnPoison, Settings
+from relay.verdict import Judge
+from relay_operator.cli.terminal import ExitCode
+
+# A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.
+_PAUSES_S = (0.5, 2.0)
+
+# Consecutive failed keys after which the topic counts as down.
+_OUTAGE = 3
+
+
+@dataclass(slots=True)
+class Sent:
+    """The result of one chunk.
+
+    Attributes:
+        through: The events that were accepted or rejected, by partition key: the first of those given.
+        rejected: Those of them that Service Bus will never accept.
+    """
+
+    through: dict[str, list[Event]] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> list[Event]:
+        refused = {rejected.position for rejected in self.rejected}
+        return [event for events in self.through.values() for event in events if event.position not in refused]
+
+
+@dataclass(slots=True)
+class Failure:
+    """A partition key whose send failed: the error, and the number of its events that were not sent."""
+
+    error: SendError
+    unsent: int
+
+
+class OrderedSender:
+    """Keeps the order of each partition key across chunks, as the trigger's checkpoint does for the app.
+
+    Attributes:
+        failures: The partition keys whose sends failed.
+        gave_up: No send succeeds, so another chunk would be pointless.
+    """
+
+    def __init__(self, publisher: Publisher, pauses_s: Sequence[float] = _PAUSES_S) -> None:
+        self._publisher = publisher
+        self._pauses_s = pauses_s
+        self.failures: dict[str, Failure] = {}
+        self.gave_up = False
+        self._accepted = 0
+        self._failed_in_a_row = 0
+
+    async def send(self, events: Sequence[Event], *, stop_at_rejection: bool = False) -> Sent:
+        """Publish a chunk, trying again what may succeed. Failed sends are in `failures`; they are not raised.
+
+        Args:
+            events: The chunk. In the result, each event's position is its place in here.
+            stop_at_rejection: Events of a key after a rejected one are neither sent nor in the result.
+        """
+        sent = Sent()
+        events = [event._replace(position=position) for position, event in enumerate(events)]
+        to_publish = {}
+        for key, its_events in by_partition_key(events).items():
+            if key in self.failures:
+                self.failures[key].unsent += len(its_events)
+            else:
+                to_publish[key] = its_events
+        judge = Judge(OnPoison.PARK if stop_at_rejection else OnPoison.SKIP, needs_evidence=False)
+        accepted = 0
+        for pause in (*self._pauses_s, None):
+            outcomes = await self._publisher.publish(to_publish, judge=judge)
+            accepted += sum(outcome.published for outcome in outcomes)
+            failed = [outcome for outcome in outcomes if outcome.error is not None]
+            to_publish = self._take(outcomes, to_publish, sent)
+            if not to_publish or any(isinstance(outcome.error, ConfigurationError) for outcome in failed):
+                break
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self._accepted += accepted
+        self._note(failed, accepted)
+        return sent
+
+    def _take(
+        self, outcomes: list[KeyOutcome], published: dict[str, list[Event]], sent: Sent
+    ) -> dict[str, list[Event]]:
+        """Note what went through; returns the rest."""
+        rest = {}
+        for outcome in outcomes:
+            events = published[outcome.partition_key]
+            through = len(events) - outcome.unsent - len(outcome.held_back)
+            sent.through.setdefault(outcome.partition_key, []).extend(events[:through])
+            sent.rejected += outcome.rejected
+            if outcome.unsent:
+                rest[outcome.partition_key] = events[through:]
+        return rest
+
+    def _note(self, failed: list[KeyOutcome], accepted: int) -> None:
+        for outcome in failed:
+            if outcome.error is not None:
+                self.failures[outcome.partition_key] = Failure(outcome.error, outcome.unsent)
+        self._failed_in_a_row = len(failed) + (0 if accepted else self._failed_in_a_row)
+        refused = any(isinstance(outcome.error, ConfigurationError) for outcome in failed)
+        self.gave_up = refused or (accepted == 0 and self._failed_in_a_row >= _OUTAGE)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code for the failures: 3 if the service is down, 1 if some partition keys failed."""
+        if not self.failures:
+            return ExitCode.OK
+        return ExitCode.SERVICE if self.gave_up or self._accepted == 0 else ExitCode.FINDINGS
+
+    def failures_data(self) -> list[dict[str, object]]:
+        return [
+            {"partitionKey": key, "unsent": failure.unsent, "error": str(failure.error)}
+            for key, failure in self.failures.items()
+        ]
+
+    def failure_lines(self) -> list[Sentence]:
+        return [
+            Sentence(f"  {key!r}: {failure.unsent} not sent: ", failure.error.sentence)
+            for key, failure in self.failures.items()
+        ]
+
+
+@asynccontextmanager
+async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
+    """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
+    message_of: Contract = messages.contract(settings.cloudevents_source, settings.selection.fields)
+    publisher = ServiceBusPublisher.from_settings(
+        settings, messages.with_original_id(message_of) if with_original_id else message_of
+    )
+    try:
+        yield OrderedSender(publisher)
+    finally:
+        await publisher.close()

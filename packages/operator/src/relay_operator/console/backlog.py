@@ -1,0 +1,210 @@
+"""The events in memory: those that the relay has not passed, and those in quarantine."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from relay.events import EventName
+from relay.outbox import Committed, id_name, key_name
+from relay.place import PlaceInFeed
+from relay.quarantine.items import Filter, Items, RecordSummary
+from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
+from relay_operator.console.model import QuarantineRecord, Removal
+from relay_operator.console.moments import started_at
+
+_PAGE = 1000
+_PAGES = 20
+
+# Records are written by several hosts, whose clocks differ.
+_OVERLAP = timedelta(seconds=30)
+
+# Maximum number of removals in memory.
+_REMOVALS = 10_000
+
+# Maximum number of records in memory: about 50 MB. Only the latest keep their summaries.
+_KNOWN = 500_000
+_SUMMARIES = 1000
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An event that the relay has not passed, or that may be in quarantine.
+
+    Attributes:
+        partition, place: Where it is now.
+        committed_at: About when it was committed (`moments.estimated_at`).
+        started_at: From when its latency counts; None if that is not known well enough.
+        expires_at: When the outbox deletes it.
+        passed_at: When the position was seen to pass it.
+    """
+
+    name: EventName
+    partition: str
+    place: PlaceInFeed
+    committed_at: float
+    started_at: float | None
+    expires_at: float | None
+    passed_at: float = 0.0
+
+
+class Backlog:
+    """Events that wait. A look goes through all of them, as their number is bounded and mostly small."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[EventName, Waiting] = {}
+        self._partitions: dict[str, dict[EventName, Waiting]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def partitions(self) -> set[str]:
+        return {name for name, events in self._partitions.items() if events}
+
+    def add(self, event: Committed, committed_at: float) -> bool:
+        """Add an event, or move the one of its name to its present place; returns whether it is new."""
+        name = event.partition_key, event.id
+        known = self._waiting.get(name)
+        if known is not None:
+            self.move(known, event.partition, event.place)
+            return False
+        start = started_at(event.committed_at, event.created_at)
+        new = Waiting(name, event.partition, event.place, committed_at, start, event.expires_at)
+        self._waiting[name] = self._partitions.setdefault(event.partition, {})[name] = new
+        return True
+
+    def move(self, event: Waiting, partition: str, place: PlaceInFeed) -> None:
+        del self._partitions[event.partition][event.name]
+        event.partition, event.place = partition, place
+        self._partitions.setdefault(partition, {})[event.name] = event
+
+    def take(self, partition: str, place: PlaceInFeed) -> list[Waiting]:
+        """Remove the events at or before a place of a partition."""
+        found = [event for event in self.within(partition) if event.place <= place]
+        for event in found:
+            del self._waiting[event.name], self._partitions[partition][event.name]
+        return found
+
+    def within(self, partition: str) -> Collection[Waiting]:
+        """Return the events that wait in a partition, in no order."""
+        return self._partitions.get(partition, {}).values()
+
+    def oldest(self, partition: str) -> float | None:
+        """Return the time at which the oldest event of a partition was committed, or None if none waits."""
+        return min((event.committed_at for event in self.within(partition)), default=None)
+
+    def expires_at(self) -> float | None:
+        """Return the earliest expiry among the waiting events, or None if none expires."""
+        return min(
+            (each.expires_at for each in self._waiting.values() if each.expires_at is not None), default=None
+        )
+
+
+class Quarantined:
+    """The events in quarantine, read as records are added and operators remove them.
+
+    Attributes:
+        removals: Number of removals that were read.
+        complete: Whether every record that was read is still known of.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._names: dict[int, None] = {}
+        self._latest: OrderedDict[int, QuarantineRecord] = OrderedDict()
+        self._since: str | None = None
+        self._newest: str | None = None
+        self._removed: OrderedDict[int, tuple[str, Removal]] = OrderedDict()
+        self._removed_since: str | None = None
+        self.removals = 0
+        self.complete = True
+
+    async def read(self) -> bool:
+        """Read the records that were added and removed since; returns False if there are more than were read.
+
+        Raises:
+            StoreError: The quarantine cannot be read.
+        """
+        limit = _PAGE
+        for _ in range(_PAGES):
+            page = await self._items.summaries(Filter(since=self._since), limit)
+            self._keep(page)
+            if len(page) < limit:
+                if self._newest is not None:
+                    self._since = _before(self._newest)
+                await self._read_removals()
+                return True
+            # If a whole page of records has the same time, the next one has to be larger to get past it.
+            limit = 2 * limit if page[-1].quarantined_at == self._since else _PAGE
+            self._since = page[-1].quarantined_at
+        return False
+
+    async def _read_removals(self) -> None:
+        """Read the removals since. One is stored as its record is removed, so they are read after the records."""
+        newest = self._removed_since
+        for item in await self._items.of_type(OUTCOME_TYPE, since=self._removed_since):
+            removed = Removed.of(item)
+            name = _name(removed)
+            latest = self._removed.get(name)
+            if latest is None or latest[0] < removed.quarantined_at:
+                self._remove(name, removed)
+            newest = max(newest or "", _before(removed.at))
+        self._removed_since = newest
+
+    def _remove(self, name: int, removed: Removed) -> None:
+        self.removals += 1
+        self._removed[name] = removed.quarantined_at, Removal.of(removed)
+        record = self._latest.get(name)
+        if record is None or record.quarantined_at <= removed.quarantined_at:
+            self._names.pop(name, None)
+            self._latest.pop(name, None)
+        if len(self._removed) > _REMOVALS:
+            self._removed.popitem(last=False)
+            self.complete = False
+
+    def removal(self, event: Waiting) -> Removal | None:
+        """The last removal of an event's record, unless the event has a record again."""
+        if self.has(event):
+            return None
+        return next((self._removed[name][1] for name in _names_of(event) if name in self._removed), None)
+
+    def has(self, event: Waiting) -> bool:
+        return any(name in self._names for name in _names_of(event))
+
+    def record(self, event: Waiting) -> QuarantineRecord | None:
+        """Return the record of an event, if it is one of the latest."""
+        return next((self._latest[name] for name in _names_of(event) if name in self._latest), None)
+
+    def _keep(self, page: Iterable[RecordSummary]) -> None:
+        for summary in page:
+            name = _name(summary)
+            if name in self._removed and summary.quarantined_at <= self._removed[name][0]:
+                continue
+            self._names[name] = None
+            self._latest[name] = QuarantineRecord.of(summary)
+            if len(self._latest) > _SUMMARIES:
+                self._latest.popitem(last=False)
+            if self._newest is None or summary.quarantined_at > self._newest:
+                self._newest = summary.quarantined_at
+        while len(self._names) > _KNOWN:
+            del self._names[next(iter(self._names))]
+            self.complete = False
+
+
+def _before(moment: str) -> str:
+    return (datetime.fromisoformat(moment) - _OVERLAP).isoformat()
+
+
+# Hashes, as half a million of names would take ten times as much. A record whose document is stored in parts, or
+# has no string for an id, is found by its place in the feed.
+def _name(summary: RecordSummary | Removed) -> int:
+    known = summary.document_id
+    return hash((key_name(summary.partition_key), id_name(known) if known else summary.committed))
+
+
+def _names_of(event: Waiting) -> tuple[int, int]:
+    partition_key, identifier = event.name
+    return hash((partition_key, identifier)), hash((partition_key, event.place))

@@ -1,0 +1,371 @@
+"""The console's values: of the whole relay, and of one partition key.
+
+Times are in seconds since 1970; a clock of Cosmos DB has whole seconds. None means unknown: in
+Azure, the console sees less than on the local stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from relay.events import Reason
+from relay.findings import Finding
+from relay.outbox import Committed, cut_text, id_name, key_name
+from relay.quarantine.items import RecordSummary
+from relay.quarantine.outcomes import Outcome, Removed
+from relay_operator.console.bounds import DETAIL, REASON
+from relay_operator.console.moments import took_s
+
+EXAMPLES = 10
+"""Maximum number of records or messages shown of one reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """When a figure was known.
+
+    Attributes:
+        at: When the reading that gave it began; None if there was none.
+        stale: Whether it may be wrong by now: it was never read, could not be read again, or was not for too long.
+    """
+
+    at: float | None = None
+    stale: bool = True
+
+
+UNKNOWN = Known()
+"""Of a figure that was never read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A physical partition with its lease, or a shard of an SQL feed with its claim.
+
+    Attributes:
+        name, owner, position: As of `relay.outbox.Position`.
+        behind: Number of events committed behind the position, as far as the console has read.
+        oldest_s: The age of the oldest of them; 0 if there is none.
+        moved_at: When the position was last seen to move; None if it was not yet.
+        retry: The attempt that is under way or awaited, from 2; None if the last attempt succeeded or if
+            that cannot be seen from here.
+        error: Why the last attempt failed.
+        withheld: The host's own error if it cannot hand a page of this partition to the relay; None if it can, or
+            if that cannot be seen from here.
+        still_since: Since when it has not moved although something waits; None if nothing waits, or if it was
+            not seen to move yet.
+    """
+
+    name: str
+    owner: str | None
+    position: str | None
+    behind: int
+    oldest_s: float
+    moved_at: float | None = None
+    retry: int | None = None
+    error: str | None = None
+    withheld: str | None = None
+    still_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The messages of a subscription of the topic.
+
+    Attributes:
+        active: Messages that wait for a receiver or are locked by one.
+        delivered: Messages that receivers have completed since the broker started.
+    """
+
+    name: str
+    active: int
+    dead_lettered: int
+    delivered: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The number of events at each stage, and their rates; None for what was never read.
+
+    Attributes:
+        since: When the console began to read; totals count from the first event it read.
+        committed: Events read in the outbox.
+        published, waiting: Those that the relay has passed and not set aside; those that it has not passed yet.
+        quarantined, parked: Records in quarantine; partition keys that are parked.
+        committed_s, published_s: Events a second, over the last ten seconds.
+        latency_p50_ms, latency_p99_ms: From the commit to the topic, of the events of the last minute; None if
+            there was none whose commit is known to less than a second.
+        lag_s: The age of the oldest event that the relay has not passed; 0 if there is none.
+        headroom_s: Seconds until the first waiting event is deleted by its time to live; None if none is.
+    """
+
+    since: float
+    committed: int | None = None
+    published: int | None = None
+    waiting: int | None = None
+    quarantined: int | None = None
+    parked: int | None = None
+    committed_s: float | None = None
+    published_s: float | None = None
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    lag_s: float | None = None
+    headroom_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineGroup:
+    """The records in quarantine of one reason; `examples` are the oldest of them."""
+
+    reason: str
+    count: int
+    examples: Sequence[QuarantineRecord] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """A record in quarantine, without its document."""
+
+    id: str
+    partition_key: str
+    document_id: str | None
+    reason: str
+    detail: str
+    quarantined_at: str
+
+    @classmethod
+    def of(cls, row: RecordSummary) -> QuarantineRecord:
+        """Return a record as the console shows it."""
+        return cls(
+            key_name(row.id),
+            key_name(row.partition_key),
+            None if row.document_id is None else id_name(row.document_id),
+            cut_text(row.reason, REASON),
+            cut_text(row.detail, DETAIL),
+            cut_text(row.quarantined_at, REASON),
+        )
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of its event."""
+        return Stage.PARKED if self.reason == Reason.KEY_PARKED else Stage.QUARANTINED
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """The dead letters of one subscription and reason, as far as they were peeked; `examples` are the oldest."""
+
+    subscription: str
+    reason: str
+    count: int
+    examples: Sequence[DeadLetter] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message in a dead-letter queue, without its body."""
+
+    message_id: str
+    partition_key: str | None
+    subject: str | None
+    reason: str
+    description: str
+    enqueued_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of the page that could not be read, and why. What was read before is still shown."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything but single keys, at one moment.
+
+    Attributes:
+        number: Grows whenever anything in the snapshot has changed but the times `at`.
+        recent: The latest events, newest first, at most fifty.
+        obstacles: What keeps the whole relay from working, each with its remedy.
+        known: When each figure was known, by its name here or in `flow`.
+    """
+
+    number: int
+    at: float
+    flow: Flow
+    partitions: Sequence[Partition] = ()
+    subscriptions: Sequence[Subscription] = ()
+    quarantine: Sequence[QuarantineGroup] = ()
+    dead_letters: Sequence[DeadLetterGroup] = ()
+    recent: Sequence[Tracked] = ()
+    problems: Sequence[Problem] = ()
+    obstacles: Sequence[Finding] = ()
+    known: Mapping[str, Known] = field(default_factory=dict)
+
+    def known_of(self, figure: str) -> Known:
+        """Return the time at which a figure was known, by its name."""
+        return self.known.get(figure, UNKNOWN)
+
+
+class Stage(StrEnum):
+    """The stage of an event in the relay."""
+
+    COMMITTED = "committed"
+    PUBLISHED = "published"
+    QUARANTINED = "quarantined"
+    PARKED = "parked"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An operator's removal of an event's record from quarantine.
+
+    Attributes:
+        outcome: `released` or `discarded`.
+        at: ISO 8601.
+        reason: Why the event was set aside.
+        by: The account that did it.
+        why: What it said; empty if nothing.
+    """
+
+    outcome: Outcome
+    at: str
+    reason: str
+    by: str
+    why: str
+
+    @classmethod
+    def of(cls, removed: Removed) -> Removal:
+        """Return a removal as the console shows it."""
+        texts = (removed.at, removed.reason, removed.by, removed.why)
+        return cls(removed.outcome, *(cut_text(text, REASON) for text in texts))
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of its event: a record is released once Service Bus has accepted its event."""
+        return Stage.PUBLISHED if self.outcome is Outcome.RELEASED else Stage.DISCARDED
+
+
+class Arrival(StrEnum):
+    """The fate of an event's message at a subscription."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    DEAD_LETTERED = "dead-lettered"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message at one subscription.
+
+    Attributes:
+        message_id: The event's id.
+        accepted_at: When the topic accepted the message.
+        at: When it was completed or dead-lettered.
+        deliveries: Number of times it was handed to a receiver.
+        reason: Why it was dead-lettered.
+    """
+
+    message_id: str
+    subscription: str
+    arrival: Arrival
+    accepted_at: float | None = None
+    at: float | None = None
+    deliveries: int | None = None
+    reason: str | None = None
+
+
+def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
+    """Return the time at which the topic accepted an event, by the broker's clock.
+
+    It is None if no subscription has it.
+    """
+    return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """An event, and its place.
+
+    Attributes:
+        event: As committed; None for one that is in quarantine or at a subscription, and gone from the outbox.
+        published_at: When the topic accepted it, or when the console saw that the relay had passed it.
+        removed: The last removal of its record by an operator, if its record was removed.
+        missing_before: Number of sequence numbers missing between the event before it and this one.
+        data: The event's data as JSON text; None unless payloads are shown.
+    """
+
+    id: str
+    stage: Stage
+    event: Committed | None
+    published_at: float | None = None
+    quarantined: QuarantineRecord | None = None
+    deliveries: Sequence[Delivery] = ()
+    removed: Removal | None = None
+    missing_before: int = 0
+    data: str | None = None
+
+    @property
+    def took_s(self) -> float | None:
+        """Seconds from the commit to the topic; None if that was not measured, or an operator came between."""
+        if self.event is None or self.removed is not None:
+            return None
+        return took_s(self.event.committed_at, self.event.created_at, self.published_at)
+
+    @property
+    def not_measured(self) -> str | None:
+        """Why there is no figure for an event that was accepted; None if there is one, or nothing to measure."""
+        if self.took_s is not None or self.stage is not Stage.PUBLISHED:
+            return None
+        if self.removed is not None:
+            return "an operator released it"
+        if self.event is None:
+            return "the outbox does not have the event any more"
+        if self.published_at is None:
+            return "it was accepted before the console looked"
+        return (
+            "the outbox has the second of the commit only, and data.createdAt is missing or does not agree with it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Every event of one partition key, in the order of the feed.
+
+    Attributes:
+        events: The last ones, at most as many as were asked for, the oldest first.
+        more: Whether there are older ones.
+        parked_since: Since when the key is parked, in ISO 8601; None if it is not.
+    """
+
+    partition_key: str
+    events: Sequence[Tracked]
+    more: bool = False
+    parked_since: str | None = None
+    partition: str | None = None
+    problems: Sequence[Problem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The findings of `python -m relay check`, the most serious first; `problem` if it could not be run."""
+
+    at: float
+    findings: Sequence[Finding]
+    problem: Problem | None = None
+
+
+GroupedT = TypeVar("GroupedT", RecordSummary, DeadLetter)
+
+
+def by_reason(found: Iterable[GroupedT]) -> list[tuple[str, list[GroupedT]]]:
+    """Return records or messages by reason, the most frequent reason first."""
+    groups: dict[str, list[GroupedT]] = {}
+    for each in found:
+        groups.setdefault(each.reason, []).append(each)
+    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))

@@ -1,0 +1,258 @@
+"""The HTML of the console: the whole page, the sections that the stream replaces, and what others add to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from markupsafe import Markup
+
+from relay.errors import SettingsError
+from relay.reasons import QUARANTINE, STATES
+from relay.remedy import render
+from relay.secrecy import quoted
+from relay_operator.console import texts
+from relay_operator.console.freshness import FIGURES
+from relay_operator.console.headline import headline, is_unowned, stale_since
+from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
+from relay_operator.console.overview import StreamState, StreamView, overall, path_of
+from relay_operator.console.timeline import steps
+
+_FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
+SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")
+"""The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
+
+SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
+"""The places for a block: before the first section, where forms keep their text, as the stream replaces nothing;
+with each `subscription`; with each reason in quarantine, as `group`; with each `record` that is shown."""
+
+# More of them would make the page slow, and are never read.
+_MOST_PARTITIONS = 64
+_MOST_GROUPS = 20
+
+_NUMBERS = ("count", "milliseconds", "rate", "span")
+_TIMES = ("clock", "date", "iso", "written")
+_TEXTS = ("lines", "marked", "prose", "sentence", "short", "visible")
+_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "set_aside_commands")
+
+_TRACE_ID = "{trace_id}"
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """Optional parts of the page: links to traces, by an address with `{trace_id}`; the data of events."""
+
+    trace_url: str | None = None
+    show_data: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> ConsoleSettings:
+        """Read and check CONSOLE_TRACE_URL and CONSOLE_SHOW_DATA. A blank value counts as not set.
+
+        Raises:
+            SettingsError: Naming everything that is wrong.
+        """
+        problems = []
+        trace_url = environment.get("CONSOLE_TRACE_URL", "").strip() or None
+        if trace_url is not None and not _is_template(trace_url):
+            problems.append(
+                f"CONSOLE_TRACE_URL is {quoted(trace_url)}: set an https:// or http:// address that contains "
+                f"{_TRACE_ID} after the host"
+            )
+        show_data = environment.get("CONSOLE_SHOW_DATA", "").strip() or "false"
+        if show_data.lower() not in ("true", "false"):
+            problems.append(f"CONSOLE_SHOW_DATA is {quoted(show_data)}: set 'true' or 'false'")
+        if problems:
+            raise SettingsError(problems)
+        return cls(trace_url, show_data.lower() == "true")
+
+    def trace_address(self, traceparent: str | None) -> str | None:
+        """Return the address of an event's trace.
+
+        It is None without CONSOLE_TRACE_URL, or without a trace in W3C's format.
+
+        https://www.w3.org/TR/trace-context/#traceparent-header
+        """
+        found = _TRACEPARENT.fullmatch(traceparent or "")
+        if self.trace_url is None or found is None:
+            return None
+        return self.trace_url.replace(_TRACE_ID, found["trace"])
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Additions of another part of the project: blocks in the page's sections, and further routes.
+
+    Attributes:
+        name: Of the part: its templates are included as `name/file.html`.
+        templates: The folder of its templates. Those with the name of one of SLOTS are blocks of the page.
+        routes: Its routes. A handler makes its HTML with `request.app[PAGES].fragment("name/file.html", …)`.
+        static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
+            included in the page.
+    """
+
+    name: str
+    templates: Path
+    routes: Sequence[web.AbstractRouteDef] = ()
+    static: Path | None = None
+
+
+class Pages:
+    """Renders the templates of the console and of its extensions."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ConsoleSettings,
+        commands: texts.Commands,
+        extensions: Sequence[Extension],
+        streams: Sequence[StreamView] = (),
+        stream: str | None = None,
+    ):
+        """Load the templates.
+
+        `name` is the topic's, for the title; `stream` that of the page's stream, among `streams`.
+        """
+        base = "" if stream is None else path_of(stream)
+        self.root = f"{base}/"
+        loaders = {each.name: FileSystemLoader(each.templates) for each in extensions}
+        self._environment = Environment(
+            loader=ChoiceLoader([FileSystemLoader(Path(__file__).parent / "templates"), PrefixLoader(loaders)]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
+        self._environment.filters["rendered"] = partial(render, by=commands.by)
+        self._environment.filters["advice"] = partial(texts.advice, by=commands.by)
+        self._environment.filters["key_path"] = lambda key: f"{base}{texts.key_path(key)}"
+        self._environment.globals |= {
+            "base": base,
+            "paths": {each.name: f"{path_of(each.name)}/" for each in streams},
+            "stream": stream,
+            "name": name,
+            "show_data": settings.show_data,
+            "steps": steps,
+            "commands": commands,
+            "is_unowned": is_unowned,
+            "reasons": QUARANTINE,
+            "states": STATES,
+            "blocks": {slot: _blocks(slot, extensions) for slot in SLOTS},
+            "styles": _statics(extensions, "style.css"),
+            "scripts": _statics(extensions, "script.js"),
+            "trace_address": settings.trace_address,
+        }
+        self._numbers: Sequence[int] = ()
+        self._sections: Mapping[str, str] = {}
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """Render one template with these variables."""
+        return self._environment.get_template(template).render(values)
+
+    def timeline(self, timeline: Timeline) -> str:
+        """Return the HTML of a key's timeline."""
+        return self.fragment("timeline.html", timeline=timeline)
+
+    def totals(self, snapshot: Snapshot) -> str:
+        """Return the totals in a sentence, for users of a screen reader."""
+        return self.fragment("totals.html", **_values(snapshot))
+
+    def sections(self, snapshot: Snapshot) -> Mapping[str, str]:
+        """Return the HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
+        if self._numbers != [snapshot.number]:
+            values = _values(snapshot)
+            self._sections = {name: self.fragment(f"{name}.html", **values) for name in SECTIONS}
+            self._numbers = [snapshot.number]
+        return self._sections
+
+    def overview_sections(self, states: Sequence[StreamState]) -> Mapping[str, str]:
+        """Return the HTML of each part of the page of all streams that is replaced. Every reader gets the same."""
+        numbers = [each.snapshot.number for each in states]
+        if numbers != self._numbers:
+            status, stale = overall(states), _stale_of(states)
+            self._sections = {
+                "headline": self.fragment("overview_headline.html", status=status, stale_since=stale),
+                "streams": self.fragment("streams.html", states=states),
+            }
+            self._numbers = numbers
+        return self._sections
+
+    def overview(self, states: Sequence[StreamState], checks: bool, check: Checked | None) -> str:
+        """Return the whole page of all streams, with the last result of a check, if any."""
+        sections = {name: Markup(html) for name, html in self.overview_sections(states).items()}
+        return self.fragment("overview.html", sections=sections, partition_key="", checks=checks, check=check)
+
+    def page(
+        self, snapshot: Snapshot, partition_key: str, timeline: str, checks: bool, check: Checked | None
+    ) -> str:
+        """Return the whole page, with the HTML of the open timeline and the last result of a check, if any."""
+        return self.fragment(
+            "page.html",
+            **_values(snapshot),
+            sections={name: Markup(html) for name, html in self.sections(snapshot).items()},
+            partition_key=partition_key,
+            timeline=Markup(timeline),
+            checks=checks,
+            check=check,
+        )
+
+
+def _values(snapshot: Snapshot) -> dict[str, Any]:
+    partitions = _shown(snapshot.partitions)
+    groups = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
+    return {
+        "snapshot": snapshot,
+        "flow": snapshot.flow,
+        "known": {figure: snapshot.known_of(figure) for figure in FIGURES},
+        "status": headline(snapshot),
+        "stale_since": stale_since(snapshot),
+        "partitions": partitions,
+        "partitions_left": len(snapshot.partitions) - len(partitions),
+        "dead_letters": groups,
+        "dead_letters_left": len(snapshot.dead_letters) - len(groups),
+    }
+
+
+def _stale_of(states: Sequence[StreamState]) -> str:
+    """Describe which streams are not current; empty if all are."""
+    stale = [each.name for each in states if each.stale_since]
+    if len(stale) == 1:
+        return f"{stale[0]}: {next(each.stale_since for each in states if each.stale_since)}"
+    return f"{len(stale)} streams are not current" if stale else ""
+
+
+def _shown(partitions: Sequence[Partition]) -> Sequence[Partition]:
+    """Return all streams in their order; of very many, those that are behind."""
+    if len(partitions) <= _MOST_PARTITIONS:
+        return partitions
+    ranked = sorted(partitions, key=lambda each: (each.retry is None, -each.oldest_s, -each.behind))
+    chosen = {each.name for each in ranked[:_MOST_PARTITIONS]}
+    return [each for each in partitions if each.name in chosen]
+
+
+def _blocks(slot: str, extensions: Sequence[Extension]) -> Sequence[str]:
+    file = f"{slot}.html"
+    return [f"{each.name}/{file}" for each in extensions if (each.templates / file).is_file()]
+
+
+def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:
+    return [f"/static/{each.name}/{file}" for each in extensions if each.static and (each.static / file).is_file()]
+
+
+def _is_template(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # such as a bracket that does not close
+        return False
+    named = parts.scheme in ("http", "https") and parts.hostname is not None
+    # Whoever opens the page would see a user and password.
+    return named and _TRACE_ID in text and _TRACE_ID not in parts.netloc and "@" not in parts.netloc

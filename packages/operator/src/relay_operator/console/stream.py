@@ -1,0 +1,192 @@
+"""Server-sent events: the sections of the page that have changed, and events as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+
+from aiohttp import web
+
+from relay import jsontext
+from relay_operator.console.model import Snapshot, Timeline, Tracked
+from relay_operator.console.overview import Overview, overall
+from relay_operator.console.pages import Pages
+from relay_operator.console.ports import View
+from relay_operator.console.timelines import OpenTimeline
+
+MOST_STREAMS = 200
+
+# Minimum seconds between changes of a page: faster ones cannot be read.
+_PAUSE_S = 0.25
+_TOTALS_PAUSE_S = 10.0
+_HEARTBEAT_S = 10.0
+_HEARTBEAT = b": \n\n"
+_TIMELINE_PAUSE_S = 0.75
+
+CURRENT_WITHIN_S = 5.0
+"""Maximum seconds until an answer that needs a look, after an idle time, says what is stale instead."""
+
+
+class Streams:
+    """The open streams of an application, which all end when it shuts down."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self, _: web.Application) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def serve(self, request: web.Request, messages: AsyncIterator[bytes]) -> web.StreamResponse:
+        """Answer with these messages until the client or the application ends it."""
+        if len(self._tasks) >= MOST_STREAMS:
+            return web.Response(status=503, text=f"{MOST_STREAMS} streams are open: close some pages.\n")
+        # X-Accel-Buffering: for proxies that would collect the messages.
+        headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        task = asyncio.create_task(_write(response, messages))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+            self._tasks.discard(task)
+        return response
+
+
+async def changes(
+    sections: Callable[[], Awaitable[Mapping[str, str]]],
+    totals: Callable[[], str],
+    news: Callable[[float], Awaitable[None]],
+    *,
+    within_s: float = _HEARTBEAT_S,
+) -> AsyncIterator[bytes]:
+    """Yield the HTML of each section, when it has changed; first of all of them.
+
+    Args:
+        sections: The HTML of each section as it is now, by its name.
+        totals: The totals in a sentence, which is sent at most every ten seconds.
+        news: Waits until there is anything new, or for this many seconds.
+        within_s: Seconds after which the sections are looked at without news.
+    """
+    yield b"retry: 1000\n\n"
+    sent: dict[str, str] = {}
+    said_at = heard_at = float("-inf")
+    clock = asyncio.get_running_loop().time
+    while True:
+        found = await sections()
+        if clock() - said_at >= _TOTALS_PAUSE_S:
+            found, said_at = {**found, "totals": totals()}, clock()
+        changed = {name: html for name, html in found.items() if sent.get(name) != html}
+        sent |= changed
+        for name, html in changed.items():
+            yield message(html, name)
+        if not changed and clock() - heard_at >= _HEARTBEAT_S:
+            yield _HEARTBEAT
+        if changed or clock() - heard_at >= _HEARTBEAT_S:
+            heard_at = clock()
+        await asyncio.sleep(_PAUSE_S)
+        await news(within_s)
+
+
+def page_changes(view: View, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
+    """Yield the changes of the page of a view; `timeline` is that of the key whose timeline is open, if any."""
+    snapshot = view.latest
+
+    async def sections() -> Mapping[str, str]:
+        found = pages.sections(snapshot)
+        return found if timeline is None else {**found, "timeline": await timeline.html()}
+
+    async def news(timeout_s: float) -> None:
+        nonlocal snapshot
+        snapshot = await later(view, snapshot, timeout_s)
+
+    within_s = _HEARTBEAT_S if timeline is None else _TIMELINE_PAUSE_S
+    return changes(sections, lambda: pages.totals(snapshot), news, within_s=within_s)
+
+
+def overview_changes(overview: Overview, pages: Pages) -> AsyncIterator[bytes]:
+    """Yield the changes of the page of all streams."""
+    states = overview.states
+
+    async def sections() -> Mapping[str, str]:
+        return pages.overview_sections(states)
+
+    async def news(timeout_s: float) -> None:
+        nonlocal states
+        await overview.wait(states, timeout_s)
+        states = overview.states
+
+    return changes(sections, lambda: overall(states).text, news)
+
+
+async def recent_events(view: View) -> AsyncIterator[bytes]:
+    """Yield each of the recent events as JSON: those that are there, and then whenever one is further.
+
+    Whenever they become stale, and when they are current again, there is a message `known`.
+    """
+    seen: dict[str, Tracked] = {}
+    snapshot, said = await view.current(CURRENT_WITHIN_S), (False, False)
+    while True:
+        stale = snapshot.known_of("recent").stale
+        # Why they are stale may be known later.
+        if (now := (stale, stale and bool(snapshot.problems))) != said:
+            said = now
+            yield message(_known(snapshot).decode(), "known")
+        for tracked in reversed(snapshot.recent):
+            if seen.get(tracked.id) != tracked:
+                yield message(encoded(tracked).decode())
+        # An event that is no longer among the recent ones does not come back.
+        seen = {each.id: each for each in snapshot.recent}
+        found = await later(view, snapshot, _HEARTBEAT_S)
+        if found is snapshot:
+            yield _HEARTBEAT
+        snapshot = found
+
+
+async def later(view: View, snapshot: Snapshot, timeout_s: float) -> Snapshot:
+    """Return the next snapshot after this one, or this one if there is none in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await view.changed(snapshot.number)
+    except TimeoutError:
+        return snapshot
+
+
+def _known(snapshot: Snapshot) -> bytes:
+    """Return the times of the recent events as JSON.
+
+    It has when they were known, if they are stale, and what could not be read.
+    """
+    known = asdict(snapshot.known_of("recent"))
+    return jsontext.encode({**known, "problems": [asdict(each) for each in snapshot.problems]})
+
+
+def encoded(value: Snapshot | Timeline | Tracked) -> bytes:
+    """Encode a value as a JSON object with the names of its attributes.
+
+    Times are in seconds since 1970, null is unknown.
+    """
+    return jsontext.encode(asdict(value))
+
+
+def message(data: str, event: str | None = None) -> bytes:
+    """Return a message in the format of server-sent events.
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+    """
+    # A carriage return ends a line of the stream as well, and would begin a new field.
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    head = [f"event: {event}"] if event is not None else []
+    return "\n".join([*head, *(f"data: {line}" for line in lines), "", ""]).encode("utf-8", "replace")
+
+
+async def _write(response: web.StreamResponse, messages: AsyncIterator[bytes]) -> None:
+    try:
+        async for each in messages:
+            await response.write(each)
+    except ConnectionError:
+        pass  # the client has gone

@@ -1,0 +1,331 @@
+"""The timeline of one partition key: events, quarantine, deliveries and positions, read and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from relay.holds import PARKED_TYPE
+from relay.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
+from relay.quarantine.items import Filter, Items, RecordSummary
+from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
+from relay_operator.console.model import (
+    Arrival,
+    Delivery,
+    Problem,
+    QuarantineRecord,
+    Removal,
+    Stage,
+    Timeline,
+    Tracked,
+    accepted_at,
+)
+from relay_operator.console.moments import written_moment
+from relay_operator.console.ports import Parts, Sources
+
+# Maximum number of records of a key that are read; each costs a row of a query.
+_RECORDS = 10_000
+
+# Maximum number of characters of the data of one event, and of all events of a timeline; documents read at once.
+_DATA = 20_000
+_DATA_OF_ALL = 2_000_000
+_DOCUMENTS = 20
+
+# Maximum clock skew between the database and the hosts, in seconds.
+_SKEW_S = 60
+
+
+@dataclass(slots=True)
+class Known:
+    """The data read of a key.
+
+    Attributes:
+        committed: Its last events, in the order of the feed; `more` if the outbox has older ones.
+        positions: The relay's positions by name, read after the events.
+        records: Its quarantine records, read after the positions.
+        removed: The records that operators have released or discarded, read after the records.
+        judged: True if these are all of them: without them, nothing is said to be published.
+        published_at: When the relay was seen to pass an event, by id.
+        data: The beginning of the data of events, by id.
+        partition: The name of its position, if it has no event.
+    """
+
+    partition_key: str
+    committed: Sequence[Committed] = ()
+    more: bool = False
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    records: Sequence[RecordSummary] = ()
+    removed: Sequence[Removed] = ()
+    judged: bool = True
+    deliveries: Sequence[Delivery] = ()
+    published_at: Mapping[str, float] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    parked_since: str | None = None
+    partition: str | None = None
+    problems: Sequence[Problem] = ()
+
+
+async def read_timeline(
+    sources: Sources, partition_key: str, limit: int, published_at: Mapping[str, float], *, data: bool
+) -> Timeline:
+    """Read the last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
+
+    `published_at` says when the relay was seen to pass an event, by id.
+    """
+    parts, known = Parts(), Known(partition_key, judged=False, published_at=published_at)
+    # The events before the positions, and these before the quarantine: a record is stored before the position
+    # passes its event.
+    async with parts.reading("outbox"):
+        known.committed, known.more = await sources.outbox.of_key(partition_key, limit)
+    async with parts.reading("positions"):
+        known.positions = {each.name: each for each in await sources.outbox.positions()}
+        known.partition = None if known.committed else await sources.outbox.partition_of(partition_key)
+    async with parts.reading("quarantine"):
+        known.records = await _records(sources.items, known)
+        for marker in await sources.items.of_type(PARKED_TYPE, partition_key):
+            known.parked_since = marker["since"]
+        # After the records: one is removed in the transaction that stores this.
+        known.removed = list(map(Removed.of, await sources.items.of_type(OUTCOME_TYPE, partition_key)))
+        known.judged = len(known.records) < _RECORDS
+    ids = [event.id for event in known.committed]
+    async with parts.reading("topic"):
+        aside = [each.document_id for each in known.records] + [each.document_id for each in known.removed]
+        set_aside = list(dict.fromkeys(each for each in aside if each))
+        known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
+    if data:
+        async with parts.reading("data"):
+            known.data = await _data(sources.outbox, partition_key, ids)
+    known.problems = parts.problems
+    if len(known.records) >= _RECORDS:
+        text = (
+            f"Only the first {_RECORDS:,} quarantine records were read; some published events may be shown as not "
+            "yet published."
+        )
+        known.problems = [*known.problems, Problem("quarantine", text)]
+    return timeline(known, limit)
+
+
+async def _data(outbox: Outbox, partition_key: str, ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the beginning of the data of these events: a few documents at a time, as each may have megabytes."""
+    found: dict[str, str] = {}
+    most = min(_DATA, _DATA_OF_ALL // max(1, len(ids)))
+    for start in range(0, len(ids), _DOCUMENTS):
+        data = await outbox.data(partition_key, ids[start : start + _DOCUMENTS])
+        found |= {identifier: cut_text(text, most) for identifier, text in data.items()}
+    return found
+
+
+async def _records(items: Items, known: Known) -> list[RecordSummary]:
+    since = None
+    if known.more and known.committed:
+        # No event of these was set aside before it was committed.
+        since = datetime.fromtimestamp(known.committed[0].committed_at - _SKEW_S, UTC).isoformat()
+    return await items.summaries(Filter(partition_key=known.partition_key, since=since), _RECORDS)
+
+
+def timeline(known: Known, limit: int) -> Timeline:
+    """Return the last events of a key, at most `limit`, the oldest first.
+
+    An event that is gone from the outbox is placed by its quarantine record; where the
+    record does not say so, and for a message, before the first event that was committed later.
+    """
+    deliveries: dict[str, list[Delivery]] = {}
+    for delivery in known.deliveries:
+        deliveries.setdefault(delivery.message_id, []).append(delivery)
+    records, removed = _by_event(known), _removals(known)
+    events = [
+        _tracked(known, each.id, each, records.get(each.id), deliveries.get(each.id, ()), removed.get(each.id))
+        for each in known.committed
+    ]
+    there, more = {each.id for each in known.committed}, known.more
+    gone = [
+        _tracked(known, each, None, records.get(each), deliveries.get(each, ()), removed.get(each))
+        for each in {**records, **removed, **deliveries}
+        if each not in there
+    ]
+    for each in sorted(gone, key=lambda each: _about(each) or 0.0):
+        index = _index(events, each, records.get(each.id))
+        # Before the first of many, it is one of the older ones.
+        if index or not known.more:
+            events.insert(index, each)
+        else:
+            more = True
+    last = events[-1].event if events else None
+    return Timeline(
+        known.partition_key,
+        tuple(_with_gaps(events)[-limit:]),
+        more or len(events) > limit,
+        known.parked_since,
+        known.partition if last is None else last.partition,
+        tuple(known.problems),
+    )
+
+
+def _by_event(known: Known) -> dict[str, RecordSummary]:
+    """Return the records by the id of their event. One in parts has no id, but a place."""
+    places = {event.place: event.id for event in known.committed}
+    found = {}
+    for record in known.records:
+        identifier = None if record.document_id is None else id_name(record.document_id)
+        if identifier is None and record.committed is not None:
+            identifier = places.get(record.committed)
+        # The latest record counts: an event that was released may be refused again.
+        found[identifier or key_name(record.id)] = record
+    return found
+
+
+def _removals(known: Known) -> dict[str, Removal]:
+    """The last removal of each event's record, by the id of the event."""
+    places = {event.place: event.id for event in known.committed}
+    found = {}
+    for each in sorted(known.removed, key=lambda each: each.at):
+        identifier = None if each.document_id is None else id_name(each.document_id)
+        if identifier is None and each.committed is not None:
+            identifier = places.get(each.committed)
+        found[identifier or key_name(each.record_id)] = Removal.of(each)
+    return found
+
+
+def _tracked(
+    known: Known,
+    identifier: str,
+    event: Committed | None,
+    record: RecordSummary | None,
+    deliveries: Sequence[Delivery],
+    removed: Removal | None,
+) -> Tracked:
+    quarantined = None if record is None else QuarantineRecord.of(record)
+    if quarantined is not None:
+        stage = quarantined.stage
+    elif removed is not None and not deliveries:
+        stage = removed.stage
+    else:
+        stage = Stage.PUBLISHED if deliveries or _has_passed(known, event) else Stage.COMMITTED
+    published_at = accepted_at(deliveries)
+    if published_at is None and stage is Stage.PUBLISHED:
+        published_at = known.published_at.get(identifier)
+    arrived, data = tuple(deliveries), known.data.get(identifier)
+    return Tracked(identifier, stage, event, published_at, quarantined, arrived, removed, data=data)
+
+
+def _has_passed(known: Known, event: Committed | None) -> bool:
+    position = None if event is None else known.positions.get(event.partition)
+    if event is None or position is None or position.place is None:
+        return False
+    return known.judged and event.place <= position.place
+
+
+def _about(gone: Tracked) -> float | None:
+    """Estimate when an event that the outbox does not have was committed: when it was set aside or accepted."""
+    if gone.quarantined is None:
+        return gone.published_at if gone.removed is None else written_moment(gone.removed.at)
+    return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
+
+
+def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
+    """Return the event's place: behind everything that was committed before it."""
+    at, place = _about(gone), None if record is None else record.committed
+    for index, each in enumerate(events):
+        if each.event is None:
+            continue
+        if place is not None and type(place[0]) is type(each.event.place[0]):
+            if each.event.place > place:
+                return index
+        elif at is None or each.event.committed_at > at:
+            return index
+    return len(events)
+
+
+def _with_gaps(events: Sequence[Tracked]) -> list[Tracked]:
+    """Return the events with `missing_before`; an event of an unknown number fills a gap."""
+    found = []
+    last, unknown = None, 0
+    for each in events:
+        sequence, missing = None if each.event is None else each.event.sequence, 0
+        if sequence is None:
+            unknown += 1
+        elif last is None:
+            last, unknown = sequence, 0
+        else:
+            missing = max(0, sequence - last - 1 - unknown)
+            last, unknown = max(last, sequence), 0
+        found.append(replace(each, missing_before=missing))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened to an event, or is still to happen.
+
+    Attributes:
+        kind: `committed`, `accepted`, or a value of Stage or Arrival; the page has a class for each.
+        at: Time; None if unknown or not reached. A quarantine record has it as text, `written_at`.
+        after_s: Seconds after the step before it; None if either time is unknown.
+        where: The subscription.
+        why: A reason and its detail.
+    """
+
+    kind: str
+    label: str
+    at: float | None = None
+    written_at: str | None = None
+    after_s: float | None = None
+    where: str | None = None
+    why: str | None = None
+    done: bool = True
+
+
+def steps(tracked: Tracked) -> Sequence[Step]:
+    """Return every step of an event that the console knows of, from its commit, and the one that it waits for."""
+    found = []
+    if tracked.event is not None:
+        found.append(Step("committed", "Committed", tracked.event.committed_at))
+    if tracked.stage in (Stage.QUARANTINED, Stage.PARKED):
+        record = tracked.quarantined
+        found.append(
+            Step(
+                tracked.stage,
+                tracked.stage.capitalize(),
+                written_at=record.quarantined_at if record else None,
+                why=f"{record.reason}: {record.detail}" if record else None,
+            )
+        )
+    if tracked.removed is not None:
+        found.append(_removed(tracked.removed))
+    # The broker's own time if a subscription has it.
+    accepted = accepted_at(tracked.deliveries)
+    if accepted is None:
+        accepted = tracked.published_at
+    if tracked.stage is Stage.PUBLISHED or accepted is not None:
+        found.append(Step("accepted", "Accepted", accepted, after_s=tracked.took_s))
+    elif tracked.stage is Stage.COMMITTED and not tracked.deliveries:
+        found.append(Step("accepted", "Not yet accepted", done=False))
+    return [*found, *(_arrived(each, accepted) for each in tracked.deliveries)]
+
+
+def _removed(removal: Removal) -> Step:
+    said = f": {removal.why}" if removal.why else ""
+    return Step(
+        removal.outcome,
+        removal.outcome.capitalize(),
+        written_at=removal.at,
+        why=f"by {removal.by}{said} (it was set aside as {removal.reason})",
+    )
+
+
+def _arrived(delivery: Delivery, accepted: float | None) -> Step:
+    tries = f"{delivery.deliveries} deliveries" if delivery.deliveries and delivery.deliveries > 1 else None
+    return Step(
+        delivery.arrival,
+        delivery.arrival.capitalize(),
+        delivery.at,
+        after_s=_between(accepted, delivery.at),
+        where=delivery.subscription,
+        why=", ".join(each for each in (delivery.reason, tries) if each) or None,
+        done=delivery.arrival is not Arrival.WAITING,
+    )
+
+
+def _between(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else max(second - first, 0.0)
