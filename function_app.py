@@ -10,11 +10,11 @@ from pathlib import Path
 
 import azure.functions as func
 
-from relay.backends import Backend, open_backends
-from relay.clients import quiet_libraries, switch_off_sdk_tracing
-from relay.errors import SettingsError
-from relay.settings import function_timeout_s
-from relay.streams import read_streams
+from relay.backends.backend import Backend, open_backends
+from relay.config.clients import quiet_libraries, switch_off_sdk_tracing
+from relay.config.settings import function_timeout_s
+from relay.config.streams import read_streams
+from relay.core.errors import SettingsError
 
 APP = Path(__file__).parent
 

@@ -15,12 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from relay.errors import SettingsError
+from relay.config.settings import SERVICEBUS
+from relay.config.streams import pairs_of, stream_name
+from relay.core.errors import SettingsError
+from relay.core.times import format_duration
 from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
-from relay.settings import SERVICEBUS
-from relay.streams import pairs_of, stream_name
-from relay.times import format_duration
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "infra" / "relay.json"

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from changefeed import shell
 from local.stack.environment import past_proxies
-from relay_operator.cli import shell
 
 
 def _lacking(error: ModuleNotFoundError) -> str:

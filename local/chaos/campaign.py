@@ -47,7 +47,7 @@ from local.chaos.workload import Workload
 from local.stack.ahead import make_app
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
-from relay.settings import FILE_VARIABLE
+from relay.config.settings import FILE_VARIABLE
 from verification.journal import files
 from verification.journal.checker import Policy, Report, Wrong, check
 from verification.journal.entries import Killed

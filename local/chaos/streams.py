@@ -71,7 +71,7 @@ class Stream:
     """One outbox read for one destination.
 
     Attributes:
-        name: As relay.streams calls it.
+        name: As relay.config.streams calls it.
         outbox: The name of its outbox.
         destination: Where its events go.
         is_first: Whether it has the events of its outbox that no route takes.

@@ -23,8 +23,8 @@ from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
-from relay.errors import SettingsError
-from relay.events import Reason
+from relay.core.errors import SettingsError
+from relay.core.events import Reason
 from relay_operator.console.application import PAGES
 from relay_operator.console.pages import Extension
 

@@ -6,7 +6,7 @@ import argparse
 import io
 from collections.abc import Mapping, Sequence
 
-from relay.events import Reason
+from relay.core.events import Reason
 from relay_operator.cli import quarantine
 from relay_operator.cli.main import run
 from relay_operator.cli.terminal import Terminal

@@ -14,8 +14,8 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.backends import Backend, open_backend
-from relay.remedy import Invocation
+from relay.backends.backend import Backend, open_backend
+from relay.core.remedy import Invocation
 from relay_operator.cli.console import check_of, name_of
 from relay_operator.cli.shell import python
 from relay_operator.console.application import application

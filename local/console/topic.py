@@ -12,8 +12,8 @@ from urllib.parse import quote
 import aiohttp
 
 from local.stack.environment import TOPIC
-from relay.errors import ServiceError
-from relay.findings import Finding
+from relay.backends.findings import Finding
+from relay.core.errors import ServiceError
 from relay_operator.console.bounds import REASON, optional
 from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
 from relay_operator.console.ports import Topic

@@ -40,7 +40,7 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.command_line import positive
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.process import Stopped, until_done
-from relay.settings import FILE_VARIABLE
+from relay.config.settings import FILE_VARIABLE
 from relay_operator.console.application import application
 from relay_operator.console.observer import Observer as ConsoleObserver
 from relay_operator.console.server import loopback, serving

@@ -10,7 +10,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE, Source
 from local.stack.supervisor import Stack
-from relay.settings import QUARANTINE_TABLE
+from relay.config.settings import QUARANTINE_TABLE
 
 _PAGE = 1000
 

@@ -16,7 +16,7 @@ from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument
 from outbox_emulators.command_line import positive
 from outbox_emulators.shell import printable, python
-from relay.errors import SettingsError
+from relay.core.errors import SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

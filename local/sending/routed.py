@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.sending.event import Event
-from relay.documents import SourceDocument
-from relay.settings import Settings
-from relay.streams import APP, read_streams
+from relay.config.settings import Settings
+from relay.config.streams import APP, read_streams
+from relay.core.documents import SourceDocument
 
 STACK_APP = "LOCAL_STACK_APP"
 """The variable of a stack's env file that names the folder of its app, where relay.toml is."""

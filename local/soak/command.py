@@ -19,8 +19,8 @@ from local.soak.subscriber import Subscriber, subscriber
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.functions.documents import from_text, to_text
 from outbox_emulators.process import Stopped, until_done
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.config.settings import Settings
 
 # The most messages that may wait in the broker: it shares the machine, and its memory is not measured.
 _WAITING_AT_MOST = 20_000

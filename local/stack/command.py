@@ -22,7 +22,7 @@ from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_emulators.process import Stopped, until_done
 from outbox_emulators.shell import python
-from relay.clients import ADMIN_VARIABLE
+from relay.config.clients import ADMIN_VARIABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,10 +18,10 @@ from azure.cosmos import PartitionKey
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES
 from outbox_emulators import jsonc
-from relay.clients import cosmos_client
+from relay.config.clients import cosmos_client
+from relay.config.settings import SERVICEBUS, Settings
+from relay.config.streams import read_file
 from relay.routes.file import Destination
-from relay.settings import SERVICEBUS, Settings
-from relay.streams import read_file
 
 _TIME_TO_LIVE = "PT1H"
 _RECEIVING = {

@@ -15,9 +15,9 @@ from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from local.stack.destinations import containers_of
-from relay.errors import SettingsError
-from relay.settings import FILE_VARIABLE, Settings
-from relay.streams import read_file, read_streams
+from relay.config.settings import FILE_VARIABLE, Settings
+from relay.config.streams import read_file, read_streams
+from relay.core.errors import SettingsError
 
 # Of what is not used here, and has to be set.
 _NAMESPACE = "Endpoint=sb://unused;SharedAccessKeyName=unused;SharedAccessKey=dW51c2Vk"

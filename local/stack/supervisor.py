@@ -15,8 +15,8 @@ from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
 from outbox_emulators.functions.status import UNABLE
-from relay.settings import SERVICEBUS, Settings
-from relay.streams import read_streams
+from relay.config.settings import SERVICEBUS, Settings
+from relay.config.streams import read_streams
 
 _WORKER = "local.stack.worker"
 

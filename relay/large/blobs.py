@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from relay.clients import blob_container_client
-from relay.errors import ContentError, first_line
+from relay.config.clients import blob_container_client
+from relay.config.settings import ClaimCheck
+from relay.core.errors import ContentError, first_line
 from relay.large.content import Content
 from relay.servicebus.messages import CONTENT_TYPE
-from relay.settings import ClaimCheck
 
 if TYPE_CHECKING:
     from azure.storage.blob.aio import ContainerClient

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceModifiedError
 
-from relay.clients import blob_container_client
-from relay.findings import Finding
+from relay.backends.findings import Finding
+from relay.config.clients import blob_container_client
+from relay.config.settings import ClaimCheck
+from relay.core.times import format_duration
 from relay.large.blobs import explained
-from relay.settings import ClaimCheck
-from relay.times import format_duration
 
 # Of the request, retries included.
 _TIMEOUT_S = 20.0

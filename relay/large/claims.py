@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from relay.errors import ContentError
-from relay.events import Event
+from relay.core.errors import ContentError
+from relay.core.events import Event
 from relay.large.content import Content
 from relay.servicebus.messages import Contract, Message
 

@@ -2,7 +2,7 @@
 
 An item is a JSON object with an `id`, a `partitionKey` and a `type`. Its id is unique within its partition key.
 Ids and keys are compared character by character. The types are `RECORD_TYPE` and `PART_TYPE` in
-`relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/holds.py`, and `OUTCOME_TYPE` in
+`relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/core/holds.py`, and `OUTCOME_TYPE` in
 `relay/quarantine/outcomes.py`.
 
 Every store passes the contract suite in `tests/contracts/test_items.py`.
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
-from relay.errors import StoreError
-from relay.holds import Holds
-from relay.place import Place, PlaceInFeed
+from relay.core.errors import StoreError
+from relay.core.holds import Holds
+from relay.core.place import Place, PlaceInFeed
 
 Item = Mapping[str, Any]
 

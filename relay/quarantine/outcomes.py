@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from relay.place import PlaceInFeed
+from relay.core.place import PlaceInFeed
 from relay.quarantine.items import RecordSummary
 
 OUTCOME_TYPE = "quarantineOutcome"

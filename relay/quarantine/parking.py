@@ -16,10 +16,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay import holds
-from relay.errors import StoreError
-from relay.events import Rejected
-from relay.place import Place
+from relay.core import holds
+from relay.core.errors import StoreError
+from relay.core.events import Rejected
+from relay.core.place import Place
 from relay.quarantine.items import (
     BATCH_BYTES,
     BATCH_OPERATIONS,

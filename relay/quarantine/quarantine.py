@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from relay.errors import QuarantineError, StoreError
-from relay.events import EventName, Reason, Rejected
-from relay.holds import PARKED_ID, Holds, order_id
-from relay.place import Place
+from relay.core.errors import QuarantineError, StoreError
+from relay.core.events import EventName, Reason, Rejected
+from relay.core.holds import PARKED_ID, Holds, order_id
+from relay.core.place import Place
 from relay.quarantine.items import Item, ItemChanged, ItemNotFound, Items, Operation, Stored, Writable
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, create_held, record_of

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from relay import holds, jsontext
-from relay.documents import Numeric, SourceDocument, StoredDocument
-from relay.errors import StoreError
-from relay.events import Rejected
-from relay.place import Place, version_of
+from relay.core import holds, jsontext
+from relay.core.documents import Numeric, SourceDocument, StoredDocument
+from relay.core.errors import StoreError
+from relay.core.events import Rejected
+from relay.core.place import Place, version_of
 from relay.quarantine.items import (
     BatchFailed,
     Create,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.documents import Numeric, SourceDocument
+from relay.core.documents import Numeric, SourceDocument
 from relay.routes.pointers import Pointer
 
 Scalar = str | int | float | bool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relay.documents import SourceDocument
+from relay.core.documents import SourceDocument
 from relay.routes.conditions import Condition
 
 Rule = tuple[Sequence[Condition], bool]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from relay.canary import PREFIX
-from relay.documents import SourceDocument, StoredDocument
-from relay.place import Place
+from relay.backends.canary import PREFIX
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.place import Place
 from relay.routes.conditions import Condition, Scalar
 from relay.routes.pointers import MISSING, Pointer
 from relay.routes.selection import Route, Selection
@@ -48,7 +48,7 @@ def example(document: StoredDocument, selection: Selection, *, is_row: bool = Fa
     handled by their consumers.
 
     Args:
-        document: With the usual names (relay/documents.py), and all that an event may have.
+        document: With the usual names (relay/core/documents.py), and all that an event may have.
         selection: Of the stream.
         is_row: Whether the outbox is an SQL one, of which relay.toml names fields.
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relay.clients import ENTITY, ENTITY_FORM
-from relay.errors import SettingsError
+from relay.config.clients import ENTITY, ENTITY_FORM
+from relay.config.secrecy import hidden, looks_secret, quoted
+from relay.core.errors import SettingsError
 from relay.routes.conditions import Condition, Scalar
 from relay.routes.mapping import (
     BROKERS_PROPERTIES,
@@ -28,7 +29,6 @@ from relay.routes.mapping import (
 )
 from relay.routes.pointers import Pointer
 from relay.routes.selection import DEFAULT, Route
-from relay.secrecy import hidden, looks_secret, quoted
 
 FILE = "relay.toml"
 

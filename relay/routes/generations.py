@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 
 FORMAT = 1
 """The version of the stored form. Another one is refused, as its meaning is unknown."""

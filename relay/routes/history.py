@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from relay.errors import RulesError, first_line
+from relay.core.errors import RulesError, first_line
 from relay.routes.generations import Generation, Timeline
 from relay.routes.rulebook import Rulebook
 from relay.routes.selection import Selection

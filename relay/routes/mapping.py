@@ -1,6 +1,6 @@
 """Which fields of an outbox are the id, the key and so on: the parts `[fields]`, `[properties]` and `[message]`.
 
-What is stored gets its fields (relay/documents.py) where it is read. What cannot be mapped does not fail there:
+What is stored gets its fields (relay.core.documents) where it is read. What cannot be mapped does not fail there:
 the document says why (`problem`), and is set aside like any other that can never become a message.
 docs/mapping.md describes the parts.
 """
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from relay import jsontext
-from relay.documents import Mapped, Numeric, SourceDocument, StoredDocument
-from relay.events import MAX_KEY_LENGTH, utf16_units
-from relay.place import Place, RowPlace
+from relay.core import jsontext
+from relay.core.documents import Mapped, Numeric, SourceDocument, StoredDocument
+from relay.core.events import MAX_KEY_LENGTH, utf16_units
+from relay.core.place import Place, RowPlace
+from relay.core.times import parse_duration, parse_rfc3339
 from relay.routes.pointers import MISSING, Pointer
-from relay.times import parse_duration, parse_rfc3339
 
 DOCUMENT_FIELDS: Mapping[str, str] = {
     "id": "/id",
@@ -50,7 +50,7 @@ NAMES = (*DOCUMENT_FIELDS, "action", "time")
 
 # The fields that need not be in `data`, with their names there.
 _BESIDE = {"action": "action", "time": "createdAt"}
-# The names of fields in relay/documents.py, where they differ.
+# The names of fields in relay/core/documents.py, where they differ.
 _MEMBERS = {"key": "partitionKey", "trace": "traceparent"}
 
 LAYOUTS: Mapping[str, Mapping[str, Any]] = {

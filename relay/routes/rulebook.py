@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Timeline
 
 AHEAD_S = 60

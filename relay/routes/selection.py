@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from relay.documents import SourceDocument, StoredDocument
-from relay.events import Event, Reason, Rejected
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.events import Event, Reason, Rejected
 from relay.routes.conditions import Condition
 from relay.routes.decisions import Decision, decision
 from relay.routes.mapping import PLAIN, Fields

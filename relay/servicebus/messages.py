@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from relay import jsontext
-from relay.events import Event
+from relay.core import jsontext
+from relay.core.events import Event
+from relay.core.times import parse_rfc3339
 from relay.routes.mapping import PLAIN, Fields, Long, Value
-from relay.times import parse_rfc3339
 
 CONTENT_TYPE = "application/json"
 

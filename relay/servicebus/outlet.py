@@ -7,8 +7,8 @@ from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from relay.errors import DestinationSettings
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.core.errors import DestinationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.errors import PoisonError, RetryableError, SendError
+from relay.core.errors import PoisonError, RetryableError, SendError
 from relay.routes.mapping import Long, Moment, Value
 from relay.servicebus.messages import CONTENT_TYPE, Further, Message
 from relay.servicebus.refusals import classify, is_made_up

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from relay.deadline import Deadline
-from relay.errors import ContentError, DefectError, DestinationSettings, NotTriedError, SendError, first_line
-from relay.events import Event, Rejected
-from relay.evidence import AcceptedLedger, Evidence
-from relay.fence import ALWAYS, Clearance
-from relay.results import KeyOutcome
+from relay.config.settings import Settings
+from relay.core.deadline import Deadline
+from relay.core.errors import ContentError, DefectError, DestinationSettings, NotTriedError, SendError, first_line
+from relay.core.events import Event, Rejected
+from relay.core.evidence import AcceptedLedger, Evidence
+from relay.core.fence import ALWAYS, Clearance
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge
 from relay.servicebus.messages import Contract
 from relay.servicebus.turn import PAUSES_S, Probe, Rules, Shared, Turn
-from relay.settings import Settings
 from relay.telemetry.instruments import BoundedActions
 from relay.telemetry.stream import logger_of
-from relay.verdict import Judge
 
 if TYPE_CHECKING:
     from relay.large.claims import Claims

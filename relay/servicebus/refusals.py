@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.errors import ConfigurationError, PoisonError, RetryableError, SendError
+from relay.core.errors import ConfigurationError, PoisonError, RetryableError, SendError
 
 _SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 

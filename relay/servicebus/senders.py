@@ -6,10 +6,10 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from relay.clients import servicebus_client
+from relay.config.clients import servicebus_client
+from relay.config.settings import Settings
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import Sender
-from relay.settings import Settings
 
 if TYPE_CHECKING:
     from relay.servicebus.pipelined.lanes import PipelinedSenders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.findings import Finding, Level
+from relay.backends.findings import Finding, Level
 
 
 def status_finding(subject: str, status: Any, otherwise: Level) -> Finding:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.errors import PoisonError
-from relay.events import Event
+from relay.core.errors import PoisonError
+from relay.core.events import Event
 from relay.servicebus import encoding
 from relay.servicebus.messages import Contract, Message
 

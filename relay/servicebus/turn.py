@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.deadline import Deadline
-from relay.documents import SourceDocument
-from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
-from relay.events import Event
-from relay.evidence import AcceptedLedger, Evidence
-from relay.fence import Clearance
-from relay.results import KeyOutcome
+from relay.core.deadline import Deadline
+from relay.core.documents import SourceDocument
+from relay.core.errors import PoisonError, RetryableError, SendError, StaleClearanceError
+from relay.core.events import Event
+from relay.core.evidence import AcceptedLedger, Evidence
+from relay.core.fence import Clearance
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge, Ruling, error_of, rejected
 from relay.servicebus.messages import Contract
 from relay.servicebus.transfers import LinkLimits, Sender, Transfer, alone, check_size, in_batches
 from relay.telemetry import instruments
 from relay.telemetry.instruments import BoundedActions
-from relay.verdict import Judge, Ruling, error_of, rejected
 
 if TYPE_CHECKING:
     from relay.large.claims import Claims

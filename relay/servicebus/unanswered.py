@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from relay.errors import RetryableError
+from relay.core.errors import RetryableError
+from relay.core.verdict import ENDS_ALONE
 from relay.servicebus.transfers import Transfer
-from relay.verdict import ENDS_ALONE
 
 GRACE_S = 30.0
 """Seconds for which the link of a transfer that was given up is kept, so that a late acceptance is still noted."""

@@ -13,10 +13,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from relay.errors import PublishError, QuarantineError, RelayError, described, first_line
-from relay.events import Event, Received
-from relay.remedy import LIST, Sentence
-from relay.results import KeyFailure, Outcome
+from relay.core.errors import PublishError, QuarantineError, RelayError, described, first_line
+from relay.core.events import Event, Received
+from relay.core.remedy import LIST, Sentence
+from relay.core.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, ShardAges
 from relay.telemetry.stream import as_logged, attributes_of, logger_of, working_for

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
-from relay.events import Event, Rejected
+from relay.core.events import Event, Rejected
 from relay.telemetry.stream import attributes_of
 
 # A failed batch comes again within the retry policy's longest interval, one minute. One that has not come for this

@@ -21,7 +21,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from relay.events import Event, Reason
+from relay.core.events import Event, Reason
 from relay.telemetry.gauges import Headroom, LeaseAges, ShardAges
 from relay.telemetry.stream import attributes, attributes_of
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from relay.remedy import Invocation
+from relay.core.remedy import Invocation
 from relay.routes.selection import DEFAULT
 
 _label: ContextVar[str | None] = ContextVar("stream", default=None)

@@ -18,8 +18,8 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.config.settings import Settings
 from tests.acceptance.services import Services, open_services
 from tests.acceptance.target import Target, named_target
 

@@ -18,8 +18,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusSender
 
 from outbox import UnitOfWork
-from relay.clients import cosmos_client, servicebus_client
-from relay.settings import Settings
+from relay.config.clients import cosmos_client, servicebus_client
+from relay.config.settings import Settings
 from relay_operator.cli.session import open_session
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 from tests.support.waiting import look_again

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from relay.findings import Finding, Level
-from relay.outbox import Committed
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import Committed
 from relay_operator.console.model import (
     Arrival,
     DeadLetter,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from relay.findings import Finding, Level
+from relay.backends.findings import Finding, Level
 from tests.support.console_page import START_MS, WAIT_MS, ConsolePage, console_page
 from tests.support.console_states import LONG, LONG_KEY, LONG_KEY_COMMAND, long_timeline, states
 

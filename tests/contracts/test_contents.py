@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from relay.clients import Connection
-from relay.errors import ContentError
+from relay.config.clients import Connection
+from relay.config.settings import ClaimCheck
+from relay.core.errors import ContentError
 from relay.large.blobs import Blobs
 from relay.large.claims import ContentStore
 from relay.large.content import Content
 from relay.servicebus.messages import Message
-from relay.settings import ClaimCheck
 from tests.support.azurite import Container, new_container
 from tests.support.in_memory_contents import InMemoryContents
 

@@ -17,9 +17,9 @@ from azure.servicebus.management import TopicProperties
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.findings import Gap, Why
-from relay.settings import Settings
-from relay.times import parse_duration
+from relay.backends.findings import Gap, Why
+from relay.config.settings import Settings
+from relay.core.times import parse_duration
 from relay_operator.cli.topic import ServiceBusFacts, read_servicebus
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Namespace, serve_namespace

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay import holds
-from relay.errors import StoreError
-from relay.holds import Holds, Order
+from relay.core import holds
+from relay.core.errors import StoreError
+from relay.core.holds import Holds, Order
 from relay.quarantine.items import (
     BATCH_BYTES,
     BATCH_OPERATIONS,

@@ -11,15 +11,15 @@ import pytest
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import ConfigurationError, SendError
-from relay.events import Event, Reason, Rejected, by_partition_key
-from relay.fence import Clearance
-from relay.ports import Publisher
-from relay.results import KeyOutcome
+from relay.config.settings import OnPoison, Settings
+from relay.core.errors import ConfigurationError, SendError
+from relay.core.events import Event, Reason, Rejected, by_partition_key
+from relay.core.fence import Clearance
+from relay.core.ports import Publisher
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison, Settings
-from relay.verdict import Judge
 from tests.support.broker import refuse, set_topic_status
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event, sound

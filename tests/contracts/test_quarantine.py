@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from relay import holds
-from relay.documents import SourceDocument
-from relay.errors import QuarantineError, StaleClearanceError
-from relay.events import Reason, Rejected
-from relay.holds import Order
-from relay.place import Place
-from relay.ports import Quarantine
+from relay.core import holds
+from relay.core.documents import SourceDocument
+from relay.core.errors import QuarantineError, StaleClearanceError
+from relay.core.events import Reason, Rejected
+from relay.core.holds import Order
+from relay.core.place import Place
+from relay.core.ports import Quarantine
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support import stores
 from tests.support.in_memory import InMemoryQuarantine

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.settings import OnPoison
+from relay.config.settings import OnPoison
 from tests.fuzz.budget import trying
 from tests.support.quarantine_histories import KEYS, Fate, Model, Modelled, World
 from tests.support.stores import Store

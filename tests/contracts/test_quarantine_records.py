@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from relay import holds
-from relay.documents import StoredDocument
-from relay.place import Place
+from relay.core import holds
+from relay.core.documents import StoredDocument
+from relay.core.place import Place
 from relay.quarantine.items import Create, Filter, Items, RecordSummary, Touch
 from relay.quarantine.outcomes import Outcome, Removal
 from relay_operator.cli.records import Ordered, Records

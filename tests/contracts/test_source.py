@@ -15,16 +15,16 @@ from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSource
-from relay.documents import StoredDocument
-from relay.errors import SourceError
-from relay.ports import Source
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSource
+from relay.backends.sql.database import Database
+from relay.backends.sql.rows import document_of
+from relay.backends.sql.source import Ownership, SqlBatch, SqlSource, now
+from relay.config.settings import CONSUMER, Settings
+from relay.core.documents import StoredDocument
+from relay.core.errors import SourceError
+from relay.core.ports import Source
 from relay.routes.selection import BY_DEFAULT
-from relay.settings import CONSUMER, Settings
-from relay.sql.database import Database
-from relay.sql.rows import document_of
-from relay.sql.source import Ownership, SqlBatch, SqlSource, now
 from tests.support.in_memory import InMemorySource
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import Rulebook, StoredTimeline, TimelineChanged, Timelines
 from tests.support import timelines

@@ -9,10 +9,10 @@ from typing import Any
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.message import Message, Property
 from outbox_emulators.servicebus.sections import DATA, sections
-from relay.documents import SourceDocument
-from relay.events import Reason, Rejected
+from relay.core.documents import SourceDocument
+from relay.core.events import Reason, Rejected
+from relay.core.results import Outcome
 from relay.quarantine.record import record_of
-from relay.results import Outcome
 from tests.fuzz import oracle
 
 # What the broker holds, by session in the order of arrival, and the quarantine records by id.

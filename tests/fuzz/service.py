@@ -24,11 +24,11 @@ from outbox_emulators.servicebus.errors import ServiceBusError as Refusal
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSource
-from relay.events import Event, EventName, Rejected
-from relay.holds import Holds
-from relay.place import Place
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSource
+from relay.core.events import Event, EventName, Rejected
+from relay.core.holds import Holds
+from relay.core.place import Place
 from relay.quarantine.record import record_of
 from relay.routes.selection import BY_DEFAULT, Selection
 

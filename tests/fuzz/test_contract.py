@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import example, given
 
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.events import MAX_KEY_LENGTH, MAX_PROPERTIES_BYTES, Reason, Rejected
+from relay.backends.cosmos.source import event_of
+from relay.core.documents import SourceDocument
+from relay.core.events import MAX_KEY_LENGTH, MAX_PROPERTIES_BYTES, Reason, Rejected
 from tests.fuzz.budget import DOCUMENTS, trying
 from tests.fuzz.documents import batches
 from tests.support.contract import EVENT

@@ -12,11 +12,11 @@ from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.source import ChangeBatch, CosmosBatch
-from relay.errors import PublishError
-from relay.evidence import AcceptedLedger
-from relay.pipeline import Relay
-from relay.results import Outcome
+from relay.backends.cosmos.source import ChangeBatch, CosmosBatch
+from relay.core.errors import PublishError
+from relay.core.evidence import AcceptedLedger
+from relay.core.pipeline import Relay
+from relay.core.results import Outcome
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

@@ -20,19 +20,19 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.clients import servicebus_client
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.source import ChangeBatch
-from relay.evidence import AcceptedLedger
-from relay.pipeline import Relay
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.cosmos.source import ChangeBatch
+from relay.config.clients import servicebus_client
+from relay.config.settings import Settings
+from relay.core.evidence import AcceptedLedger
+from relay.core.pipeline import Relay
+from relay.core.results import Outcome
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import RECORD_TYPE
-from relay.results import Outcome
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
 from tests.fuzz import oracle
 from tests.fuzz.budget import DOCUMENTS, count, trying
 from tests.fuzz.documents import batches

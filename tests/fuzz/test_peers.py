@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
-from relay.errors import DefectError
-from relay.events import Event
-from relay.evidence import AcceptedLedger
+from relay.core.errors import DefectError
+from relay.core.events import Event
+from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames
 from relay.servicebus.pipelined.lanes import Lane, PipelinedSenders

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import SettingsError
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.core.errors import SettingsError
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 
 SECRET = "c2VjcmV0IGtleSBvZiB0aGUgYWNjb3VudA=="

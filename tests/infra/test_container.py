@@ -19,12 +19,13 @@ from tests.infra.project import ROOT, SITES, Project
 from tests.support.watchdog import WATCHDOG_S
 
 LOCK = "requirements.lock"
+OPERATOR = "packages/operator/src/relay_operator"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
-import changefeed.postgresql.sessions, relay.backends.sql
+import relay_operator.cli.main, changefeed.postgresql.sessions, relay.backends.sql.backend
 from changefeed.install import migrations
 assert migrations("postgresql") and migrations("sqlserver")
-print(changefeed.__file__, relay.__file__, sep="\\n")
+print(changefeed.__file__, relay.__file__, relay_operator.__file__, sep="\\n")
 """
 
 
@@ -34,9 +35,10 @@ def instructions(name: str) -> list[str]:
     return re.findall(rf"^{name} +(.+?) *$", joined, re.MULTILINE)
 
 
-def copied() -> list[str]:
-    """The sources of every COPY."""
-    return [source.rstrip("/") for line in instructions("COPY") for source in line.split()[:-1]]
+def copied() -> list[tuple[str, str]]:
+    """Return the source and the destination of every COPY, of several sources one after another."""
+    lines = [line.split() for line in instructions("COPY")]
+    return [(source.rstrip("/"), line[-1].rstrip("/")) for line in lines for source in line[:-1]]
 
 
 PATTERNS = [
@@ -85,11 +87,12 @@ def versioned() -> list[str]:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder /app of the image."""
     folder = tmp_path_factory.mktemp("app")
-    sources = copied()
-    for path in context():
-        if any(path == source or path.startswith(f"{source}/") for source in sources):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / path, folder / path)
+    for source, destination in copied():
+        for path in context():
+            if path == source or path.startswith(f"{source}/"):
+                target = folder / (path if destination == "." else destination + path.removeprefix(source))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, target)
     return folder
 
 
@@ -111,14 +114,14 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git 
 
 
 def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
-    sources = copied()
+    sources = [source for source, _ in copied()]
     sent = context()
 
     # The lock is there for the second COPY too, whose other file need not exist.
-    assert sources == [LOCK, "changefeed", "relay", LOCK, "relay.tom[l]"]
-    assert all((ROOT / source).exists() for source in sources[:4])
-    assert {path.partition("/")[0] for path in sent} - {FILE} == set(sources[:4])
-    assert fnmatch(FILE, sources[4])
+    assert sources == [LOCK, "changefeed", "relay", OPERATOR, LOCK, "relay.tom[l]"]
+    assert all((ROOT / source).exists() for source in sources[:5])
+    assert all(any(f"{path}/".startswith(f"{source}/") for source in sources) for path in sent if path != FILE)
+    assert fnmatch(FILE, sources[5])
     assert not ignored(FILE, PATTERNS)
     assert {"relay/__main__.py", "changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
     assert not [path for path in sent if path.endswith(("README.md", "pyproject.toml"))]

@@ -15,9 +15,9 @@ from azure.monitor.opentelemetry.exporter.export._base import _get_authenticatio
 
 from changefeed import AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import Statement
-from relay.health import Health
-from relay.settings import Settings
-from relay.sql.database import needs_token
+from relay.backends.sql.database import needs_token
+from relay.config.settings import Settings
+from relay.core.health import Health
 from relay_operator.cli.main import parser
 from relay_operator.cli.probes import serving_probes
 from tests.infra.checks.settings import known_settings

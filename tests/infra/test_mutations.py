@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from relay.errors import SettingsError
+from relay.core.errors import SettingsError
 from tests.infra.compiler import MISSING, Compiler, find_compiler
 from tests.infra.deployment import BicepError, DeploymentFailure
 from tests.infra.project import ROOT, Check, Project, checks

@@ -166,8 +166,19 @@ def test_what_is_uploaded_suffices_for_an_outbox_in_sql(uploaded: Path) -> None:
 
     assert result.returncode == 0, result.stderr
     assert all(Path(path).is_relative_to(uploaded) for path in result.stdout.split()), result.stdout
-    assert suffixes == {".py", ".sql", ".json", ".txt", ".typed", ".html", ".css", ".js", ".svg"}
+    assert suffixes == {".py", ".sql", ".json", ".txt", ".typed"}
     assert not list(uploaded.rglob("test*"))
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
+def test_what_is_uploaded_says_where_the_operators_commands_are(uploaded: Path) -> None:
+    # -S: without the packages of this Python.
+    command = [sys.executable, "-S", "-m", "relay", "check"]
+    ended = subprocess.run(command, cwd=uploaded, capture_output=True, text=True, timeout=WATCHDOG_S, check=False)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "'relay_operator' is missing" in ended.stderr
+    assert "packages/operator" in ended.stderr
 
 
 def contents(archive: Path) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ import pytest
 
 from docs.site.__main__ import FOLDER
 from local.make_venv import included, read_groups
-from relay.settings import Settings
+from relay.config.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.compiler import find_compiler
 from tests.infra.project import ROOT, Project
@@ -354,7 +354,7 @@ def test_the_app_is_found_by_its_tag_and_the_function_by_its_name() -> None:
     script = commands(read(ROOT / ".github/workflows/deploy.yml"))
     app = Project(ROOT).trial.one("Microsoft.Web/sites")
     tags, scale = app.at("tags"), app.at("properties.functionAppConfig.scaleAndConcurrency")
-    source = (ROOT / "relay/backends/cosmos.py").read_text(encoding="utf-8")
+    source = (ROOT / "relay/backends/cosmos/backend.py").read_text(encoding="utf-8")
     # The deployment has an outbox in Cosmos DB. Further streams add to the name.
     function, *_ = re.findall(r'function_name\("(\w+)"', source, re.MULTILINE)
 

@@ -16,8 +16,8 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import FaultClient
 from packages.emulators.tests.servicebus.support import spare_idle_waits
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.config.settings import Settings
 from tests.support.leases import TriggerLeases
 from tests.support.sql_deployment import SqlDeployment
 

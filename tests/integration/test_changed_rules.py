@@ -25,17 +25,17 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import DAY_MS, DuplicateDetection, QueueEntity, Receiving, Sending
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cosmos.containers import Containers
-from relay.cosmos.timelines import CosmosTimelines
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.timelines import CosmosTimelines
+from relay.backends.sql.database import Database
+from relay.backends.sql.install import install, install_rules
+from relay.backends.sql.rows import position_time
+from relay.backends.sql.timelines import SqlTimelines
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
 from relay.routes import rulebook
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import Timelines
-from relay.settings import Settings
-from relay.sql.database import Database
-from relay.sql.install import install, install_rules
-from relay.sql.rows import position_time
-from relay.sql.timelines import SqlTimelines
-from relay.streams import read_streams
 from relay_operator.cli.generations import format_time
 from tests.support.broker import set_status
 from tests.support.operators import relay_command

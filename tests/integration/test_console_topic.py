@@ -11,8 +11,8 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import ServiceError
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.core.errors import ServiceError
 from relay_operator.console.model import Arrival
 from relay_operator.console.servicebus import PEEKED, ServiceBusTopic
 from tests.support.dead_letters import Topic, event

@@ -13,7 +13,7 @@ import pytest
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import RetryableError
+from relay.core.errors import RetryableError
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import Message
 from relay.servicebus.pool import SenderPool, _socket

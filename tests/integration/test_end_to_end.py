@@ -10,8 +10,8 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import PublishError
-from relay.events import Reason
+from relay.core.errors import PublishError
+from relay.core.events import Reason
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse
 from tests.support.outbox import event, events

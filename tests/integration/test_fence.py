@@ -15,7 +15,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.edges import Edges
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import LeaseError, PublishError
+from relay.core.errors import LeaseError, PublishError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import TurnableClock
 from tests.support.leases import TriggerLeases
@@ -214,7 +214,7 @@ async def test_an_attempt_that_outlasts_its_clearance_stops_and_the_next_one_goe
     # They are compared, and may be sent for 10 s. A send takes half a second, which this clock makes five.
     with monkeypatch.context() as patched:
         clock = time.time
-        patched.setattr("relay.fence.time", SimpleNamespace(time=lambda: began + 10 * (clock() - began)))
+        patched.setattr("relay.core.fence.time", SimpleNamespace(time=lambda: began + 10 * (clock() - began)))
         with pytest.raises(PublishError, match="RELAY_DUPLICATE_WINDOW_S"):
             await relay.handle(documents, "i1")
     outcome = await relay.handle(documents, "i1", 1)

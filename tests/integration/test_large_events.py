@@ -18,8 +18,8 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.languages.checks import FOLDER, skip_without
-from relay.errors import PublishError
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.core.errors import PublishError
 from tests.integration.conftest import BOTH_SENDERS, ROOT, RelayMaker
 from tests.support.azurite import Container
 from tests.support.broker import refuse, stop_refusing, topic_counts

@@ -19,8 +19,8 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cosmos.ages import LeaseWatch
-from relay.settings import Settings
+from relay.backends.cosmos.ages import LeaseWatch
+from relay.config.settings import Settings
 from relay.telemetry.gauges import LeaseAges
 from tests.integration.conftest import ROOT
 from tests.support.leases import TriggerLeases
@@ -231,7 +231,7 @@ async def test_a_look_that_takes_too_long_fails(
 ) -> None:
     await trigger.pass_all()
     before = await watched.look()
-    monkeypatch.setattr("relay.cosmos.ages._LOOK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("relay.backends.cosmos.ages._LOOK_TIMEOUT_S", 0.0)
     failing = await watched.look()
 
     assert failing.keys() == before.keys()

@@ -8,21 +8,21 @@ import pytest
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.cosmos import CosmosRelay
-from relay.clients import servicebus_client
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.source import CosmosSource
-from relay.errors import PublishError
-from relay.events import Event, Rejected
-from relay.evidence import AcceptedLedger
-from relay.holds import Holds
-from relay.pipeline import Relay
+from relay.backends.cosmos.backend import CosmosRelay
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.cosmos.source import CosmosSource
+from relay.config.clients import servicebus_client
+from relay.config.settings import Settings
+from relay.core.errors import PublishError
+from relay.core.events import Event, Rejected
+from relay.core.evidence import AcceptedLedger
+from relay.core.holds import Holds
+from relay.core.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
 from tests.support.broker import TurnableClock, refuse, stop_refusing
 from tests.support.outbox import event
 from tests.support.subscriber import received

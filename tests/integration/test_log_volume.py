@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.clients import HANDLERS
-from relay.errors import PublishError
+from relay.config.clients import HANDLERS
+from relay.core.errors import PublishError
 from relay.servicebus.turn import Turn
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import inject, set_topic_status

@@ -8,9 +8,9 @@ import pytest
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
+from relay.config.streams import read_streams
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.streams import read_streams
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event, sound
 

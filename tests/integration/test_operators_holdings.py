@@ -9,7 +9,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.events import Reason
+from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay_operator.cli.records import Ordered, Records
 from tests.support.outbox import event, rejected

@@ -8,7 +8,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from relay.cosmos.leases import read_positions
+from relay.backends.cosmos.leases import read_positions
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 

@@ -8,11 +8,11 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.events import Reason
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.config.settings import Settings
+from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing
 from tests.support.leases import TriggerLeases

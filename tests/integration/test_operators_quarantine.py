@@ -12,11 +12,11 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.events import Reason
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.config.settings import Settings
+from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.settings import Settings
 from relay_operator.cli.records import Records
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts

@@ -17,10 +17,10 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import ManualClock
-from relay.cosmos import feed
-from relay.cosmos.feed import CosmosReading
-from relay.documents import SourceDocument, StoredDocument
-from relay.outbox import Range
+from relay.backends.cosmos import feed
+from relay.backends.cosmos.feed import CosmosReading
+from relay.backends.outbox import Range
+from relay.core.documents import SourceDocument, StoredDocument
 from relay.routes.selection import BY_DEFAULT
 from relay_operator.cli.replay_run import ReplayState
 from relay_operator.cli.sender import OrderedSender

@@ -18,7 +18,7 @@ import inbox
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
-from relay.times import format_time
+from relay.core.times import format_time
 from relay_operator.deadletters import lookout
 from relay_operator.deadletters.queue import DeadLetterQueue
 from tests.support.broker import TurnableClock, inject

@@ -8,7 +8,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import PublishError
+from relay.core.errors import PublishError
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse
 from tests.support.leases import TriggerLeases

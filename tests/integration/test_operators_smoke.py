@@ -16,8 +16,8 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay import assembly, canary
-from relay.backends.cosmos import CosmosRelay
+from relay.backends import assembly, canary
+from relay.backends.cosmos.backend import CosmosRelay
 from relay.routes.examples import Example
 from relay_operator.cli.smoke import SmokeTest
 from tests.support.app import copy_app, without_date_setting
@@ -49,7 +49,7 @@ class Running:
             self._relays.append(make(*given))
             return self._relays[-1]
 
-        monkeypatch.setattr("relay.assembly.assemble", remember)
+        monkeypatch.setattr("relay.backends.assembly.assemble", remember)
 
     async def __aenter__(self) -> None:
         await self._host.start()

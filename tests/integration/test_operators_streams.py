@@ -20,7 +20,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEntity, Receiving, Sending
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.streams import read_streams, stream_of
+from relay.config.streams import read_streams, stream_of
 from relay_operator.cli.session import choose, open_session
 from relay_operator.console.servicebus import ServiceBusTopic
 from tests.support.broker import TurnableClock

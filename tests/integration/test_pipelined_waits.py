@@ -15,10 +15,10 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.frames import performative
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.clients import Connection, servicebus_client
-from relay.errors import RetryableError
-from relay.evidence import AcceptedLedger
-from relay.results import KeyOutcome
+from relay.config.clients import Connection, servicebus_client
+from relay.core.errors import RetryableError
+from relay.core.evidence import AcceptedLedger
+from relay.core.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pool import SenderPool

@@ -20,9 +20,10 @@ from outbox_emulators.servicebus.edges import Edge, Odds
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import PublishError
-from relay.events import Event, by_partition_key
-from relay.evidence import AcceptedLedger
+from relay.config.settings import Settings
+from relay.core.errors import PublishError
+from relay.core.events import Event, by_partition_key
+from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages, publisher
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined import link
@@ -35,7 +36,6 @@ from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Senders, senders
 from relay.servicebus.transfers import Transfer
 from relay.servicebus.turn import Turn
-from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event, events, sound

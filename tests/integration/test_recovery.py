@@ -21,7 +21,7 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.settings import Settings
+from relay.config.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts
 from tests.support.leases import TriggerLeases

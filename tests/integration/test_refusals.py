@@ -9,12 +9,12 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.testing import keep_alive
-from relay import holds
-from relay.backends.cosmos import CosmosRelay
-from relay.errors import PublishError
+from relay.backends.cosmos.backend import CosmosRelay
+from relay.core import holds
+from relay.core.errors import PublishError
+from relay.core.verdict import REFUSALS
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.verdict import REFUSALS
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import admin, inject, refuse, stop_refusing, topic_counts
 from tests.support.outbox import event, events

@@ -12,7 +12,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.errors import LeaseError, PublishError, QuarantineError
+from relay.core.errors import LeaseError, PublishError, QuarantineError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.outbox import event, events, just_committed

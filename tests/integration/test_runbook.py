@@ -16,16 +16,16 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.source import ChangeBatch
-from relay.errors import ChangesError, LeaseError, PublishError, QuarantineError, SettingsError
-from relay.events import Reason
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.cosmos.source import ChangeBatch
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.errors import ChangesError, LeaseError, PublishError, QuarantineError, SettingsError
+from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
-from relay.streams import read_streams
 from tests.integration.conftest import RelayMaker
 from tests.integration.test_operators_smoke import APP, Running
 from tests.support.broker import TurnableClock, refuse, set_topic_status, stop_refusing

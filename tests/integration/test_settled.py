@@ -11,10 +11,10 @@ import pytest
 
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.leases import Lease
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSource
-from relay.documents import StoredDocument
-from relay.settings import Settings
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSource
+from relay.config.settings import Settings
+from relay.core.documents import StoredDocument
 from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 

@@ -17,11 +17,11 @@ from outbox_emulators.cosmos.gateway import Gateway
 from outbox_emulators.cosmos.messages import Reply, Request
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.errors import LeaseError, QuarantineError, StoreError
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.config.settings import Settings
+from relay.core.errors import LeaseError, QuarantineError, StoreError
 from relay.quarantine.items import Filter
-from relay.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.network import Network
 from tests.support.outbox import event, just_committed
@@ -44,7 +44,7 @@ INVALID: dict[str, Any] = event("invalid", "k") | {"data": 7}
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Relays wait for an answer for two seconds, not for ten."""
-    monkeypatch.setattr("relay.backends.cosmos.Containers", partial(Containers, call_timeout_s=LIMIT_S))
+    monkeypatch.setattr("relay.backends.cosmos.backend.Containers", partial(Containers, call_timeout_s=LIMIT_S))
 
 
 @pytest.fixture

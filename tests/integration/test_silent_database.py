@@ -11,11 +11,11 @@ import pytest
 
 from changefeed.connections import connect_async
 from changefeed.statements import Statement
-from relay.errors import FeedError, StoreError
+from relay.backends.sql import quarantine
+from relay.backends.sql.database import Database
+from relay.backends.sql.quarantine import SqlItems
+from relay.core.errors import FeedError, StoreError
 from relay.quarantine.items import Create, Item
-from relay.sql import quarantine
-from relay.sql.database import Database
-from relay.sql.quarantine import SqlItems
 from tests.support.network import Network
 from tests.support.sql_outbox import sql_settings
 

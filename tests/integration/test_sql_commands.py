@@ -17,7 +17,7 @@ import pytest
 from changefeed import AsyncConsumer, AsyncSession, connect_async
 from changefeed.statements import Statement
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.settings import CONSUMER
+from relay.config.settings import CONSUMER
 from tests.support.broker import topic_counts
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox

@@ -6,7 +6,7 @@ from itertools import product
 
 from changefeed import AsyncFeed, connect_async
 from changefeed.statements import Statement
-from relay.events import Reason, Rejected
+from relay.core.events import Reason, Rejected
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.messages import plain
 from tests.support.sql_outbox import TABLE, event_of

@@ -14,17 +14,17 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from changefeed import START, AsyncConsumer, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
-from relay.errors import FeedError, StoreError
-from relay.events import Event, Reason, Rejected
+from relay.backends.sql import rows as rows_module
+from relay.backends.sql import shard as shards_module
+from relay.backends.sql.database import Database, connect
+from relay.backends.sql.quarantine import SqlItems
+from relay.backends.sql.shard import Connect
+from relay.backends.sql.worker import Worker
+from relay.config.settings import CONSUMER
+from relay.core.errors import FeedError, StoreError
+from relay.core.events import Event, Reason, Rejected
+from relay.core.results import KeyOutcome
 from relay.quarantine.items import Create
-from relay.results import KeyOutcome
-from relay.settings import CONSUMER
-from relay.sql import rows as rows_module
-from relay.sql import shard as shards_module
-from relay.sql.database import Database, connect
-from relay.sql.quarantine import SqlItems
-from relay.sql.shard import Connect
-from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.postgres_faults import frozen, proxied

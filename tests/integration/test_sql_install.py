@@ -11,8 +11,8 @@ import pytest
 
 from changefeed import AsyncFeed, DatabaseError, connect_async
 from changefeed.statements import Result, Statement
-from relay.settings import SqlFeed
-from relay.sql.database import connect
+from relay.backends.sql.database import connect
+from relay.config.settings import SqlFeed
 from relay_operator.cli import run
 from relay_operator.cli.main import parser
 from tests.support.operators import Run, relay_command
@@ -52,7 +52,7 @@ async def test_an_install_that_ends_before_any_statement_is_completed_by_the_nex
     async def connect_ending(feed: SqlFeed) -> Ending:
         return Ending(await connect(feed))
 
-    monkeypatch.setattr("relay.sql.install.connect", connect_ending)
+    monkeypatch.setattr("relay.backends.sql.install.connect", connect_ending)
     codes: list[int] = []
     while 0 not in codes and len(codes) < 100:
         left = len(codes)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.settings import Settings
-from relay.sql.database import Database
-from relay.sql.worker import Worker
+from relay.backends.sql.database import Database
+from relay.backends.sql.worker import Worker
+from relay.config.settings import Settings
 from tests.support.broker import topic_counts
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.operators import relay_command

@@ -10,14 +10,14 @@ import pytest
 
 from changefeed import connect_async
 from changefeed.statements import AsyncSession, Result, Statement
-from relay import holds
-from relay.events import Reason
+from relay.backends.sql.database import Database
+from relay.backends.sql.install import install
+from relay.backends.sql.quarantine import MAX_BODY, SqlItems
+from relay.core import holds
+from relay.core.events import Reason
 from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE
-from relay.sql.database import Database
-from relay.sql.install import install
-from relay.sql.quarantine import MAX_BODY, SqlItems
 from relay_operator.cli.records import Records
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected

@@ -8,7 +8,7 @@ import changefeed
 from changefeed import Feed, SetupError
 from changefeed.statements import Statement
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.settings import Settings
+from relay.config.settings import Settings
 from tests.support.broker import topic_counts
 from tests.support.operators import relay_command
 from tests.support.postgresql import PostgresServer

@@ -10,9 +10,9 @@ import pytest
 
 from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, connect_async, set_keep_async
 from changefeed.statements import AsyncSession, Statement
-from relay.sql import worker as workers
-from relay.sql.database import Database
-from relay.sql.worker import Worker
+from relay.backends.sql import worker as workers
+from relay.backends.sql.database import Database
+from relay.backends.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 from tests.support.waiting import look_again

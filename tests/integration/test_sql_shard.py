@@ -16,18 +16,18 @@ import pytest
 from changefeed import START, AsyncConsumer, AsyncFeed, Claim, DatabaseError, Stored, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from changefeed.ulid import to_text
-from relay.errors import RetryableError
-from relay.events import Event
-from relay.results import KeyOutcome
+from relay.backends.sql import shard as shards
+from relay.backends.sql import worker as workers
+from relay.backends.sql.database import Database, connect
+from relay.backends.sql.memory import Memory, PageSize
+from relay.backends.sql.shard import Shard
+from relay.backends.sql.source import Ownership, SqlBatch, SqlSource, now
+from relay.backends.sql.worker import Worker
+from relay.config.settings import CONSUMER
+from relay.core.errors import RetryableError
+from relay.core.events import Event
+from relay.core.results import KeyOutcome
 from relay.routes.selection import BY_DEFAULT
-from relay.settings import CONSUMER
-from relay.sql import shard as shards
-from relay.sql import worker as workers
-from relay.sql.database import Database, connect
-from relay.sql.memory import Memory, PageSize
-from relay.sql.shard import Shard
-from relay.sql.source import Ownership, SqlBatch, SqlSource, now
-from relay.sql.worker import Worker
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings

@@ -8,10 +8,10 @@ import pytest
 
 from changefeed import START, AsyncConsumer, connect_async, set_keep_async
 from changefeed.statements import Statement
-from relay.settings import CONSUMER
-from relay.sql import worker as workers
-from relay.sql.database import Database
-from relay.sql.worker import Worker, read_until_next_tick
+from relay.backends.sql import worker as workers
+from relay.backends.sql.database import Database
+from relay.backends.sql.worker import Worker, read_until_next_tick
+from relay.config.settings import CONSUMER
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings

@@ -12,12 +12,12 @@ import pytest
 
 from changefeed import START, AsyncConsumer, ClaimLostError, connect_async
 from changefeed.statements import AsyncSession, Statement
-from relay.errors import RetryableError
-from relay.pipeline import Relay
-from relay.settings import CONSUMER, SqlFeed
-from relay.sql.database import Database
-from relay.sql.source import Ownership
-from relay.sql.worker import Worker
+from relay.backends.sql.database import Database
+from relay.backends.sql.source import Ownership
+from relay.backends.sql.worker import Worker
+from relay.config.settings import CONSUMER, SqlFeed
+from relay.core.errors import RetryableError
+from relay.core.pipeline import Relay
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.outbox import event
 from tests.support.sql_outbox import TABLE, SqlOutbox, relay_of, sql_settings

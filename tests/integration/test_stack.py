@@ -21,7 +21,7 @@ from dotenv import dotenv_values
 
 from changefeed import connect_async
 from local.azurite.server import missing
-from relay.settings import Settings
+from relay.config.settings import Settings
 from tests.support.browser import Shown, last_shown
 from tests.support.outbox import events
 from tests.support.pages import section

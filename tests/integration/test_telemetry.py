@@ -19,10 +19,10 @@ from opentelemetry.trace import StatusCode
 from local.demo.tally import Tally
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay import assembly
-from relay.backends.cosmos import CosmosRelay
-from relay.clients import switch_off_sdk_tracing
-from relay.errors import PublishError, QuarantineError
+from relay.backends import assembly
+from relay.backends.cosmos.backend import CosmosRelay
+from relay.config.clients import switch_off_sdk_tracing
+from relay.core.errors import PublishError, QuarantineError
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
 from tests.integration.conftest import ROOT, RelayMaker
@@ -121,7 +121,7 @@ async def test_a_demo_run_adds_up_to_what_was_written(
         made.append(make(*given))
         return made[-1]
 
-    monkeypatch.setattr("relay.assembly.assemble", remember)
+    monkeypatch.setattr("relay.backends.assembly.assemble", remember)
     settings = environment | {"RELAY_POLL_DELAY_MS": "100"}
     host = Host(ROOT, settings, lease_acquire_ms=50, lease_renew_ms=200, lease_expiration_ms=2000)
     tally = Tally()

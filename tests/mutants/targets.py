@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+_OF_OPERATOR = ("cli/", "console/", "deadletters/")
+
+
+def _file(module: str) -> str:
+    """Return the path of a module of the relay, or of its operator's package."""
+    folder = "packages/operator/src/relay_operator" if module.startswith(_OF_OPERATOR) else "relay"
+    return f"{folder}/{module}.py"
+
+
 _PIPELINED = ("pipelined_deliveries", "pipelined_states", "pipelined_lanes", "pipelined_link")
 
 # By module of relay/, the test files of tests/unit/relay.
 _RELAY = {
     "__main__": ("main",),
-    "clients": ("connections", "libraries", "settings", "secrets", "check_findings", "check_command"),
+    "config/clients": ("connections", "libraries", "settings", "secrets", "check_findings", "check_command"),
     "console/backlog": ("console_observer",),
     "console/bounds": ("console_bounds", "console_texts"),
     "console/counts": ("console_counts", "console_freshness", "console_bounds"),
@@ -22,28 +31,28 @@ _RELAY = {
     "console/recent": ("console_freshness",),
     "console/timeline": ("console_timeline", "console_observer", "console_counts", "console_texts"),
     "console/timelines": ("console_bounds",),
-    "cosmos/containers": ("containers",),
-    "cosmos/effective_keys": ("effective_keys", "leases"),
-    "cosmos/leases": ("leases",),
+    "backends/cosmos/containers": ("containers",),
+    "backends/cosmos/effective_keys": ("effective_keys", "leases"),
+    "backends/cosmos/leases": ("leases",),
     "deadletters/letter": ("dead_letter",),
     "deadletters/sections": ("dead_letter",),
-    "deadline": ("deadline",),
-    "errors": ("errors",),
-    "events": ("events",),
-    "evidence": ("evidence",),
-    "fence": ("fence",),
-    "holds": ("holds", "plan", "orders"),
-    "jsontext": ("jsontext",),
-    "orders": ("orders", "pipeline", "pipeline_in_memory"),
-    "place": ("plan", "orders"),
-    "plan": ("plan",),
+    "core/deadline": ("deadline",),
+    "core/errors": ("errors",),
+    "core/events": ("events",),
+    "core/evidence": ("evidence",),
+    "core/fence": ("fence",),
+    "core/holds": ("holds", "plan", "orders"),
+    "core/jsontext": ("jsontext",),
+    "core/orders": ("orders", "pipeline", "pipeline_in_memory"),
+    "core/place": ("plan", "orders"),
+    "core/plan": ("plan",),
     "quarantine/outcomes": ("removals",),
     "quarantine/parking": ("parking", "quarantine_races", "quarantine"),
     "quarantine/record": (
         *("quarantine_record", "parking", "quarantine_races", "opaque_documents"),
         "release_command",
     ),
-    "results": ("outcome", "plan"),
+    "core/results": ("outcome", "plan"),
     "routes/conditions": ("streams", "relay_file"),
     "routes/decisions": ("decisions", "streams"),
     "routes/examples": ("stream_commands", "smoke_layouts"),
@@ -63,10 +72,10 @@ _RELAY = {
     "servicebus/refusals": ("errors",),
     "servicebus/unanswered": ("suspects", "pool", "pipelined_lanes", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
-    "settings": ("settings",),
-    "streams": ("streams", "mapping"),
-    "verdict": ("verdict", "plan", "turn", "suspects"),
-    "sql/install": ("sql_items",),
+    "config/settings": ("settings",),
+    "config/streams": ("streams", "mapping"),
+    "core/verdict": ("verdict", "plan", "turn", "suspects"),
+    "backends/sql/install": ("sql_items",),
     "telemetry/attempt": ("attempt",),
     "telemetry/stream": ("stream_telemetry",),
     "telemetry/gauges": ("gauges", "telemetry"),
@@ -75,24 +84,24 @@ _RELAY = {
 
 # By module of relay/, the test files of tests/.
 _COMMANDS = {
-    "pipeline": (
+    "core/pipeline": (
         *("unit/relay/test_pipeline", "unit/relay/test_pipeline_in_memory", "unit/relay/test_telemetry"),
         *("integration/test_telemetry", "integration/test_operators_parked", "integration/test_refusals"),
     ),
-    "sql/memory": ("integration/test_sql_memory", "integration/test_sql_worker"),
-    "sql/missing": ("integration/test_sql_missing_rows",),
-    "sql/rows": ("unit/relay/test_sql_rows", "unit/relay/test_mapping", "integration/test_sql_types"),
-    "sql/shard": (
+    "backends/sql/memory": ("integration/test_sql_memory", "integration/test_sql_worker"),
+    "backends/sql/missing": ("integration/test_sql_missing_rows",),
+    "backends/sql/rows": ("unit/relay/test_sql_rows", "unit/relay/test_mapping", "integration/test_sql_types"),
+    "backends/sql/shard": (
         "unit/relay/test_sql_pauses",
         "integration/test_sql_shard",
         "integration/test_sql_worker",
         "integration/test_sql_missing_rows",
     ),
-    "sql/source": (
+    "backends/sql/source": (
         *("unit/relay/test_sql_ownership", "unit/relay/test_changed_rules", "contracts/test_source"),
         *("integration/test_sql_shard", "integration/test_fence"),
     ),
-    "sql/worker": (
+    "backends/sql/worker": (
         *("unit/relay/test_sql_balance", "unit/relay/test_sql_retention", "unit/relay/test_sql_pauses"),
         *("integration/test_sql_worker", "integration/test_sql_tick", "integration/test_sql_shard"),
     ),
@@ -108,42 +117,46 @@ _COMMANDS = {
         *("unit/relay/test_check_findings", "unit/relay/test_check_command"),
         *("unit/relay/test_cli", "integration/test_operators_scan"),
     ),
-    "cosmos/ages": ("integration/test_lease_ages",),
-    "backends/__init__": ("unit/relay/test_quarantine_store", "unit/relay/test_console_command"),
-    "backends/cosmos": (
+    "backends/cosmos/ages": ("integration/test_lease_ages",),
+    "backends/backend": ("unit/relay/test_quarantine_store", "unit/relay/test_console_command"),
+    "backends/cosmos/backend": (
         *("unit/test_function_app", "unit/relay/test_quarantine_store"),
         *("unit/relay/test_stream_commands", "unit/relay/test_smoke_command"),
     ),
-    "backends/sql": (
+    "backends/sql/backend": (
         *("unit/test_function_app", "unit/relay/test_quarantine_store", "unit/relay/test_stream_commands"),
         *("integration/test_sql_install", "integration/test_sql_smoke", "integration/test_sql_replay"),
     ),
-    "cosmos/check": ("unit/relay/test_cosmos_check", "unit/relay/test_holdups"),
-    "scans": ("unit/relay/test_cosmos_check", "integration/test_operators_scan", "integration/test_sql_check"),
-    "cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
+    "backends/cosmos/check": ("unit/relay/test_cosmos_check", "unit/relay/test_holdups"),
+    "backends/scans": (
+        "unit/relay/test_cosmos_check",
+        "integration/test_operators_scan",
+        "integration/test_sql_check",
+    ),
+    "backends/cosmos/scan": ("unit/relay/test_cosmos_check", "integration/test_operators_scan"),
     "cli/holdups": ("unit/relay/test_holdups",),
-    "remedy": ("unit/relay/test_remedy", "unit/relay/test_outcome", "unit/relay/test_console_texts"),
-    "findings": ("unit/relay/test_check_findings",),
+    "core/remedy": ("unit/relay/test_remedy", "unit/relay/test_outcome", "unit/relay/test_console_texts"),
+    "backends/findings": ("unit/relay/test_check_findings",),
     "cli/rules": ("unit/relay/test_stream_commands",),
     "cli/topic": ("unit/relay/test_check_findings", "unit/relay/test_check_command"),
-    "cosmos/quarantine": ("unit/relay/test_cosmos_items", "contracts/test_items"),
-    "sql/quarantine": ("unit/relay/test_sql_items", "unit/relay/test_sql_texts", "contracts/test_items"),
-    "sql/backlog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
-    "sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
-    "cosmos/feed": (
+    "backends/cosmos/quarantine": ("unit/relay/test_cosmos_items", "contracts/test_items"),
+    "backends/sql/quarantine": ("unit/relay/test_sql_items", "unit/relay/test_sql_texts", "contracts/test_items"),
+    "backends/sql/backlog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
+    "backends/sql/catalog": ("unit/relay/test_sql_findings", "integration/test_sql_check"),
+    "backends/cosmos/feed": (
         *("unit/relay/test_replay_order", "contracts/test_outboxes"),
         "integration/test_operators_replay",
     ),
-    "cosmos/reader": (
+    "backends/cosmos/reader": (
         *("unit/relay/test_successors", "unit/relay/test_smoke_command"),
         "contracts/test_outboxes",
     ),
-    "outbox": ("contracts/test_outboxes",),
-    "sql/reader": (
+    "backends/outbox": ("contracts/test_outboxes",),
+    "backends/sql/reader": (
         "contracts/test_outboxes",
         *("integration/test_sql_replay", "integration/test_console_sql"),
     ),
-    "sql/check": ("unit/relay/test_sql_findings",),
+    "backends/sql/check": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
     "cli/main": (
         *("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
@@ -172,12 +185,12 @@ _COMMANDS = {
         *("unit/relay/test_replay_state", "unit/relay/test_replay_command"),
         "integration/test_sql_replay",
     ),
-    "canary": ("unit/relay/test_smoke_comparison",),
+    "backends/canary": ("unit/relay/test_smoke_comparison",),
     "cli/smoke": ("unit/relay/test_smoke_command", "integration/test_sql_smoke"),
     "cli/comparison": ("unit/relay/test_smoke_comparison",),
-    "sql/canary": ("integration/test_sql_smoke",),
+    "backends/sql/canary": ("integration/test_sql_smoke",),
     "cli/session": ("unit/relay/test_smoke_command",),
-    "times": ("unit/relay/test_operations_inputs",),
+    "core/times": ("unit/relay/test_operations_inputs",),
     "cli/arguments": (
         *("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
         "unit/relay/test_cli",
@@ -233,11 +246,11 @@ _INBOX = {
 
 TARGETS: dict[str, tuple[str, ...]] = {
     **{
-        f"relay/{module}.py": tuple(f"tests/unit/relay/test_{name}.py" for name in names)
+        _file(module): tuple(f"tests/unit/relay/test_{name}.py" for name in names)
         for module, names in _RELAY.items()
     },
-    **{f"relay/{module}.py": tuple(f"tests/{name}.py" for name in names) for module, names in _COMMANDS.items()},
-    "relay/cosmos/source.py": (
+    **{_file(module): tuple(f"tests/{name}.py" for name in names) for module, names in _COMMANDS.items()},
+    "relay/backends/cosmos/source.py": (
         *(
             f"tests/unit/relay/test_{name}.py"
             for name in ("cosmos_source", "changes", "documents", "changed_rules", "streams", "gauges")

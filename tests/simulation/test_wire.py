@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from relay.errors import PublishError
-from relay.pipeline import Relay
-from relay.settings import OnPoison
+from relay.config.settings import OnPoison
+from relay.core.errors import PublishError
+from relay.core.pipeline import Relay
 from verification.simulation import runner
 from verification.simulation.connected import ConnectedWorld
 from verification.simulation.faults import Fault

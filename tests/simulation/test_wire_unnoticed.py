@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import verification.simulation.universe
-from relay.cosmos.effective_keys import effective_key
-from relay.settings import OnPoison
+from relay.backends.cosmos.effective_keys import effective_key
+from relay.config.settings import OnPoison
 from verification.journal import entries
 from verification.journal.specification import Step
 from verification.simulation import runner

@@ -24,7 +24,7 @@ from outbox_emulators.servicebus.certificates import issue
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.clients import Connection, servicebus_client
+from relay.config.clients import Connection, servicebus_client
 from tests.support.network import Listener
 from tests.support.watchdog import WATCHDOG_S
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay.errors import ServiceError
-from relay.findings import Finding
+from relay.backends.findings import Finding
+from relay.core.errors import ServiceError
 from relay_operator.console.model import DeadLetterGroup, Delivery, Subscription
 from relay_operator.console.ports import Attempt
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
-from relay.findings import Finding
+from relay.backends.findings import Finding
 from relay_operator.console.application import application
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.server import loopback, serving

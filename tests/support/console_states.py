@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from relay.findings import Finding
-from relay.remedy import set_aside
+from relay.backends.findings import Finding
+from relay.core.remedy import set_aside
 from relay_operator.console.freshness import FIGURES, Part
 from relay_operator.console.model import (
     Arrival,

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from relay.errors import ServiceError
-from relay.findings import Finding, Level
-from relay.outbox import Committed
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import Committed
+from relay.core.errors import ServiceError
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import (
     Arrival,

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from relay.deadline import Deadline
-from relay.documents import SourceDocument, StoredDocument
-from relay.errors import PoisonError, QuarantineError, SendError, SourceError
-from relay.events import Event, EventName, Reason, Received, Rejected, read_event
-from relay.evidence import Evidence
-from relay.fence import ALWAYS, Clearance
-from relay.holds import Holds, Order
-from relay.place import Place
-from relay.results import KeyOutcome
-from relay.verdict import Judge, Ruling, error_of, rejected
+from relay.core.deadline import Deadline
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.errors import PoisonError, QuarantineError, SendError, SourceError
+from relay.core.events import Event, EventName, Reason, Received, Rejected, read_event
+from relay.core.evidence import Evidence
+from relay.core.fence import ALWAYS, Clearance
+from relay.core.holds import Holds, Order
+from relay.core.place import Place
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge, Ruling, error_of, rejected
 
 _JUDGE = Judge()
 

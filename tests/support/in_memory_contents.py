@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from relay.errors import ContentError
+from relay.core.errors import ContentError
 from relay.large.content import Content
 
 

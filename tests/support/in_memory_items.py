@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from relay import holds
-from relay.errors import StoreError
-from relay.holds import Holds
+from relay.core import holds
+from relay.core.errors import StoreError
+from relay.core.holds import Holds
 from relay.quarantine.items import (
     BATCH_OPERATIONS,
     BatchFailed,

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay import jsontext
-from relay.cosmos.source import event_of, in_commit_order, select
-from relay.documents import SourceDocument, StoredDocument
-from relay.errors import ServiceError
-from relay.events import Event, Rejected
-from relay.findings import Finding
-from relay.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
-from relay.place import Place, PlaceInFeed
+from relay.backends.cosmos.source import event_of, in_commit_order, select
+from relay.backends.findings import Finding
+from relay.backends.outbox import Committed, Found, Gone, NextPage, Position, Range, Reading
+from relay.core import jsontext
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.errors import ServiceError
+from relay.core.events import Event, Rejected
+from relay.core.place import Place, PlaceInFeed
 from relay.routes.selection import BY_DEFAULT
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import count
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, TimelineChanged
 

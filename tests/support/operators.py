@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from relay.remedy import parsed_word
+from relay.core.remedy import parsed_word
 from relay_operator.cli.arguments import Parser
 from relay_operator.cli.main import parser
 from relay_operator.cli.main import run as run_command

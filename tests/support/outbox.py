@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.events import Event, Reason, Rejected
+from relay.backends.cosmos.source import event_of
+from relay.core.documents import SourceDocument
+from relay.core.events import Event, Reason, Rejected
 
 # Recent enough that no test needs the leases.
 NOW = int(time.time())

@@ -29,16 +29,16 @@ from typing import Any
 
 import relay
 from local.stack.parts import ROOT
-from relay.cosmos.source import ChangeBatch, CosmosSource
-from relay.events import Event, EventName, Rejected
-from relay.evidence import AcceptedLedger
-from relay.holds import Holds
-from relay.pipeline import Relay
-from relay.place import Place
+from relay.backends.cosmos.source import ChangeBatch, CosmosSource
+from relay.config.streams import read_streams
+from relay.core.events import Event, EventName, Rejected
+from relay.core.evidence import AcceptedLedger
+from relay.core.holds import Holds
+from relay.core.pipeline import Relay
+from relay.core.place import Place
 from relay.routes.selection import BY_DEFAULT, Selection
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.streams import read_streams
 from verification.bench import offline
 from verification.bench.owncost import configure_telemetry
 

@@ -33,6 +33,9 @@ PAGES = sorted(
     }
 )
 
+PRODUCT = ("relay", "packages/operator/src/relay_operator")
+"""The folders of the relay's and of its operators' code."""
+
 SHELL = "sh"
 RUN, RUN_WITH, RUN_BY, NOT_RUN = "run", "run with", "run by", "not run"
 THE_STACK, STARTS_STACK, BACKGROUND = "the stack", "starts the stack", "in the background"

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from azure.cosmos.aio import ContainerProxy
 
-from relay.backends.cosmos import CosmosRelay
-from relay.documents import StoredDocument
-from relay.errors import PublishError
-from relay.holds import ORDER_TYPE
+from relay.backends.cosmos.backend import CosmosRelay
+from relay.core.documents import StoredDocument
+from relay.core.errors import PublishError
+from relay.core.holds import ORDER_TYPE
+from relay.core.results import Outcome
+from relay.core.verdict import REFUSALS
 from relay.quarantine.outcomes import OUTCOME_TYPE
-from relay.results import Outcome
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.verdict import REFUSALS
 
 
 async def _nothing() -> None:

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from relay.documents import StoredDocument
-from relay.errors import PublishError, QuarantineError, StoreError
-from relay.holds import ORDER_TYPE, PARKED_TYPE
-from relay.pipeline import Relay
+from relay.config.settings import OnPoison
+from relay.core.documents import StoredDocument
+from relay.core.errors import PublishError, QuarantineError, StoreError
+from relay.core.holds import ORDER_TYPE, PARKED_TYPE
+from relay.core.pipeline import Relay
 from relay.quarantine.items import ItemNotFound, Items
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
-from relay.settings import OnPoison
 from relay_operator.cli.records import Records
 from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
@@ -150,7 +150,7 @@ class World:
             yield OrderedSender(InMemoryPublisher(self._accepted), (0, 0))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
+            patch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_outbox", lambda _: self.outbox)
             patch.setattr("relay_operator.cli.quarantine.open_records", records)
             patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
             return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json

@@ -9,16 +9,16 @@ from typing import Any
 
 from changefeed import connect, connect_async, install, setup_feed
 from changefeed.statements import AsyncSession, Entry, Statement
-from relay.clients import Identity
-from relay.events import Event, Rejected
-from relay.pipeline import Relay
-from relay.ports import Publisher
+from relay.backends.sql.database import Database
+from relay.backends.sql.install import migrations
+from relay.backends.sql.rows import document_of, event_in
+from relay.backends.sql.source import SqlBatch, SqlSource
+from relay.config.clients import Identity
+from relay.config.settings import OnPoison, SqlFeed
+from relay.core.events import Event, Rejected
+from relay.core.pipeline import Relay
+from relay.core.ports import Publisher
 from relay.routes.selection import BY_DEFAULT, Selection
-from relay.settings import OnPoison, SqlFeed
-from relay.sql.database import Database
-from relay.sql.install import migrations
-from relay.sql.rows import document_of, event_in
-from relay.sql.source import SqlBatch, SqlSource
 from tests.support.in_memory import InMemoryQuarantine
 
 TABLE = "outbox.domain_event"

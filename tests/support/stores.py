@@ -14,14 +14,14 @@ from changefeed.connections import connect_async
 from changefeed.statements import Statement
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cosmos.containers import Call, Containers
-from relay.cosmos.quarantine import CosmosItems
-from relay.errors import StoreError
+from relay.backends.cosmos.containers import Call, Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.sql.database import Database, connect
+from relay.backends.sql.install import install
+from relay.backends.sql.quarantine import SqlItems
+from relay.config.settings import Settings
+from relay.core.errors import StoreError
 from relay.quarantine.items import Items
-from relay.settings import Settings
-from relay.sql.database import Database, connect
-from relay.sql.install import install
-from relay.sql.quarantine import SqlItems
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import sql_settings

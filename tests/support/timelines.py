@@ -13,13 +13,13 @@ from changefeed.connections import connect_async
 from changefeed.statements import Statement
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
-from relay.cosmos.containers import Containers
-from relay.cosmos.timelines import CosmosTimelines
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.timelines import CosmosTimelines
+from relay.backends.sql.database import Database, connect
+from relay.backends.sql.install import install_rules
+from relay.backends.sql.timelines import SqlTimelines
+from relay.config.settings import Settings, SqlFeed
 from relay.routes.rulebook import Timelines
-from relay.settings import Settings, SqlFeed
-from relay.sql.database import Database, connect
-from relay.sql.install import install_rules
-from relay.sql.timelines import SqlTimelines
 from tests.support.in_memory_timelines import InMemoryTimelines
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import sql_settings

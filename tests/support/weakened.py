@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import azure.functions as func
 
-from relay.cosmos import source
+from relay.backends.cosmos import source
 from relay.servicebus.pipelined.link import Link
 from relay.servicebus.pool import PooledSender
 

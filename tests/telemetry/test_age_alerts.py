@@ -98,7 +98,7 @@ def said(table: str, text: str, why: str = "", *, minutes_ago: float = 16) -> Ro
 
 @pytest.mark.parametrize("table", ["FunctionAppLogs", "AppTraces", "AppExceptions"])
 def test_a_line_is_found_in_each_table_that_it_may_reach(table: str) -> None:
-    text, why = "Worker failed to index functions", "relay.errors.SettingsError: 1 setting(s) to put right"
+    text, why = "Worker failed to index functions", "relay.core.errors.SettingsError: 1 setting(s) to put right"
     rows = merged(said(table, text, why), said("FunctionAppLogs", NO_FUNCTIONS, minutes_ago=15.9))
     missing = frozenset(NEW - rows.keys())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.times import parse_duration
+from relay.core.times import parse_duration
 from relay_operator.cli.arguments import parse_env_file
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.pages import ROOT, SHELL, blocks

@@ -105,7 +105,7 @@ class Worker:
     async def _handle(
         self, handle: list[Any], invocation_id: str, retry_count: int = 0, stream: str = "default"
     ) -> dict[str, Any]:
-        from relay.errors import RelayError
+        from relay.core.errors import RelayError
 
         try:
             outcome = await self._backends[stream].relay.handle(handle, invocation_id, retry_count)

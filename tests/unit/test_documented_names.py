@@ -23,10 +23,10 @@ from local.chaos.schedule import ALL_KINDS
 from outbox_emulators.cosmos import edges as cosmos
 from outbox_emulators.functions import edges as functions
 from outbox_emulators.servicebus import edges as servicebus
-from relay.settings import Settings
-from relay.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from relay.backends.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from relay.config.settings import Settings
 from relay_operator.cli.terminal import EXIT_CODES
-from tests.support.pages import PAGES, ROOT, SHELL, blocks
+from tests.support.pages import PAGES, PRODUCT, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
 
 REQUIRED = {"COSMOS": "AccountEndpoint=https://x;AccountKey=eA==;", "SERVICEBUS__fullyQualifiedNamespace": "x.y"}
@@ -124,12 +124,16 @@ def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
     assert set(re.findall(r"/admin/([a-z]+)\b", page("docs/local-stack.md"))) == written
 
 
+IN_NO_ROW = ("__init__.py", "wording.py")
+
+
 def test_the_architecture_page_has_every_module_of_the_core() -> None:
     [layout] = re.findall(r"^## Layout\n(.*)", page("docs/architecture.md"), re.MULTILINE | re.DOTALL)
-    cells = re.findall(r"^\| (`relay/[^|]*) \|", layout, re.MULTILINE)
-    named = {name.removeprefix("relay/") for cell in cells for name in re.findall(r"`([\w/]+\.py)`", cell)}
+    rows = dict(re.findall(r"^\| `(relay/[a-z]+)/` \| (.*) \|$", layout, re.MULTILINE))
 
-    assert named == {path.name for path in (ROOT / "relay").glob("*.py") if not path.name.startswith("__")}
+    for folder in ("relay/core", "relay/backends"):
+        named = set(re.findall(r"`(\w+\.py)`", rows[folder]))
+        assert named == {path.name for path in (ROOT / folder).glob("*.py") if path.name not in IN_NO_ROW}
 
 
 def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
@@ -239,7 +243,8 @@ def test_every_target_of_make_exists() -> None:
 
 
 def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
-    sources = "".join(source.read_text(encoding="utf-8") for source in (ROOT / "relay").rglob("*.py"))
+    files = [file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py") if file.name != "__main__.py"]
+    sources = "".join(file.read_text(encoding="utf-8") for file in files)
     functions = set(re.findall(r'function_name\("(\w+)"', sources))
     written = set(re.findall(r'"(relay_[a-z]+(?:_[a-z]+)*)\b', sources)) - functions
     documented = set(re.findall(r"`(relay_[a-z_]+)`", page("docs/telemetry.md"))) - functions

@@ -17,13 +17,13 @@ import local.stack.command
 import outbox.errors
 import outbox.relayable
 import outbox.unit_of_work
-import relay.cosmos.ages
-import relay.cosmos.scan
-import relay.events
-import relay.orders
-import relay.settings
-import relay.sql.memory
-import relay.sql.worker
+import relay.backends.cosmos.ages
+import relay.backends.cosmos.scan
+import relay.backends.sql.memory
+import relay.backends.sql.worker
+import relay.config.settings
+import relay.core.events
+import relay.core.orders
 import relay.telemetry.attempt
 import relay.telemetry.gauges
 import relay.telemetry.instruments
@@ -47,7 +47,7 @@ WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 8: "eighth", 10: "ten", 50:
 
 # Of a page: its words, with {} for the number as the page writes it.
 CLAIMS: list[tuple[str, str, Any]] = [
-    ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.sql.memory._SHARES),
+    ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.backends.sql.memory._SHARES),
     ("docs/console.md", "With more than {} partitions", relay_operator.console.pages._MOST_PARTITIONS),
     ("docs/console.md", "The latest {} of all partitions", relay_operator.console.recent.MOST),
     ("docs/console.md", "the {} oldest of each", relay_operator.console.model.EXAMPLES),
@@ -58,13 +58,21 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ),
     ("docs/dead-letters.md", "it has {} lines", relay_operator.cli.quarantine._DEFAULT_LIMIT),
     ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay_operator.deadletters.queue.HELD),
-    ("docs/guarantees.md", "nested at most {} levels deep", relay.cosmos.scan.MAX_DEPTH),
-    ("docs/guarantees.md", "no integer of more than {} characters", relay.cosmos.scan.MAX_INTEGER_CHARACTERS),
-    ("docs/guarantees.md", "together within {} bytes", relay.events.MAX_PROPERTIES_BYTES),
-    ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.orders._UNTRIED_S),
+    ("docs/guarantees.md", "nested at most {} levels deep", relay.backends.cosmos.scan.MAX_DEPTH),
+    (
+        "docs/guarantees.md",
+        "no integer of more than {} characters",
+        relay.backends.cosmos.scan.MAX_INTEGER_CHARACTERS,
+    ),
+    ("docs/guarantees.md", "together within {} bytes", relay.core.events.MAX_PROPERTIES_BYTES),
+    ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.core.orders._UNTRIED_S),
     ("docs/local-stack.md", "the latest {} of each", local.console.topic._REMEMBERED),
-    ("docs/message-contract.md", "1 to {} UTF-16 units", relay.events.MAX_KEY_LENGTH),
-    ("docs/message-contract.md", "the properties together exceed {} bytes", relay.events.MAX_PROPERTIES_BYTES),
+    ("docs/message-contract.md", "1 to {} UTF-16 units", relay.core.events.MAX_KEY_LENGTH),
+    (
+        "docs/message-contract.md",
+        "the properties together exceed {} bytes",
+        relay.core.events.MAX_PROPERTIES_BYTES,
+    ),
     ("docs/operators.md", "its first {} characters or more are enough", relay_operator.cli.records.LEAST_ID),
     ("docs/operators.md", "a cell has at most {} columns", relay_operator.cli.terminal.WIDEST),
     ("docs/operators.md", "writes an event of {} MB", relay_operator.cli.smoke._OVERSIZED_BYTES / 1e6),
@@ -76,13 +84,13 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
     ("docs/sql.md", "every {} ms while events arrive", changefeed.feed._SOONEST_LOOK_S * 1000),
     ("docs/sql.md", "every {} ms when none has arrived", changefeed.feed._LATEST_LOOK_S * 1000),
-    ("docs/sql.md", "The pause between ticks lasts about {} seconds", 60 - relay.sql.worker._LASTS_S),
+    ("docs/sql.md", "The pause between ticks lasts about {} seconds", 60 - relay.backends.sql.worker._LASTS_S),
     ("docs/telemetry.md", "the first {} distinct ones", relay.telemetry.instruments.MAX_ACTIONS),
     ("docs/telemetry.md", "distinct ones of up to {} characters", relay.telemetry.instruments.MAX_ACTION_LENGTH),
     ("docs/telemetry.md", "for at most {} minutes", relay.telemetry.gauges.FORGOTTEN_AFTER_S / 60),
     ("docs/telemetry.md", "the {} oldest are", relay.telemetry.gauges.MAX_LEASES),
     ("docs/telemetry.md", "among the batch's first events, {} at most", relay.telemetry.attempt.MAX_LINKS),
-    ("docs/telemetry.md", "It takes at most {} seconds", relay.cosmos.ages._LOOK_TIMEOUT_S),
+    ("docs/telemetry.md", "It takes at most {} seconds", relay.backends.cosmos.ages._LOOK_TIMEOUT_S),
     ("docs/writing-events.md", "{} operations and 2 MB", outbox.errors.MAX_OPERATIONS),
     ("docs/writing-events.md", "at most **{} levels**", outbox.relayable.MAX_DEPTH),
     ("docs/writing-events.md", "At most ±({}", "2⁵³"),

@@ -1,4 +1,4 @@
-"""The pages say of each reason, error and state what relay/reasons.py says, and their commands can be typed."""
+"""The pages say of each reason, error and state what relay.core.reasons says, and their commands can be typed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from relay import errors
-from relay.events import Reason
-from relay.reasons import ERRORS, QUARANTINE, STATES, Row, State
+from relay.core import errors
+from relay.core.events import Reason
+from relay.core.reasons import ERRORS, QUARANTINE, STATES, Row, State
 from relay_operator.cli.main import parser
 from tests.unit.test_documented_names import commands, page
 

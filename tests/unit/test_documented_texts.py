@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from relay import errors
-from tests.support.pages import ROOT, blocks
+from relay.core import errors
+from tests.support.pages import PRODUCT, ROOT, blocks
 from tests.support.texts import INSERTED, texts
 from tests.unit.test_documented_names import page
 
@@ -57,7 +57,7 @@ def printed() -> Printed:
     """Return the texts that the relay prints."""
     patterns: list[re.Pattern[str]] = []
     words: set[str] = set()
-    for line in {line for _, text in texts("relay") for line in text.split("\n")}:
+    for line in {line for _, text in texts(*PRODUCT) for line in text.split("\n")}:
         said = _FIELD.split(line)
         if sum(map(str.isalpha, "".join(said))) >= _LETTERS:
             patterns.append(re.compile(".+?".join(f"({re.escape(each)})" for each in said)))
@@ -110,7 +110,7 @@ def quoted() -> list[str]:
 def said_anywhere() -> list[str]:
     """The texts of the relay, of `inbox`, of the emulators and of the infrastructure, each on one line."""
     code = [
-        text for _, text in texts("relay", "packages/emulators/src/outbox_emulators", "packages/inbox/src/inbox")
+        text for _, text in texts(*PRODUCT, "packages/emulators/src/outbox_emulators", "packages/inbox/src/inbox")
     ]
     others = [path for path in (ROOT / "infra").rglob("*") if path.suffix in (".kql", ".bicep")]
     return [" ".join(text.split()) for text in [*code, *(path.read_text("utf-8") for path in others)]]

@@ -18,8 +18,8 @@ from azure.functions.cosmosdb import CosmosDBTriggerConverter
 from local.stack.parts import ROOT
 from outbox_emulators.functions.app import Function, load_functions
 from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
-from relay.cosmos.source import ChangeBatch
-from relay.errors import SettingsError
+from relay.backends.cosmos.source import ChangeBatch
+from relay.core.errors import SettingsError
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ async def test_each_tick_looks_once_with_what_the_process_has_once(
     async def look(self: Any) -> None:
         looks.append(self)
 
-    monkeypatch.setattr("relay.cosmos.ages.LeaseWatch.look", look)
+    monkeypatch.setattr("relay.backends.cosmos.ages.LeaseWatch.look", look)
     tick = functions["relay_age"].call
     await tick(timer=None)
     await tick(timer=None)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from local.stack.parts import ROOT
+from tests.support.pages import PRODUCT
 from tests.support.watchdog import WATCHDOG_S
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA"
@@ -46,9 +47,9 @@ LATER = {
     ),
     *("relay_operator", "relay.large", "outbox", "inbox", "difflib"),
 }
-# What knows an outbox; the commands and the console ask relay.backends and relay.outbox instead.
-FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay.cosmos"}
-FOR_SQL_ALONE = {"changefeed", "relay.backends.sql", "relay.sql"}
+# What knows an outbox; the commands and the console ask relay.backends and relay.backends.outbox instead.
+FOR_COSMOS_ALONE = {"relay.backends.cosmos.backend", "relay.backends.cosmos"}
+FOR_SQL_ALONE = {"changefeed", "relay.backends.sql.backend", "relay.backends.sql"}
 SOURCES = FOR_COSMOS_ALONE | FOR_SQL_ALONE
 
 
@@ -78,7 +79,7 @@ def among(names: list[str], packages: set[str]) -> set[str]:
     ("settings", "not_these", "at_most"),
     [
         ({"COSMOS": COSMOS}, LATER | FOR_SQL_ALONE, 61),
-        ({"SQL": SQL}, LATER | FOR_COSMOS_ALONE, 84),
+        ({"SQL": SQL}, LATER | FOR_COSMOS_ALONE, 86),
     ],
     ids=["Cosmos DB", "SQL"],
 )
@@ -87,7 +88,7 @@ def test_an_app_imports_what_its_outbox_needs_and_little_else(
 ) -> None:
     names = imported(**settings)
 
-    assert "relay.pipeline" in names
+    assert "relay.core.pipeline" in names
     assert among(names, not_these) == set()
     assert len(names) <= at_most
 
@@ -111,12 +112,12 @@ def tells_sources_apart(file: Path) -> bool:
 
 
 def test_the_settings_and_the_backends_alone_tell_the_sources_apart() -> None:
-    may = re.compile(r"relay/(backends|cosmos|sql)/|relay/(place|settings|streams)\.py")
-    files = [ROOT / "function_app.py", *(ROOT / "relay").rglob("*.py")]
+    may = re.compile(r"relay/backends/|relay/(core/place|config/settings|config/streams)\.py")
+    files = [ROOT / "function_app.py", *(file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py"))]
 
     found = {file.relative_to(ROOT).as_posix() for file in files if tells_sources_apart(file)}
 
-    assert found >= {"relay/backends/__init__.py", "relay/backends/sql.py", "relay/streams.py"}
+    assert found >= {"relay/backends/backend.py", "relay/backends/sql/backend.py", "relay/config/streams.py"}
     assert sorted(file for file in found if not may.match(file)) == []
 
 

@@ -27,7 +27,7 @@ from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
 from outbox_emulators import command_line, shell, testing
-from relay.findings import Finding
+from relay.backends.findings import Finding
 from relay_operator.cli.check import _line
 from relay_operator.cli.terminal import Terminal, shows_colours
 from tests.support.pages import ROOT

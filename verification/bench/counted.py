@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from azure.functions import DocumentList
 
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.config.settings import Settings
 from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Target
 from verification.bench.broker import Broker
 from verification.bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from unittest import mock
 
 from local.stack.environment import TOPIC
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.config.settings import Settings
 from relay.servicebus import encoding
 from relay.servicebus.messages import Message
 from relay.servicebus.pipelined.outgoing import IN_FLIGHT
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.settings import Settings
 
 _LIMITS = LinkLimits(batch=256 * 1024, message=256 * 1024)
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from local.stack.parts import output_of
-from relay.backends.cosmos import CosmosRelay
+from relay.backends.cosmos.backend import CosmosRelay
 from verification.bench.documents import Source, Workload
 from verification.bench.offline import AcceptingSenders, encode_again, offline_relay
 from verification.bench.throughput import SHAPES

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
-from relay.backends.sql import SqlBackend
-from relay.settings import Settings
-from relay.sql.worker import Worker
+from relay.backends.sql.backend import SqlBackend
+from relay.backends.sql.worker import Worker
+from relay.config.settings import Settings
 from verification.bench.counting import Connect
 from verification.bench.offline import ENVIRONMENT, AcceptingSenders, accepting_senders
 

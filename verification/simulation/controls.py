@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from relay.errors import RetryableError
-from relay.events import Event
+from relay.core.errors import RetryableError
+from relay.core.events import Event
 from relay.servicebus.transfers import in_batches
 from relay.servicebus.turn import Turn
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.events import Reason
-from relay.holds import ORDER_TYPE, is_pending
+from relay.config.settings import OnPoison
+from relay.core.events import Reason
+from relay.core.holds import ORDER_TYPE, is_pending
 from relay.quarantine.record import RECORD_TYPE
-from relay.settings import OnPoison
 from verification.journal import entries
 from verification.journal.entries import Entry
 from verification.simulation.world import World

@@ -6,15 +6,15 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from relay.documents import SourceDocument, StoredDocument
-from relay.errors import OperationError, StoreError
-from relay.events import Event, Reason, Rejected
-from relay.evidence import AcceptedLedger
-from relay.place import Place
+from relay.config.settings import OnPoison, Settings
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.errors import OperationError, StoreError
+from relay.core.events import Event, Reason, Rejected
+from relay.core.evidence import AcceptedLedger
+from relay.core.place import Place
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison, Settings
 from relay_operator.cli.records import Records
 from relay_operator.cli.release import Release
 from relay_operator.cli.sender import OrderedSender

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from relay.settings import OnPoison
+from relay.config.settings import OnPoison
 from verification.journal.entries import Entry
 from verification.simulation.faults import Fault, schedule
 from verification.simulation.faults import Kind as FaultKind

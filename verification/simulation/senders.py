@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from relay.errors import PoisonError, RetryableError
-from relay.events import Event
+from relay.core.errors import PoisonError, RetryableError
+from relay.core.events import Event
 from relay.servicebus.transfers import LinkLimits, Transfer
 from verification.simulation.line import Line
 from verification.simulation.topic import BusyError, RefusedError, Topic

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from relay.errors import StoreError
-from relay.holds import Holds
+from relay.core.errors import StoreError
+from relay.core.holds import Holds
 from relay.quarantine.items import Create, Filter, Item, Operation, RecordSummary, Stored
 from tests.support.in_memory_items import InMemoryItems
 from verification.simulation.line import Line, LineError

@@ -16,10 +16,10 @@ CONSTANTS
     StoresUnderItsEpoch,    \* changefeed/claims.py: the cursor is stored where the row has the epoch of the claim
     TakingRaisesEpoch,      \* changefeed/claims.py: whoever takes a claim raises its epoch
     TakesAsItRead,          \* changefeed/claims.py: a claim is taken where the row is still as it was read
-    SendsWhileItHolds,      \* relay/sql/source.py: nothing is sent once the claim was not renewed in time
+    SendsWhileItHolds,      \* relay/backends/sql/source.py: nothing is sent once the claim was not renewed in time
     SendsInOrder,           \* relay/servicebus/turn.py: nothing is sent ahead of an event that was not accepted
-    StoresWhatWasAccepted,  \* relay/sql/shard.py: the cursor is stored after its page was accepted
-    DeadClaimsAreTaken,     \* relay/sql/worker.py: a claim whose row has not changed for its time is taken
+    StoresWhatWasAccepted,  \* relay/backends/sql/shard.py: the cursor is stored after its page was accepted
+    DeadClaimsAreTaken,     \* relay/backends/sql/worker.py: a claim whose row has not changed for its time is taken
 
     \* Assumptions. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped

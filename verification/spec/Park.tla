@@ -19,20 +19,20 @@ CONSTANTS
     MaxFaults,      \* steps that lose something: leases, answers, processes, readings, commands, orders, other keys
 
     \* Safeguards. Each is TRUE; a run with one taken out is violated.
-    StoresBeforeSuccess,    \* relay/pipeline.py: an attempt succeeds once what it sets aside is stored
+    StoresBeforeSuccess,    \* relay/core/pipeline.py: an attempt succeeds once what it sets aside is stored
     StopsBehindPoison,      \* relay/servicebus/turn.py: with park and block nothing is sent behind what is set aside
-    WaitsForPredecessors,   \* relay/plan.py: with park nothing is stored while an earlier event is still to be sent
-    ReadsEachTime,          \* relay/orders.py: with park each attempt reads the parked keys
-    ReadsOrdersAgain,       \* relay/orders.py: a repeated attempt reads the orders
-    WaitsForReading,        \* relay/orders.py: a page that may have been attempted waits until the orders can be read
-    ComparesWhatWasTried,   \* relay/pipeline.py: a page that may have been attempted is compared with the checkpoint
-    ReadsAgain,             \* relay/pipeline.py: with park, parked keys are read again if it has passed something
-    ComparesBeforeStoring,  \* relay/pipeline.py: what is to be stored is compared with the checkpoint
-    RemembersSetAside,      \* relay/orders.py: a process remembers what it has set aside
+    WaitsForPredecessors,   \* relay/core/plan.py: with park nothing is stored while an earlier event is still to be sent
+    ReadsEachTime,          \* relay/core/orders.py: with park each attempt reads the parked keys
+    ReadsOrdersAgain,       \* relay/core/orders.py: a repeated attempt reads the orders
+    WaitsForReading,        \* relay/core/orders.py: a page that may have been attempted waits until the orders can be read
+    ComparesWhatWasTried,   \* relay/core/pipeline.py: a page that may have been attempted is compared with the checkpoint
+    ReadsAgain,             \* relay/core/pipeline.py: with park, parked keys are read again if it has passed something
+    ComparesBeforeStoring,  \* relay/core/pipeline.py: what is to be stored is compared with the checkpoint
+    RemembersSetAside,      \* relay/core/orders.py: a process remembers what it has set aside
     OrderWithRecord,        \* relay/quarantine/record.py: a record and its order are stored in one batch
     KeepsCarriedOut,        \* relay/quarantine/record.py: what was stored, as its order says, is not stored again
-    OrdersHavePlaces,       \* relay/holds.py: an order that is carried out is about one version of its event
-    MarkerHasPlace,         \* relay/holds.py: what lies before the event that parked its key is not parked
+    OrdersHavePlaces,       \* relay/core/holds.py: an order that is carried out is about one version of its event
+    MarkerHasPlace,         \* relay/core/holds.py: what lies before the event that parked its key is not parked
     BatchTouchesMarker,     \* relay/quarantine/parking.py: a record of a parked key is in one batch with its marker
     UnparksAsRead,          \* packages/operator/src/relay_operator/cli/records.py: the marker is removed only as it was read, before the count
     UnparksInterrupted,     \* packages/operator/src/relay_operator/cli/quarantine.py: a release unparks a key without records
@@ -168,9 +168,9 @@ Kill(p) ==
     /\ UNCHANGED <<aged, position, broker, quarantine, operator>> /\ Fault
 
 ------------------------------------------------------------------------------
-(* An attempt of a process at its page: Relay.handle in relay/pipeline.py. *)
+(* An attempt of a process at its page: Relay.handle in relay/core/pipeline.py. *)
 
-\* relay/orders.py: it is repeated, or its first event is two seconds old.
+\* relay/core/orders.py: it is repeated, or its first event is two seconds old.
 MayHaveBeenTried(p) == ~first[p] \/ begin[p] < aged
 MustRead(p) ==
     \/ Policy = "park" /\ ReadsEachTime
@@ -206,7 +206,7 @@ Forget(p) ==
         /\ order' = IF order[n] = known[p][n] THEN [order EXCEPT ![n] = None] ELSE order
     /\ UNCHANGED <<lease, broker, record, gone, discarded, marker, page, phase, memory, parked, passed, over, work, operator>> /\ NoFault
 
-\* relay/verdict.py, before sending, for each event of the page that the checkpoint has not passed.
+\* relay/core/verdict.py, before sending, for each event of the page that the checkpoint has not passed.
 Order(orders, e) == orders[NameOf(e)]
 IsCarriedOut(p, orders, e) ==
     \/ RemembersSetAside /\ e \in stored[p]
@@ -229,7 +229,7 @@ Judge(p, passes, orders, mark) ==
         /\ parked' = [parked EXCEPT ![p] = IF Policy = "park" /\ ReadsEachTime THEN None ELSE mark]
         /\ UNCHANGED failed
 
-\* Fence.clear compares the page with the checkpoint, and relay/plan.py judges its events. What the checkpoint has
+\* Fence.clear compares the page with the checkpoint, and relay/core/plan.py judges its events. What the checkpoint has
 \* passed may have parked the key after the reading.
 Plan(p) ==
     /\ phase[p] = "read"

@@ -17,14 +17,14 @@ CONSTANTS
     MaxFaults,      \* steps that lose something: leases, transfers, answers, processes
 
     \* Safeguards of the relay. Each is TRUE; a run with one taken out is violated.
-    WithholdsCheckpoint,    \* relay/plan.py: an invocation raises unless each event was accepted
+    WithholdsCheckpoint,    \* relay/core/plan.py: an invocation raises unless each event was accepted
     StopsBehindFailure,     \* relay/servicebus/turn.py: nothing of a key is sent behind an event that was not accepted
-    SortsCommits,           \* relay/cosmos/source.py: the events of one commit are sorted by their order
+    SortsCommits,           \* relay/backends/cosmos/source.py: the events of one commit are sorted by their order
     EveryWaitEnds,          \* relay/servicebus/pipelined/lanes.py: a transfer without an answer is given up
-    RemembersAccepted,      \* relay/evidence.py: the ledger of what this process had accepted
-    ComparesOldEvents,      \* relay/fence.py: an attempt with an old event compares its page with the leases
-    ClearanceExpires,       \* relay/fence.py: what was compared is compared again half a window later
-    EveryLeaseCounts,       \* relay/cosmos/leases.py: an event is settled once every lease that covers its key has passed it
+    RemembersAccepted,      \* relay/core/evidence.py: the ledger of what this process had accepted
+    ComparesOldEvents,      \* relay/core/fence.py: an attempt with an old event compares its page with the leases
+    ClearanceExpires,       \* relay/core/fence.py: what was compared is compared again half a window later
+    EveryLeaseCounts,       \* relay/backends/cosmos/leases.py: an event is settled once every lease that covers its key has passed it
 
     \* Assumptions about the service and its operators: docs/guarantees.md. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped
@@ -205,7 +205,7 @@ Read(p) ==
     /\ NoFault
 
 ------------------------------------------------------------------------------
-(* An attempt of a process at its page: relay/pipeline.py. *)
+(* An attempt of a process at its page: relay/core/pipeline.py. *)
 
 Page(p) ==
     IF range[p] = None THEN {}

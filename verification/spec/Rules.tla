@@ -17,8 +17,8 @@ CONSTANTS
     RoutesWhatIsFinal,      \* relay/routes/generations.py: no event is routed whose commit time lies behind the bound
     BeginsBehindTheBound,   \* relay/routes/generations.py: a generation begins at the bound or later
     ComparesAndSets,        \* relay/routes/rulebook.py: the row is replaced where it is still as it was read
-    BoundIsWithPositions,   \* relay/cosmos/timelines.py: the row is restored together with the positions
-    EveryDestinationReads,  \* relay/streams.py: a destination that no rule names any more is read until it is left out
+    BoundIsWithPositions,   \* relay/backends/cosmos/timelines.py: the row is restored together with the positions
+    EveryDestinationReads,  \* relay/config/streams.py: a destination that no rule names any more is read until it is left out
 
     \* Assumptions. Each is TRUE.
     TimesAreStored          \* an event has the same commit time for every process

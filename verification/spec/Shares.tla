@@ -1,6 +1,6 @@
 -------------------------------- MODULE Shares --------------------------------
 (* Which process reads which shard of an SQL feed. Each decides by itself in its rounds, from the claims that all of
-   them see: `decide` and Worker._round in relay/sql/worker.py. What a claim is worth is in Claims.tla.         *)
+   them see: `decide` and Worker._round in relay/backends/sql/worker.py. What a claim is worth is in Claims.tla.         *)
 EXTENDS Naturals, FiniteSets
 
 CONSTANTS
@@ -9,7 +9,7 @@ CONSTANTS
     Count,      \* the number of shards
     MaxFaults,  \* processes that end, and claims that are taken for dead while their owner lives
 
-    \* Safeguards: relay/sql/worker.py. Each is TRUE; a run with one taken out is violated.
+    \* Safeguards: relay/backends/sql/worker.py. Each is TRUE; a run with one taken out is violated.
     TakesTheDead,       \* the shards of an owner that has ended are taken
     CountsWhoAsks,      \* a process that has asked for a shard counts as one to share with
     AsksWhoHasMore,     \* a process asks for a shard only where another one has more than its share

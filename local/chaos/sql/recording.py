@@ -9,7 +9,7 @@ import psycopg
 
 from local.chaos.recordings import RECORD, Leases, Origin, Quarantine, Recorded, claim, position_of
 from local.chaos.streams import TABLE
-from relay.settings import CONSUMER, QUARANTINE_TABLE, SqlFeed
+from relay.config.settings import CONSUMER, QUARANTINE_TABLE, SqlFeed
 
 _COMMITTED, _PLACED, _CLAIMED, _STORED, _REMOVED = "committed", "placed", "claimed", "stored", "removed"
 

@@ -18,7 +18,7 @@ from local.chaos.streams import TABLE, Stream, table_of
 from local.chaos.workload import Commit
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
-from relay.settings import QUARANTINE_TABLE
+from relay.config.settings import QUARANTINE_TABLE
 
 CLAIM_TAKEN_OVER = "claim-taken-over"
 

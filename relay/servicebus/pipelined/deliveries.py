@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from relay.errors import RetryableError, SendError
+from relay.core.errors import RetryableError, SendError
 from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.credit import SERIAL
 from relay.servicebus.transfers import Transfer

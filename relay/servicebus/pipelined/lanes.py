@@ -9,7 +9,7 @@ from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
-from relay.errors import PoisonError, RetryableError
+from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.refusals import classify

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from relay.errors import RetryableError, SendError
+from relay.core.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames, sdk
 from relay.servicebus.pipelined.credit import Credit
 from relay.servicebus.pipelined.deliveries import Deliveries, Delivery

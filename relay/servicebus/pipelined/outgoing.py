@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from relay.errors import SendError
+from relay.core.errors import SendError
 from relay.servicebus.pipelined import frames, sdk
 from relay.servicebus.pipelined.credit import Credit
 from relay.servicebus.pipelined.deliveries import Deliveries, Delivery

@@ -38,7 +38,7 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.aio._async_utils import create_authentication
 
-from relay.errors import RetryableError, SendError
+from relay.core.errors import RetryableError, SendError
 from relay.servicebus.pipelined import frames
 from relay.servicebus.pipelined.credit import SERIAL, Credit
 from relay.servicebus.refusals import classify

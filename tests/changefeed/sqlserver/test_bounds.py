@@ -18,7 +18,7 @@ from changefeed import (
     setup_feed,
 )
 from changefeed.statements import Statement
-from relay.sql.catalog import SQLSERVER
+from relay.backends.sql.catalog import SQLSERVER
 from tests.changefeed.sqlserver.conftest import Events
 
 _OLD = "2020-01-01T00:00:00"

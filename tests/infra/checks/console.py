@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.settings import Settings
+from relay.config.settings import Settings
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.resourcemanager import topic_address
 from relay_operator.console.server import access_for, platform_authentication

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from relay.cosmos.quarantine import clause
+from relay.backends.cosmos.quarantine import clause
 from relay.quarantine.items import Filter
 from tests.infra.deployment import Deployment
 from tests.infra.project import (
@@ -20,6 +20,7 @@ from tests.infra.project import (
     container,
     relay_identity,
 )
+from tests.support.pages import PRODUCT
 
 ACTIONS = "Microsoft.DocumentDB/databaseAccounts"
 
@@ -122,7 +123,7 @@ def queried_properties() -> set[str]:
     compared = re.compile(r"\bc\.(\w+) ?(?:=|<|>|IN\b)|(?:ORDER BY|[A-Z_]+\() ?c\.(\w+)")
     every, _ = clause(Filter(reason="r", partition_key="k", since="s"))
     found = {name for match in compared.findall(every) for name in match if name}
-    for file in sorted((ROOT / "relay").rglob("*.py")):
+    for file in sorted(file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py")):
         text = file.read_text(encoding="utf-8")
         # In the SQL of other databases, `c` may be any table.
         if file.name not in ("reader.py", "ranges.py") and "FROM c" in text:

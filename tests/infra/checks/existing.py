@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.settings import Settings
+from relay.config.settings import Settings
 from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     AZURE_SQL,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relay.settings import Settings
-from relay.times import parse_duration
+from relay.config.settings import Settings
+from relay.core.times import parse_duration
 from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     CONTAINERS,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from relay.times import parse_duration
+from relay.core.times import parse_duration
 from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     RULES,

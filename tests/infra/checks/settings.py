@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relay.settings import Settings
-from relay.times import parse_duration
+from relay.config.settings import Settings
+from relay.core.times import parse_duration
 from tests.infra.deployment import Deployment
 from tests.infra.project import TOPICS, Project, app_settings, check, check_each, relay_identity
 
@@ -47,7 +47,7 @@ class _Recorder(dict[str, str]):
 
 
 def known_settings(values: dict[str, str]) -> set[str]:
-    """The names that `relay/settings.py` reads from the environment."""
+    """The names that `relay/config/settings.py` reads from the environment."""
     recorder = _Recorder(values)
     Settings.from_environment(recorder)
     return recorder.read

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from relay.clients import ConnectionString
-from relay.settings import Settings
-from relay.sql.database import needs_token
-from relay.times import parse_duration
+from relay.backends.sql.database import needs_token
+from relay.config.clients import ConnectionString
+from relay.config.settings import Settings
+from relay.core.times import parse_duration
 from tests.infra.checks.settings import ON_REQUEST, RELAY, assert_relay, known_settings
 from tests.infra.deployment import BicepError, Deployment, DeploymentFailure
 from tests.infra.project import (

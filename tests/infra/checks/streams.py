@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from infra.parameters import TARGET, parameters, written
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.times import parse_duration
 from relay.routes.file import FILE, read
-from relay.settings import Settings
-from relay.streams import read_streams
-from relay.times import parse_duration
 from relay_operator.console.resourcemanager import address_of
 from tests.infra.checks.alerts import LOG_RULES, condition, rules
 from tests.infra.checks.queries import queries

@@ -168,7 +168,7 @@ def test_only_new_whole_lines_of_what_relays_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "is_one"),
     [
-        ("ERROR relay.sql.shard: relay_defect shard=1: KeyError at quarantine.py:36 (holds)", True),
+        ("ERROR relay.backends.sql.shard: relay_defect shard=1: KeyError at quarantine.py:36 (holds)", True),
         ("the invocation failed, and its 2 document(s) come again: KeyError at quarantine.py:36 (holds)", True),
         ("1 event(s) of 1 partition key(s) not accepted. DefectError: KeyError: 'k'. This is a defect", True),
         ("the invocation failed, and its 2 document(s) come again: CancelledError", False),

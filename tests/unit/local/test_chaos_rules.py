@@ -16,10 +16,10 @@ from local.chaos.rules import Change, Rollout, RulesInTime, draw_changes
 from local.chaos.sql.recording import time_of
 from local.chaos.streams import DEFAULT, FIRST_ROUTES, Layout, OutboxRoutes
 from local.stack.environment import Source
-from relay.documents import SourceDocument
+from relay.backends.sql.rows import position_time
+from relay.config.streams import read_streams, selection_of, text_of_rules
+from relay.core.documents import SourceDocument
 from relay.routes.generations import Timeline
-from relay.sql.rows import position_time
-from relay.streams import read_streams, selection_of, text_of_rules
 from tests.unit.local.test_chaos_streams import ENVIRONMENT, event
 from verification.journal import entries
 

@@ -10,9 +10,9 @@ import pytest
 from local.chaos.history import Histories, Receipt
 from local.chaos.streams import Layout
 from local.stack.environment import Source
-from relay.documents import SourceDocument
-from relay.settings import Settings
-from relay.streams import read_streams
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.documents import SourceDocument
 
 ENVIRONMENT = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AAAA;",

@@ -11,7 +11,7 @@ from local.stack.options import StackOptions
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 from outbox_emulators.servicebus.entities import Entities
-from relay.clients import administration_address
+from relay.config.clients import administration_address
 
 FILE = """
 [destinations.audit]

@@ -14,9 +14,9 @@ from outbox.context import ContainerContext
 from outbox.data_object import Position, event_object
 from outbox_emulators.functions import json_text
 from outbox_emulators.functions.json_text import PageWithheld
-from relay import events
-from relay.documents import SourceDocument
-from relay.events import Rejected
+from relay.core import events
+from relay.core.documents import SourceDocument
+from relay.core.events import Rejected
 from tests.support.orders import Order, OrderNoted, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
 

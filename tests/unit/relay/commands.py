@@ -11,16 +11,16 @@ import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
-from relay import holds
-from relay.evidence import AcceptedLedger
-from relay.outbox import Outbox
+from relay.backends.outbox import Outbox
+from relay.config.settings import Settings
+from relay.core import holds
+from relay.core.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
 from relay.quarantine.outcomes import Removal
 from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import Settings
 from relay_operator.cli.records import Records
 from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory_items import InMemoryItems
@@ -148,7 +148,7 @@ class Deployment:
         self.outbox.reach(1_000)
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
-        monkeypatch.setattr("relay.backends.cosmos.CosmosBackend.open_outbox", lambda _: self.outbox)
+        monkeypatch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_outbox", lambda _: self.outbox)
         for module in ("quarantine", "replay", "holdups"):
             monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):

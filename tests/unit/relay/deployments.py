@@ -162,7 +162,7 @@ class Namespace:
 
 def serve_account(monkeypatch: pytest.MonkeyPatch, account: Account) -> None:
     """Let this be the account that the settings name, whatever they say."""
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", lambda _: account)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", lambda _: account)
 
 
 def serve_namespace(monkeypatch: pytest.MonkeyPatch, namespace: Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay import holds
+from relay.core import holds
 from relay.quarantine.items import Item
 from tests.unit.relay.commands import Deployment
 

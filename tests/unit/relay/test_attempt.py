@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from outbox_emulators.testing import ManualClock
-from relay.cosmos.source import select
-from relay.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
-from relay.events import Received
-from relay.results import KeyFailure, Outcome
+from relay.backends.cosmos.source import select
+from relay.core.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
+from relay.core.events import Received
+from relay.core.results import KeyFailure, Outcome
 from relay.routes.selection import BY_DEFAULT
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry, parse, span_contexts

@@ -10,19 +10,19 @@ import pytest
 from changefeed.feed import Page
 from changefeed.statements import Entry
 from changefeed.ulid import from_text
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSourceInTime
-from relay.documents import SourceDocument
-from relay.errors import RulesError
-from relay.events import Reason, Received
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSourceInTime
+from relay.backends.sql.source import Ownership, SqlBatch, SqlSourceInTime, now
+from relay.config.streams import destinations_of, in_stream, read_streams, selection_of, text_of_rules
+from relay.core.documents import SourceDocument
+from relay.core.errors import RulesError
+from relay.core.events import Reason, Received
 from relay.routes.file import parse
 from relay.routes.generations import Timeline
 from relay.routes.history import StreamRules
 from relay.routes.rulebook import Rulebook
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
-from relay.sql.source import Ownership, SqlBatch, SqlSourceInTime, now
-from relay.streams import destinations_of, in_stream, read_streams, selection_of, text_of_rules
 from tests.support.in_memory_timelines import InMemoryTimelines
 from tests.unit.relay.commands import ENVIRONMENT
 
@@ -254,7 +254,7 @@ async def test_each_row_of_a_page_goes_by_the_rules_of_its_position() -> None:
 
 
 def test_a_position_far_ahead_of_the_clock_has_its_own_time() -> None:
-    from relay.sql.rows import position_time
+    from relay.backends.sql.rows import position_time
 
     assert position_time(from_text("7ZZZZZZZZZ0000000000000000")) == 281474976710
 
@@ -267,7 +267,7 @@ def test_what_earlier_rules_have_mapped_is_in_the_message_though_those_of_today_
     selection = selection_of(rules_of(mapped), "default", "default")
     found = selection.document_of(dict(document().stored) | {"data": {"action": "Moved", "tenant": "t"}})
     assert found is not None
-    from relay.cosmos.source import event_of
+    from relay.backends.cosmos.source import event_of
 
     event = event_of(found)
 

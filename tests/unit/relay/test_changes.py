@@ -12,8 +12,8 @@ import pytest
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBConverter, CosmosDBTriggerConverter
 
-from relay.cosmos.source import ChangeBatch, install_decoder
-from relay.errors import ChangesError
+from relay.backends.cosmos.source import ChangeBatch, install_decoder
+from relay.core.errors import ChangesError
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.clients import administration_address
-from relay.findings import Gap, Why
-from relay.settings import Settings
+from relay.backends.findings import Gap, Why
+from relay.config.clients import administration_address
+from relay.config.settings import Settings
 from relay_operator.cli.topic import read_servicebus
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, token_error

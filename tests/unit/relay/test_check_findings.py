@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
-from relay.clients import Connection, Identity, administration_connection
-from relay.errors import UsageError
-from relay.findings import Finding, Gap, Level, Why
-from relay.settings import Settings
+from relay.backends.findings import Finding, Gap, Level, Why
+from relay.config.clients import Connection, Identity, administration_connection
+from relay.config.settings import Settings
+from relay.core.errors import UsageError
 from relay_operator.cli.check import exit_code
 from relay_operator.cli.terminal import ExitCode
 from relay_operator.cli.topic import Requirements, ServiceBusFacts, check_servicebus

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import ServiceError, StoreError, UsageError
+from relay.core.errors import ServiceError, StoreError, UsageError
 from relay_operator.cli.main import main
 from relay_operator.cli.shell import OUTPUT_CLOSED
 from relay_operator.cli.terminal import EXIT_CODES, ExitCode

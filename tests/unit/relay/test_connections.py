@@ -16,7 +16,7 @@ from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from relay.clients import (
+from relay.config.clients import (
     Connection,
     ConnectionString,
     Identity,

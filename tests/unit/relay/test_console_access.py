@@ -12,7 +12,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.findings import Finding
+from relay.backends.findings import Finding
 from relay_operator.console.application import PAGES, application
 from relay_operator.console.pages import Extension
 from relay_operator.console.server import Access, access_for, loopback, platform_authentication

@@ -13,9 +13,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 import relay_operator.console.application
-from relay.cosmos.feed import brief
-from relay.holds import marker
-from relay.outbox import Committed, id_name, key_name
+from relay.backends.cosmos.feed import brief
+from relay.backends.outbox import Committed, id_name, key_name
+from relay.core.holds import marker
 from relay_operator.console.application import application
 from relay_operator.console.model import (
     Arrival,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.events import Reason
-from relay.remedy import Invocation
+from relay.core.events import Reason
+from relay.core.remedy import Invocation
 from relay_operator.cli.shell import python
 from relay_operator.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
 from relay_operator.console.pages import ConsoleSettings, Pages

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import StoreError
-from relay.findings import Finding
-from relay.holds import marker
+from relay.backends.findings import Finding
+from relay.core.errors import StoreError
+from relay.core.holds import marker
 from relay_operator.console.model import DeadLetterGroup, Subscription
 from relay_operator.console.ports import Attempt
 from tests.support.console_deployment import NOW, Deployment

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relay.errors import StoreError
-from relay.outbox import Committed, Position
+from relay.backends.outbox import Committed, Position
+from relay.core.errors import StoreError
 from relay_operator.console.freshness import FIGURES, STALE_AFTER_S, Part
 from relay_operator.console.headline import stale_since
 from relay_operator.console.model import Flow, Known, Snapshot, Stage, Subscription

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.errors import StoreError
-from relay.holds import marker
+from relay.core.errors import StoreError
+from relay.core.holds import marker
 from relay_operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.waiting import look_again

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.findings import Finding
-from relay.remedy import Invocation
+from relay.backends.findings import Finding
+from relay.core.remedy import Invocation
 from relay_operator.console.application import application_of_streams
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Known, Problem, Snapshot

@@ -12,9 +12,9 @@ from aiohttp import web
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from relay.clients import Identity
-from relay.errors import ServiceError, SettingsError
-from relay.settings import Settings
+from relay.config.clients import Identity
+from relay.config.settings import Settings
+from relay.core.errors import ServiceError, SettingsError
 from relay_operator.console.model import Subscription
 from relay_operator.console.resourcemanager import ResourceManager, address_of, resource_manager, topic_address
 from relay_operator.console.servicebus import ServiceBusTopic

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from relay.errors import BlockedError, SettingsError
-from relay.findings import Finding, Level
-from relay.outbox import cut_text
-from relay.reasons import State
-from relay.remedy import PLAIN, Invocation, Sentence, set_aside
-from relay.results import KeyFailure, Outcome
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import cut_text
+from relay.core.errors import BlockedError, SettingsError
+from relay.core.reasons import State
+from relay.core.remedy import PLAIN, Invocation, Sentence, set_aside
+from relay.core.results import KeyFailure, Outcome
 from relay_operator.cli.main import parser
 from relay_operator.console import texts
 from relay_operator.console.bounds import REASON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.outbox import Committed, Position
+from relay.backends.outbox import Committed, Position
 from relay.quarantine.items import RecordSummary
 from relay_operator.console.model import Arrival, Delivery, Stage, Timeline
 from relay_operator.console.timeline import Known, timeline

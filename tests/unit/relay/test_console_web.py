@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.errors import UsageError
-from relay.events import Reason
-from relay.findings import Finding
-from relay.reasons import QUARANTINE, STATES, State
+from relay.backends.findings import Finding
+from relay.core.errors import UsageError
+from relay.core.events import Reason
+from relay.core.reasons import QUARANTINE, STATES, State
 from relay_operator.console.application import Checks, application
 from relay_operator.console.model import Flow, Snapshot, Stage, Timeline
 from relay_operator.console.pages import ConsoleSettings

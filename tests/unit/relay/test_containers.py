@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from relay.clients import Connection
-from relay.cosmos.containers import Containers, explaining
-from relay.errors import LeaseError, ServiceError
-from relay.settings import Settings
+from relay.backends.cosmos.containers import Containers, explaining
+from relay.config.clients import Connection
+from relay.config.settings import Settings
+from relay.core.errors import LeaseError, ServiceError
 from tests.unit.relay.test_leases import Leases, Monitored, stored
 
 SETTINGS = Settings.from_environment(
@@ -71,7 +71,7 @@ class Client:
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     account.containers = {"data": Monitored(), "leases": Leases(stored("prefix127.0.0.1_db_coll..0", 2))}
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
     return account
 
 

@@ -10,9 +10,9 @@ from azure.core.exceptions import ServiceRequestError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
-from relay.cosmos.containers import Containers
-from relay.cosmos.quarantine import CosmosItems, clause
-from relay.errors import StoreError
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems, clause
+from relay.core.errors import StoreError
 from relay.quarantine.items import (
     BatchFailed,
     Delete,
@@ -156,7 +156,7 @@ async def test_an_error_names_the_container_and_what_to_check_in_one_line() -> N
 async def test_an_account_that_cannot_be_reached_is_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.refuses = refusal(404)
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
     items = CosmosItems(Containers(SETTINGS))
 
     for request in REQUESTS.values():
@@ -171,7 +171,7 @@ async def test_an_account_that_cannot_be_reached_is_an_error_of_the_store(monkey
 async def test_the_account_is_connected_once_and_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.containers["quarantine"] = Container()
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
     items = CosmosItems(Containers(SETTINGS))
     assert account.opened == 0
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from azure.cosmos.partition_key import NonePartitionKeyValue
 
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSource
-from relay.events import Reason, Rejected
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSource
+from relay.core.events import Reason, Rejected
 from relay.routes.selection import BY_DEFAULT
 from tests.support import virtual_time
 from tests.support.outbox import event, plain, sound

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from relay.deadline import Deadline, within
-from relay.errors import QuarantineError, RetryableError
+from relay.core.deadline import Deadline, within
+from relay.core.errors import QuarantineError, RetryableError
 from tests.support import virtual_time
 
 

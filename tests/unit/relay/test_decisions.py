@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.documents import SourceDocument
+from relay.core.documents import SourceDocument
 from relay.routes.conditions import Condition
 from relay.routes.decisions import Rule, decision
 

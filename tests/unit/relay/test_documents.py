@@ -4,8 +4,8 @@ from typing import Any
 
 import azure.functions as func
 
-from relay.cosmos.source import event_of, select
-from relay.events import by_partition_key
+from relay.backends.cosmos.source import event_of, select
+from relay.core.events import by_partition_key
 from relay.routes.selection import BY_DEFAULT
 from tests.support.outbox import plain
 

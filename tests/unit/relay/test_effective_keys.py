@@ -11,7 +11,7 @@ from azure.cosmos.partition_key import NonePartitionKeyValue
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.cosmos.effective_keys import EffectiveKeys, effective_key
+from relay.backends.cosmos.effective_keys import EffectiveKeys, effective_key
 
 CURRENT = {"paths": ["/partitionKey"], "kind": "Hash", "version": 2}
 

@@ -15,7 +15,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.errors import (
+from relay.core.errors import (
     ConfigurationError,
     PoisonError,
     RetryableError,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.events import Event, Reason, Received, Rejected, by_partition_key, read_event
+from relay.core.events import Event, Reason, Received, Rejected, by_partition_key, read_event
 from relay.servicebus import messages
 from tests.support.outbox import plain
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from outbox_emulators.testing import ManualClock
-from relay.documents import SourceDocument
-from relay.errors import PoisonError
-from relay.events import Event
-from relay.evidence import AcceptedLedger, Evidence
-from relay.verdict import REFUSALS
+from relay.core.documents import SourceDocument
+from relay.core.errors import PoisonError
+from relay.core.events import Event
+from relay.core.evidence import AcceptedLedger, Evidence
+from relay.core.verdict import REFUSALS
 
 ALIKE = PoisonError("no", condition="amqp:not-allowed")
 OTHER = PoisonError("no", condition="amqp:invalid-field")
@@ -134,7 +134,7 @@ def test_what_was_accepted_counts_from_the_attempt_of_the_first_refusal_on() -> 
 
 
 def test_of_too_many_doubts_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.evidence._DOUBTS_AT_MOST", 2)
+    monkeypatch.setattr("relay.core.evidence._DOUBTS_AT_MOST", 2)
     evidence = Evidence(600)
     for _ in range(2):
         refusals(evidence, "b")

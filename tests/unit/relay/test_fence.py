@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.errors import LostOwnershipError, SourceError, StaleClearanceError
-from relay.events import Event, Reason, Received, Rejected
-from relay.fence import Clearance, Fence
+from relay.core.errors import LostOwnershipError, SourceError, StaleClearanceError
+from relay.core.events import Event, Reason, Received, Rejected
+from relay.core.fence import Clearance, Fence
 from tests.support import virtual_time
 from tests.support.outbox import plain
 from tests.support.waiting import forever

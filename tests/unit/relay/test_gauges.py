@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from outbox_emulators.testing import ManualClock
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.events import Event, Reason, Rejected
+from relay.backends.cosmos.source import event_of
+from relay.core.documents import SourceDocument
+from relay.core.events import Event, Reason, Rejected
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, LeaseAges, ShardAges
 from tests.support.telemetry import Telemetry

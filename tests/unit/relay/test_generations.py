@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Generation, Timeline, rules_text
 
 TWO = Timeline((Generation(1, None, "one"), Generation(4, 100, "two")), 160)

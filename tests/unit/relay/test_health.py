@@ -9,8 +9,8 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from relay.errors import UsageError
-from relay.health import Health
+from relay.core.errors import UsageError
+from relay.core.health import Health
 from relay_operator.cli.probes import CONNECTIONS, serving_probes
 
 LONG_S = 1000.0

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from relay import holds
-from relay.events import Reason, Rejected
-from relay.holds import Holds, Order
-from relay.place import Place
+from relay.core import holds
+from relay.core.events import Reason, Rejected
+from relay.core.holds import Holds, Order
+from relay.core.place import Place
 from tests.support.outbox import plain
 
 

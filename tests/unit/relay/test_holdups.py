@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from relay.backends import open_backend
-from relay.errors import StoreError
-from relay.findings import Finding, Level
-from relay.holds import marker
-from relay.settings import Settings
+from relay.backends.backend import open_backend
+from relay.backends.findings import Finding, Level
+from relay.config.settings import Settings
+from relay.core.errors import StoreError
+from relay.core.holds import marker
 from relay_operator.cli.holdups import holdups
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import ENVIRONMENT, Deployment

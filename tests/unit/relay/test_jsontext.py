@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay import jsontext
+from relay.core import jsontext
 
 
 @pytest.mark.parametrize("levels", [1, 128, 254, 255, 600])

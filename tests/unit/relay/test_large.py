@@ -10,16 +10,16 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 
 from outbox_emulators.servicebus.message import Message as Accepted
-from relay.errors import ContentError
-from relay.events import Event
+from relay.config.settings import OnPoison
+from relay.core.errors import ContentError
+from relay.core.events import Event
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge
 from relay.large.blobs import explained
 from relay.large.claims import Claims
 from relay.large.content import Content
-from relay.results import KeyOutcome
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison
-from relay.verdict import Judge
 from tests.support import virtual_time
 from tests.support.in_memory_contents import InMemoryContents
 from tests.unit.relay.topics import FakeTopic, event

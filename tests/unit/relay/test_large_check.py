@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relay.findings import Gap, Level, Why
+from relay.backends.findings import Gap, Level, Why
 from relay.large.check import _kept
 from relay_operator.cli.topic import ServiceBusFacts
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cosmos.effective_keys import EffectiveKeys
-from relay.cosmos.leases import LeasePosition, Positions, read_positions
+from relay.backends.cosmos.effective_keys import EffectiveKeys
+from relay.backends.cosmos.leases import LeasePosition, Positions, read_positions
 
 
 def lease(continuation: str | None) -> LeasePosition:

@@ -11,9 +11,9 @@ import pytest
 from azure.core.settings import settings as azure_settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
-from relay.backends.cosmos import CosmosBackend
-from relay.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend
+from relay.config.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
+from relay.config.settings import Settings
 from relay_operator.cli.main import main
 from tests.support.watchdog import WATCHDOG_S
 

@@ -14,16 +14,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed import START, Entry
-from relay import jsontext
-from relay.cosmos.source import event_of, select
-from relay.documents import Mapped
-from relay.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected, read_event
+from relay.backends.cosmos.source import event_of, select
+from relay.backends.sql import rows
+from relay.core import jsontext
+from relay.core.documents import Mapped
+from relay.core.events import MAX_PROPERTIES_BYTES, Event, Reason, Rejected, read_event
 from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.mapping import PLAIN, Fields, Long, Moment, joined
 from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
-from relay.sql import rows
 from tests.fuzz.budget import trying
 from tests.support.sql_outbox import event_of as event_of_row
 

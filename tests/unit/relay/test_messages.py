@@ -13,9 +13,9 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.events import Event, read_event
+from relay.backends.cosmos.source import event_of
+from relay.core.documents import SourceDocument
+from relay.core.events import Event, read_event
 from relay.routes.mapping import Long, Moment
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import Further, Message

@@ -13,22 +13,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed.statements import Entry
-from relay.cosmos.reader import CosmosOutbox
-from relay.cosmos.source import select
-from relay.documents import SourceDocument
-from relay.events import Event, Reason, Received, Rejected, read_event
-from relay.holds import Holds
+from relay.backends.cosmos.reader import CosmosOutbox
+from relay.backends.cosmos.source import select
+from relay.backends.sql.reader import SqlOutbox
+from relay.backends.sql.rows import of_row
+from relay.backends.sql.rows import select as select_rows
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.documents import SourceDocument
+from relay.core.events import Event, Reason, Received, Rejected, read_event
+from relay.core.holds import Holds
+from relay.core.place import Place
 from relay.large.content import Content
-from relay.place import Place
 from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
-from relay.settings import Settings
-from relay.sql.reader import SqlOutbox
-from relay.sql.rows import of_row
-from relay.sql.rows import select as select_rows
-from relay.streams import read_streams
 from tests.fuzz.budget import trying
 from tests.support.operators import relay_command
 from tests.unit.relay.commands import ENVIRONMENT

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from relay import orders as module
-from relay.errors import QuarantineError, StaleClearanceError
-from relay.events import Event, EventName, Reason, Received, Rejected
-from relay.holds import Holds, Order
-from relay.orders import Orders
-from relay.place import Place
-from relay.settings import OnPoison
+from relay.config.settings import OnPoison
+from relay.core import orders as module
+from relay.core.errors import QuarantineError, StaleClearanceError
+from relay.core.events import Event, EventName, Reason, Received, Rejected
+from relay.core.holds import Holds, Order
+from relay.core.orders import Orders
+from relay.core.place import Place
 from tests.support import virtual_time
 from tests.support.in_memory import InMemoryQuarantine, InMemorySource
 from tests.support.outbox import event, rejected, sound

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.documents import SourceDocument
-from relay.errors import (
+from relay.core.documents import SourceDocument
+from relay.core.errors import (
     AccountingError,
     BlockedError,
     DoubtfulRefusalError,
@@ -15,9 +15,9 @@ from relay.errors import (
     RetryableError,
     SendError,
 )
-from relay.events import Event, Reason, Rejected
-from relay.remedy import set_aside
-from relay.results import KeyFailure, KeyOutcome, Outcome, by_reason
+from relay.core.events import Event, Reason, Rejected
+from relay.core.remedy import set_aside
+from relay.core.results import KeyFailure, KeyOutcome, Outcome, by_reason
 
 EVENT = Event("e", "k", "domainEvent", "A", {}, SourceDocument.plain({}))
 

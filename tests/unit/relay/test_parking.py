@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay import holds
-from relay.errors import StoreError
-from relay.events import Reason, Rejected
+from relay.core import holds
+from relay.core.errors import StoreError
+from relay.core.events import Reason, Rejected
 from relay.quarantine.items import BatchFailed, ItemChanged, ItemExists, ItemNotFound, ItemTooLarge
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, create_held, record_of

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from relay.backends.cosmos import CosmosBackend, CosmosRelay
-from relay.cosmos.source import ChangeBatch
-from relay.errors import ChangesError, PublishError
-from relay.pipeline import Relay
-from relay.settings import OnPoison, Settings
+from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
+from relay.backends.cosmos.source import ChangeBatch
+from relay.config.settings import OnPoison, Settings
+from relay.core.errors import ChangesError, PublishError
+from relay.core.pipeline import Relay
 from tests.fuzz.service import NeverCheckpointed
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryQuarantine

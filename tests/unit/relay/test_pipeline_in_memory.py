@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from relay.documents import StoredDocument
-from relay.errors import (
+from relay.config.settings import ATTEMPT_MARGIN_S, OnPoison
+from relay.core.documents import StoredDocument
+from relay.core.errors import (
     AccountingError,
     ConfigurationError,
     PublishError,
     QuarantineError,
     SourceError,
 )
-from relay.events import Event, Rejected
-from relay.pipeline import Relay
-from relay.ports import Quarantine
-from relay.results import KeyOutcome
-from relay.settings import ATTEMPT_MARGIN_S, OnPoison
+from relay.core.events import Event, Rejected
+from relay.core.pipeline import Relay
+from relay.core.ports import Quarantine
+from relay.core.results import KeyOutcome
 from tests.support import virtual_time
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
@@ -43,10 +43,11 @@ class NoAzure:
 
 sys.meta_path.insert(0, NoAzure())
 
-import relay.pipeline, relay.events, relay.results, relay.ports
+import relay.core.events, relay.core.ports, relay.core.results
+from relay.core.pipeline import Relay
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine, InMemorySource
 
-relay = relay.pipeline.Relay(InMemorySource(), InMemoryPublisher(), InMemoryQuarantine(), duplicate_window_s=600)
+relay = Relay(InMemorySource(), InMemoryPublisher(), InMemoryQuarantine(), duplicate_window_s=600)
 batch = [{"id": "e1", "partitionKey": "k", "type": "domainEvent", "data": {"action": "A"}}]
 print(asyncio.run(relay.handle(batch, "i1")).published)
 """

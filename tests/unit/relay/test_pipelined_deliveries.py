@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
+from relay.core.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.servicebus import messages
 from relay.servicebus.pipelined.credit import SERIAL
 from relay.servicebus.pipelined.deliveries import Deliveries, Delivery

@@ -14,7 +14,7 @@ import pytest
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.parsing import parse
-from relay.errors import PoisonError, RetryableError
+from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames
 from relay.servicebus.pipelined.lanes import Lane, PipelinedSenders

@@ -15,9 +15,9 @@ import pytest
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.entities import Entities
-from relay.errors import PoisonError, RetryableError, SendError, StaleClearanceError
-from relay.events import Event
-from relay.evidence import AcceptedLedger
+from relay.core.errors import PoisonError, RetryableError, SendError, StaleClearanceError
+from relay.core.events import Event
+from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pipelined import deliveries, outgoing, sdk
 from relay.servicebus.pipelined import frames as frames_module

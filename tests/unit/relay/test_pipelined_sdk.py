@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.constants import MAX_FRAME_SIZE_BYTES
 
-from relay.errors import RetryableError
+from relay.core.errors import RetryableError
 from relay.servicebus.pipelined import sdk
 from tests.support import virtual_time
 from tests.support.amqp_memory import MemoryConnection

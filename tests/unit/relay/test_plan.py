@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.source import select
-from relay.errors import AccountingError, BlockedError, RetryableError
-from relay.events import Event, Reason, Received, Rejected
-from relay.holds import Holds, Order
-from relay.place import Place
-from relay.plan import Plan, plan, settle
-from relay.results import KeyFailure, KeyOutcome, Outcome
+from relay.backends.cosmos.source import select
+from relay.config.settings import OnPoison
+from relay.core.errors import AccountingError, BlockedError, RetryableError
+from relay.core.events import Event, Reason, Received, Rejected
+from relay.core.holds import Holds, Order
+from relay.core.place import Place
+from relay.core.plan import Plan, plan, settle
+from relay.core.results import KeyFailure, KeyOutcome, Outcome
 from relay.routes.selection import BY_DEFAULT
-from relay.settings import OnPoison
 
 SKIP, PARK, BLOCK = OnPoison.SKIP, OnPoison.PARK, OnPoison.BLOCK
 

@@ -14,8 +14,8 @@ from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusErr
 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.clients import Connection, servicebus_client
-from relay.errors import PoisonError, RetryableError
+from relay.config.clients import Connection, servicebus_client
+from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import alone, in_batches

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.errors import PoisonError
-from relay.evidence import Evidence
+from relay.core.errors import PoisonError
+from relay.core.evidence import Evidence
 from relay.servicebus import messages
 from relay.servicebus.transfers import LinkLimits, Transfer
 from relay.servicebus.turn import Probe

@@ -16,18 +16,18 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from relay.deadline import Deadline
-from relay.errors import ConfigurationError, DefectError, DoubtfulRefusalError, NotTriedError, RetryableError
-from relay.events import Event
-from relay.evidence import DEFAULT_CAPACITY
+from relay.config.settings import OnPoison, Settings
+from relay.core.deadline import Deadline
+from relay.core.errors import ConfigurationError, DefectError, DoubtfulRefusalError, NotTriedError, RetryableError
+from relay.core.events import Event
+from relay.core.evidence import DEFAULT_CAPACITY
+from relay.core.verdict import Judge
 from relay.large.claims import Claims
 from relay.servicebus import messages
 from relay.servicebus import pool as pools
 from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pool import PooledSender, SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison, Settings
-from relay.verdict import Judge
 from tests.support import virtual_time
 from tests.support.in_memory_contents import InMemoryContents
 from tests.support.watchdog import WATCHDOG_S

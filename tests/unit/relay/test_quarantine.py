@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from relay import holds
-from relay.errors import QuarantineError, StaleClearanceError, StoreError
-from relay.events import EventName, Reason, Rejected, read_event
-from relay.holds import Holds
-from relay.place import Place
+from relay.core import holds
+from relay.core.errors import QuarantineError, StaleClearanceError, StoreError
+from relay.core.events import EventName, Reason, Rejected, read_event
+from relay.core.holds import Holds
+from relay.core.place import Place
 from relay.quarantine.items import BatchFailed, ItemNotFound, ItemTooLarge, Stored
 from relay.quarantine.quarantine import StoredQuarantine
 from tests.support.in_memory_items import InMemoryItems

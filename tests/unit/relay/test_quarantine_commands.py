@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay import holds
-from relay.documents import SourceDocument
-from relay.events import Reason, Rejected
+from relay.core import holds
+from relay.core.documents import SourceDocument
+from relay.core.events import Reason, Rejected
 from relay.quarantine.items import Item
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import Deployment, record_id

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from relay.documents import StoredDocument
-from relay.errors import QuarantineError, StoreError
-from relay.holds import Holds, order_id
-from relay.pipeline import Relay
-from relay.place import Place
+from relay.config.settings import OnPoison
+from relay.core.documents import StoredDocument
+from relay.core.errors import QuarantineError, StoreError
+from relay.core.holds import Holds, order_id
+from relay.core.pipeline import Relay
+from relay.core.place import Place
 from relay.quarantine.items import Filter, Operation
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.settings import OnPoison
 from relay_operator.cli.records import Ordered, Records
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource

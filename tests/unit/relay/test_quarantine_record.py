@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from relay.documents import SourceDocument
-from relay.errors import StoreError
-from relay.events import Reason, Rejected
+from relay.core.documents import SourceDocument
+from relay.core.errors import StoreError
+from relay.core.events import Reason, Rejected
 from relay.quarantine.items import ItemTooLarge
 from relay.quarantine.record import NO_PARTITION_KEY, create, record_of
 from tests.support.in_memory_items import InMemoryItems

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from relay.backends import open_backend
-from relay.cosmos.quarantine import CosmosItems
-from relay.cosmos.reader import CosmosOutbox
-from relay.errors import StoreError, UsageError
+from relay.backends.backend import open_backend
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.cosmos.reader import CosmosOutbox
+from relay.backends.sql.quarantine import SqlItems
+from relay.backends.sql.reader import SqlOutbox
+from relay.config.settings import Settings
+from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import Filter
-from relay.settings import Settings
-from relay.sql.quarantine import SqlItems
-from relay.sql.reader import SqlOutbox
 from relay_operator.cli.records import open_records
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal
@@ -39,7 +39,7 @@ def test_the_outbox_is_the_one_that_was_chosen(source: str, kind: type) -> None:
 async def test_the_connection_of_a_canary_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.containers["data"] = Container()
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
 
     async with open_backend(SETTINGS).open_canary():
         assert account.open == 1
@@ -50,7 +50,7 @@ async def test_the_connection_of_a_canary_ends_with_it(monkeypatch: pytest.Monke
 async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.containers["quarantine"] = Container()
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
 
     async with open_records(open_backend(SETTINGS)) as records:
         assert account.opened == 0
@@ -63,7 +63,7 @@ async def test_the_connection_of_a_command_ends_with_it(monkeypatch: pytest.Monk
 async def test_a_command_that_fails_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.containers["quarantine"] = Container(refusal(403))
-    monkeypatch.setattr("relay.cosmos.containers.cosmos_client", account.client)
+    monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
 
     async def command() -> None:
         async with open_records(open_backend(SETTINGS)) as records:

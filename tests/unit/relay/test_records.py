@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay.errors import StoreError, UsageError
+from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
 from relay_operator.cli.records import Records
 from tests.support.in_memory_items import InMemoryItems

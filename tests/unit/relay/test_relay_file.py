@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import SettingsError
+from relay.core.errors import SettingsError
 from relay.routes.conditions import Condition
 from relay.routes.file import Destination, Source, parse, read
 from relay.routes.pointers import Pointer

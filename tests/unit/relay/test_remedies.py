@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from relay import holds
-from relay.errors import PublishError
+from relay.config.settings import OnPoison
+from relay.core import holds
+from relay.core.errors import PublishError
 from relay.quarantine.quarantine import StoredQuarantine
-from relay.settings import OnPoison
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.operators import shell_words
 from tests.unit.relay.test_pipeline_in_memory import Running, document

@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import changefeed.cli
-from relay.errors import UsageError
-from relay.remedy import (
+from relay.core.errors import UsageError
+from relay.core.remedy import (
     INSTALL,
     SET_ANY_ASIDE,
     Invocation,
@@ -31,7 +31,7 @@ from relay.remedy import (
     shell_word,
 )
 from relay_operator.cli.main import parser
-from tests.support.operators import ROOT
+from tests.support.pages import PRODUCT, ROOT
 
 PROGRAMS = {"relay": parser(), "changefeed": changefeed.cli._parser()}
 
@@ -112,7 +112,7 @@ def remedies() -> Iterator[Remedy]:
     """Each remedy that the code makes of nothing but literals, and one of each function that makes some."""
     yield from (set_aside("k", "i"), discard("3f1c0a92"), release_key("k"), SET_ANY_ASIDE)
     yield from (part for part in INSTALL.parts if isinstance(part, Remedy))
-    for path in sorted((ROOT / "relay").rglob("*.py")):
+    for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
         if "Remedy(" not in (text := path.read_text("utf-8")):
             continue
         for node in ast.walk(ast.parse(text)):

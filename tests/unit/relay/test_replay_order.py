@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from relay.cosmos.feed import CosmosReading
-from relay.outbox import Range
+from relay.backends.cosmos.feed import CosmosReading
+from relay.backends.outbox import Range
 from relay.routes.mapping import Fields, Property
 from relay.routes.pointers import Pointer
 from relay.routes.selection import BY_DEFAULT

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.documents import SourceDocument
-from relay.errors import ServiceError, UsageError
-from relay.outbox import Range
+from relay.backends.outbox import Range
+from relay.core.documents import SourceDocument
+from relay.core.errors import ServiceError, UsageError
 from relay_operator.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 
 IDENTITY = ReplayIdentity(

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.statements import Entry
-from relay.cosmos.source import select
-from relay.errors import SettingsError
-from relay.events import Event, Reason, Received, Rejected
+from relay.backends.cosmos.source import select
+from relay.backends.sql.rows import select as select_rows
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.errors import SettingsError
+from relay.core.events import Event, Reason, Received, Rejected
 from relay.routes.mapping import Long, Moment
 from relay.servicebus import messages
-from relay.settings import Settings
-from relay.sql.rows import select as select_rows
-from relay.streams import read_streams
 from tests.fuzz.budget import trying
 from tests.unit.relay.commands import ENVIRONMENT
 from tests.unit.relay.routing_reference import NOWHERE, Aside, Content, Sent, destinations_of, outbox_of

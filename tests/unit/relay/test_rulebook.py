@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Generation, Timeline
 from relay.routes.rulebook import AHEAD_S, RETURN_S, Rulebook, StoredTimeline, TimelineChanged
 from tests.support.in_memory_timelines import InMemoryTimelines

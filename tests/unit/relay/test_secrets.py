@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.clients import (
+from relay.config.clients import (
     Connection,
     administration_connection,
     cosmos_client,
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import SettingsError, UsageError
-from relay.secrecy import looks_secret, quoted
-from relay.settings import Settings
-from relay.streams import read_streams
+from relay.config.secrecy import looks_secret, quoted
+from relay.config.settings import Settings
+from relay.config.streams import read_streams
+from relay.core.errors import SettingsError, UsageError
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.resourcemanager import address_of
 from tests.support.operators import relay_command

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
 
-from relay.events import Event
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.core.events import Event
 from relay_operator.cli.sender import OrderedSender, ordered_sender
 from relay_operator.cli.terminal import ExitCode
 from tests.unit.relay.topics import FakeTopic, event

@@ -11,9 +11,9 @@ from outbox_emulators.functions.environment import read_env_file, read_local_set
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host_json import HostConfiguration
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
-from relay.clients import Connection, Identity
-from relay.errors import SettingsError, UsageError
-from relay.settings import ATTEMPT_MARGIN_S, ClaimCheck, OnPoison, Settings, SqlFeed, function_timeout_s
+from relay.config.clients import Connection, Identity
+from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, OnPoison, Settings, SqlFeed, function_timeout_s
+from relay.core.errors import SettingsError, UsageError
 from relay_operator.cli.arguments import with_files
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 
 from outbox_emulators.functions.dates import rewritten
-from relay.canary import TTL_S, canary
+from relay.backends.canary import TTL_S, canary
 from relay.servicebus import encoding, messages
 from relay_operator.cli.comparison import (
     BODY_REMEDY,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from relay.canary import ACTION, canary
-from relay.cosmos.source import event_of
-from relay.events import Event
+from relay.backends.canary import ACTION, canary
+from relay.backends.cosmos.source import event_of
+from relay.core.events import Event
 from relay.routes.examples import Unplaceable, example
 from relay.routes.file import parse
 from relay.routes.selection import Selection

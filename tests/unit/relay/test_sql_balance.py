@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from changefeed import Claim
-from relay.sql.worker import Decision, Watch, decide
+from relay.backends.sql.worker import Decision, Watch, decide
 
 
 def claim(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed import ChangefeedError, SetupError
-from relay.errors import SettingsError, first_line
-from relay.settings import Settings
-from relay.sql.database import connect, needs_token, parameters
+from relay.backends.sql.database import connect, needs_token, parameters
+from relay.config.settings import Settings
+from relay.core.errors import SettingsError, first_line
 from tests.support.sql_outbox import sql_settings
 
 SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=x"

@@ -11,17 +11,17 @@ from sqlfluff.core import Linter
 
 from changefeed import ChangefeedError, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
-from relay import holds
-from relay.documents import SourceDocument
-from relay.errors import StoreError
-from relay.events import Reason, Rejected
-from relay.place import Place
+from relay.backends.sql import quarantine
+from relay.backends.sql.database import Database
+from relay.backends.sql.install import install, migrations
+from relay.backends.sql.quarantine import SqlItems
+from relay.core import holds
+from relay.core.documents import SourceDocument
+from relay.core.errors import StoreError
+from relay.core.events import Reason, Rejected
+from relay.core.place import Place
 from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
-from relay.sql import quarantine
-from relay.sql.database import Database
-from relay.sql.install import install, migrations
-from relay.sql.quarantine import SqlItems
 from tests.support.outbox import plain
 from tests.support.sql_outbox import sql_settings
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.sql import source
-from relay.sql.source import Ownership
+from relay.backends.sql import source
+from relay.backends.sql.source import Ownership
 
 
 class Clocks:

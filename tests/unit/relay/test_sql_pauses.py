@@ -9,11 +9,11 @@ import pytest
 
 from changefeed import START, Claim, DatabaseError, Stored
 from changefeed.statements import AsyncSession
-from relay.sql.database import Database
-from relay.sql.memory import Memory
-from relay.sql.shard import Shard
-from relay.sql.source import Ownership, now
-from relay.sql.worker import Worker
+from relay.backends.sql.database import Database
+from relay.backends.sql.memory import Memory
+from relay.backends.sql.shard import Shard
+from relay.backends.sql.source import Ownership, now
+from relay.backends.sql.worker import Worker
 from tests.support import virtual_time
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import relay_of, sql_settings

@@ -10,8 +10,8 @@ import pytest
 
 from changefeed import DatabaseError
 from changefeed.statements import AsyncSession
-from relay.sql import worker as workers
-from relay.sql.database import BoundedSession
+from relay.backends.sql import worker as workers
+from relay.backends.sql.database import BoundedSession
 from tests.support import virtual_time
 from tests.support.watchdog import WATCHDOG_S
 

@@ -16,18 +16,9 @@ from hypothesis import strategies as st
 
 from changefeed.statements import Entry
 from changefeed.ulid import from_text, to_text
-from relay.canary import canary_id
-from relay.events import Event, Reason, Rejected, read_event
-from relay.place import Place
-from relay.quarantine.record import Kept, record_of
-from relay.routes.conditions import Condition
-from relay.routes.mapping import Fields, Property
-from relay.routes.pointers import Pointer
-from relay.routes.selection import BY_DEFAULT, Route, Selection
-from relay.servicebus.encoding import encode
-from relay.servicebus.messages import cloudevents, plain
-from relay.sql import quarantine as table
-from relay.sql.rows import (
+from relay.backends.canary import canary_id
+from relay.backends.sql import quarantine as table
+from relay.backends.sql.rows import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
     document_if_taken,
@@ -35,6 +26,15 @@ from relay.sql.rows import (
     of_row,
     select,
 )
+from relay.core.events import Event, Reason, Rejected, read_event
+from relay.core.place import Place
+from relay.quarantine.record import Kept, record_of
+from relay.routes.conditions import Condition
+from relay.routes.mapping import Fields, Property
+from relay.routes.pointers import Pointer
+from relay.routes.selection import BY_DEFAULT, Route, Selection
+from relay.servicebus.encoding import encode
+from relay.servicebus.messages import cloudevents, plain
 from tests.support.sql_outbox import event_of
 
 NOON_MS = 1_770_000_000_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.sql.quarantine import decode, digest, encode, encode_id, ids_beginning
+from relay.backends.sql.quarantine import decode, digest, encode, encode_id, ids_beginning
 
 # All that has its own meaning here, and a few other characters.
 TEXTS = st.text(st.sampled_from("\0\\u0dab5c \ud83d\udfff\U0001f600!%_[]é"))

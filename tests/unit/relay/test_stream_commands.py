@@ -259,7 +259,7 @@ async def test_install_prepares_the_quarantine_of_each_stream_in_sql(
         prepared.append(backend.settings.feed.quarantine_table)
         return [backend.settings.stream]
 
-    monkeypatch.setattr("relay.backends.sql.SqlBackend.install", install)
+    monkeypatch.setattr("relay.backends.sql.backend.SqlBackend.install", install)
     sql = {"SQL": "postgresql://127.0.0.1:1/shop"}
 
     done = await relay_command(environment | sql, "install", "--keep", "30d", "--json")

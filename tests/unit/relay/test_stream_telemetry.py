@@ -10,11 +10,11 @@ from collections import Counter
 import pytest
 
 from outbox_emulators.testing import ManualClock
-from relay.errors import PublishError, RefusedAlikeError
-from relay.events import Reason, Received
-from relay.pipeline import Relay
-from relay.remedy import Remedy
-from relay.results import KeyFailure, Outcome
+from relay.core.errors import PublishError, RefusedAlikeError
+from relay.core.events import Reason, Received
+from relay.core.pipeline import Relay
+from relay.core.remedy import Remedy
+from relay.core.results import KeyFailure, Outcome
 from relay.telemetry import instruments
 from relay.telemetry.attempt import RelayTelemetry
 from relay.telemetry.gauges import Batch

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.errors import SettingsError, UsageError
-from relay.events import Reason, Rejected
+from relay.backends.cosmos.source import event_of
+from relay.config.settings import Settings
+from relay.config.streams import APP, read_streams, stream_of
+from relay.core.documents import SourceDocument
+from relay.core.errors import SettingsError, UsageError
+from relay.core.events import Reason, Rejected
 from relay.routes.conditions import Condition
 from relay.routes.file import parse
 from relay.routes.reach import Earlier
 from relay.routes.selection import Route, Selection
-from relay.settings import Settings
-from relay.streams import read_streams, stream_of
 from tests.unit.relay.commands import ENVIRONMENT
 
 SQL = {"SQL": "postgresql://h/d"}
@@ -285,6 +285,10 @@ def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) ->
     # Then SERVICEBUS is not needed.
     environment = {"COSMOS": ENVIRONMENT["COSMOS"], "A_BUS": ENVIRONMENT["SERVICEBUS"], "A_BUS_ADMIN": "x"}
     assert [each.stream for each in read_streams(environment, app=tmp_path)] == ["a"]
+
+
+def test_the_file_is_beside_the_app() -> None:
+    assert (APP / "function_app.py").is_file()
 
 
 def test_the_file_may_have_another_name_and_has_to_exist_then(tmp_path: Path) -> None:

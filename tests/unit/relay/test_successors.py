@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from relay.cosmos.effective_keys import EffectiveKeys
-from relay.cosmos.leases import LeasePosition, Positions
-from relay.cosmos.reader import CosmosOutbox
-from relay.settings import Settings
+from relay.backends.cosmos.effective_keys import EffectiveKeys
+from relay.backends.cosmos.leases import LeasePosition, Positions
+from relay.backends.cosmos.reader import CosmosOutbox
+from relay.config.settings import Settings
 from tests.support.outbox import sound
 from tests.unit.relay.commands import ENVIRONMENT
 

@@ -10,6 +10,7 @@ import pytest
 
 import changefeed.cli
 from relay_operator.cli.main import parser
+from tests.support.pages import PRODUCT
 from tests.support.texts import INSERTED, texts
 
 # A sentence ends behind some of them, or a remark in parentheses begins.
@@ -25,7 +26,7 @@ def suggested() -> list[tuple[str, str, list[str]]]:
     # Every process of pytest-xdist collects these tests, and it reads only the modules that can have a command.
     return [
         (place, found[1], shlex.split(found[2]))
-        for place, text in texts("relay", "changefeed", naming="python")
+        for place, text in texts(*PRODUCT, "changefeed", naming="python")
         for found in COMMAND.finditer(text.replace(INSERTED, "x"))
         if ANY_COMMAND not in found[2]
     ]

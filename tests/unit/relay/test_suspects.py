@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from relay.errors import RetryableError
+from relay.core.errors import RetryableError
 from relay.servicebus import messages
 from relay.servicebus import unanswered as module
 from relay.servicebus.transfers import Transfer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.events import Event, Reason
+from relay.core.events import Event, Reason
 from relay.telemetry import instruments
 from relay.telemetry.gauges import Batch, Headroom, ShardAges
 from relay.telemetry.instruments import BoundedActions, counted_together

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.errors import UsageError
-from relay.findings import Finding
+from relay.backends.findings import Finding
+from relay.core.errors import UsageError
 from relay_operator.cli import check
 from relay_operator.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from tests.support.operators import Keyboard

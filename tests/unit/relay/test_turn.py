@@ -13,13 +13,13 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.errors import ConfigurationError, DoubtfulRefusalError, RetryableError
-from relay.events import Reason
-from relay.fence import Clearance
-from relay.results import KeyOutcome
+from relay.config.settings import OnPoison
+from relay.core.errors import ConfigurationError, DoubtfulRefusalError, RetryableError
+from relay.core.events import Reason
+from relay.core.fence import Clearance
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge
 from relay.servicebus.turn import PAUSES_S
-from relay.settings import OnPoison
-from relay.verdict import Judge
 from tests.fuzz.service import refusal
 from tests.support import virtual_time
 from tests.support.telemetry import installed

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from relay.backends.cosmos import CosmosRelay
-from relay.errors import PublishError
-from relay.pipeline import Relay
+from relay.backends.cosmos.backend import CosmosRelay
+from relay.core.errors import PublishError
+from relay.core.pipeline import Relay
 from tests.fuzz.service import NeverCheckpointed, Shelf
 from tests.support.commits import commit_time
 from tests.support.telemetry import Telemetry

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.documents import SourceDocument
-from relay.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError
-from relay.events import Event, Reason
-from relay.holds import Order
-from relay.settings import OnPoison
-from relay.verdict import (
+from relay.config.settings import OnPoison
+from relay.core.documents import SourceDocument
+from relay.core.errors import BlockedError, DoubtfulRefusalError, PoisonError, RefusedAlikeError
+from relay.core.events import Event, Reason
+from relay.core.holds import Order
+from relay.core.verdict import (
     FOR_AN_ORDER,
     History,
     Judge,

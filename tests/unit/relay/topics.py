@@ -12,8 +12,8 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.sections import split_batch
-from relay.events import Event
-from relay.evidence import AcceptedLedger
+from relay.core.events import Event
+from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from azure.functions import DocumentList
 
-from relay.backends.cosmos import CosmosBackend
-from relay.settings import Settings
+from relay.backends.cosmos.backend import CosmosBackend
+from relay.config.settings import Settings
 from verification.bench.baselines.sdk import SENDERS
 from verification.bench.documents import Source, Workload
 

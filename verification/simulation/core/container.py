@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from relay.cosmos.effective_keys import effective_key
+from relay.backends.cosmos.effective_keys import effective_key
 
 Document = dict[str, Any]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from relay import verdict
-from relay.cosmos import source
-from relay.errors import PublishError
-from relay.evidence import AcceptedLedger
-from relay.fence import Clearance, Fence
-from relay.pipeline import Relay
+from relay.backends.cosmos import source
+from relay.core import verdict
+from relay.core.errors import PublishError
+from relay.core.evidence import AcceptedLedger
+from relay.core.fence import Clearance, Fence
+from relay.core.pipeline import Relay
 from relay.servicebus.turn import Turn
 from verification.journal.checker import Wrong
 from verification.simulation.controls import Control, go_on

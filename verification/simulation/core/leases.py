@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay.cosmos.leases import LeasePosition, Positions
+from relay.backends.cosmos.leases import LeasePosition, Positions
 from verification.journal import entries
 from verification.simulation.core.container import Container
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relay import jsontext
-from relay.cosmos.source import event_of
-from relay.documents import SourceDocument
-from relay.holds import PARKED_TYPE
+from relay.backends.cosmos.source import event_of
+from relay.core import jsontext
+from relay.core.documents import SourceDocument
+from relay.core.holds import PARKED_TYPE
 from verification.journal import entries
 from verification.journal.entries import digest_of
 from verification.simulation import reality

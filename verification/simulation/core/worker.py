@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay.cosmos.source import select
-from relay.documents import StoredDocument
-from relay.errors import LeaseError
-from relay.events import Event, Received, Rejected
-from relay.evidence import AcceptedLedger
-from relay.pipeline import Relay
+from relay.backends.cosmos.source import select
+from relay.core.documents import StoredDocument
+from relay.core.errors import LeaseError
+from relay.core.events import Event, Received, Rejected
+from relay.core.evidence import AcceptedLedger
+from relay.core.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
@@ -39,7 +39,7 @@ class _Keys:
 
 
 class SimulatedSource:
-    """A `relay.ports.Source` over the lease container of this world."""
+    """A `relay.core.ports.Source` over the lease container of this world."""
 
     def __init__(self, line: Line, leases: Leases, container: Container) -> None:
         self._line = line

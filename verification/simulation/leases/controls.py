@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from relay.cosmos.leases import LeasePosition, Positions
+from relay.backends.cosmos.leases import LeasePosition, Positions
 from verification.journal.checker import Wrong
 from verification.simulation.controls import Control
 

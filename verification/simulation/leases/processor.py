@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from relay.cosmos.effective_keys import EffectiveKeys
-from relay.cosmos.leases import LeasePosition, Positions
+from relay.backends.cosmos.effective_keys import EffectiveKeys
+from relay.backends.cosmos.leases import LeasePosition, Positions
 from verification.simulation.leases.container import SLOTS, Change, Container, Partition
 
 NOTHING = -1

@@ -1,8 +1,8 @@
 """One history of leases: partitions split and merge, noticed or not, while hosts come, go, freeze and take over.
 
-The fence's own code (`relay.cosmos.leases`) judges events that are all older than the duplicate detection window,
-so that whatever it lets pass comes again, and whatever it stops is gone. There is no network and no time but the
-number of a step, so that a million histories can be run.
+The fence's own code (`relay.backends.cosmos.leases`) judges events that are all older than the duplicate
+detection window, so that whatever it lets pass comes again, and whatever it stops is gone. There is no network and
+no time but the number of a step, so that a million histories can be run.
 """
 
 from __future__ import annotations

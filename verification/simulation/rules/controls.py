@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from relay.cosmos.source import CosmosSourceInTime, select
-from relay.events import Received
+from relay.backends.cosmos.source import CosmosSourceInTime, select
+from relay.core.events import Received
 from relay.routes import rulebook
 from relay.routes.generations import Generation, Timeline
 from relay.routes.rulebook import Rulebook

@@ -7,15 +7,15 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, cast
 
-from relay.cosmos.containers import Containers
-from relay.cosmos.source import CosmosSourceInTime
-from relay.documents import StoredDocument
-from relay.errors import SourceError
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.source import CosmosSourceInTime
+from relay.config.streams import pairs_of, selection_of, text_of_rules
+from relay.core.documents import StoredDocument
+from relay.core.errors import SourceError
 from relay.routes.file import RelayFile, parse
 from relay.routes.history import StreamRules
 from relay.routes.rulebook import Rulebook
 from relay.routes.selection import Selection
-from relay.streams import pairs_of, selection_of, text_of_rules
 from verification.simulation.rules.store import Place, Store, wait
 
 DESTINATIONS = ("default", "a", "b")

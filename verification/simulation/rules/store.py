@@ -7,7 +7,7 @@ import types
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 
-from relay.errors import RulesError
+from relay.core.errors import RulesError
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, TimelineChanged
 

@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 
-from relay.documents import SourceDocument, StoredDocument
+from relay.core.documents import SourceDocument, StoredDocument
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import AHEAD_S, RETURN_S
 from verification.journal import entries

@@ -13,10 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 from changefeed.claims import Claim, Claims
-from relay.fence import Clearance
+from relay.backends.sql.shard import Shard
+from relay.backends.sql.source import Ownership
+from relay.core.fence import Clearance
 from relay.servicebus.turn import Turn
-from relay.sql.shard import Shard
-from relay.sql.source import Ownership
 from verification.journal.checker import Wrong
 from verification.journal.specification import Step
 from verification.simulation.controls import Control, go_on

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter, defaultdict
 
 from changefeed import START, AsyncConsumer, AsyncFeed, Page, Stored
-from relay.sql.database import FAILURES
+from relay.backends.sql.database import FAILURES
 from verification.journal import entries
 from verification.journal.checker import Wrong
 from verification.simulation.sql.services import Services

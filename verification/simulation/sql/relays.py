@@ -9,18 +9,18 @@ from typing import Any
 from unittest.mock import patch
 
 from changefeed.statements import AsyncSession
-from relay.clients import Identity
-from relay.evidence import AcceptedLedger
-from relay.pipeline import Relay
+from relay.backends.sql import database
+from relay.backends.sql.database import Database
+from relay.backends.sql.source import SqlBatch, SqlSource
+from relay.backends.sql.worker import Worker, read_until_next_tick
+from relay.config.clients import Identity
+from relay.config.settings import SqlFeed
+from relay.core.evidence import AcceptedLedger
+from relay.core.pipeline import Relay
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import SqlFeed
-from relay.sql import database
-from relay.sql.database import Database
-from relay.sql.source import SqlBatch, SqlSource
-from relay.sql.worker import Worker, read_until_next_tick
 from verification.simulation.senders import SimulatedSenders
 from verification.simulation.sql.services import Services
 from verification.simulation.sql.sessions import connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from relay.settings import CONSUMER
+from relay.config.settings import CONSUMER
 from verification.journal import entries
 from verification.simulation import services
 from verification.simulation.line import Line

@@ -15,7 +15,7 @@ from typing import Any
 
 from changefeed.errors import ArgumentError, CursorError, CursorPrunedError
 from changefeed.ulid import START, milliseconds
-from relay.documents import StoredDocument
+from relay.core.documents import StoredDocument
 
 _PAGE = 1000
 _COUNTS = 1 << 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relay.holds import PARKED_TYPE
-from relay.settings import CONSUMER
-from relay.sql.reader import SqlOutbox
+from relay.backends.sql.reader import SqlOutbox
+from relay.config.settings import CONSUMER
+from relay.core.holds import PARKED_TYPE
 from verification.simulation import reality
 from verification.simulation.operators import Operator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result

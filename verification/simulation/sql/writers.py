@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from changefeed.writing import shard_of
-from relay import jsontext
+from relay.core import jsontext
 from verification.journal import entries
 from verification.journal.entries import digest_of
 from verification.simulation.sql.services import Services

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from relay.backends import open_backend
+from relay.backends.backend import open_backend
+from relay.config.settings import Settings
 from relay.quarantine.items import Items
-from relay.settings import Settings
 from relay_operator.cli.records import Records
 from relay_operator.cli.release import Release
 from relay_operator.cli.sender import ordered_sender

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from outbox_emulators.recording import Recording
-from relay.holds import PARKED_ID
+from relay.core.holds import PARKED_ID
 from verification.journal import entries
 from verification.journal.entries import Position, digest_of
 from verification.simulation.notes import Notes

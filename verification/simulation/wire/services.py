@@ -16,7 +16,7 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.fault_injection import FaultInjector
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.settings import OnPoison
+from relay.config.settings import OnPoison
 from verification.simulation.connected import ConnectedWorld
 from verification.simulation.notes import Notes
 from verification.simulation.topic import CONDITIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from relay import jsontext
+from relay.core import jsontext
 from verification.journal.entries import Committed, Entry, digest_of
 from verification.simulation import reality
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result

@@ -10,13 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.backends import SOURCES, Backend, open_backend, open_backends
-from relay.clients import administration_address
-from relay.errors import UsageError
-from relay.remedy import ENCODED, Invocation, parsed_word
-from relay.settings import Settings
-from relay.streams import read_streams, stream_of
-from relay.times import format_duration, parse_duration
+from relay.backends.backend import SOURCES, Backend, open_backend, open_backends
+from relay.config.clients import administration_address
+from relay.config.settings import Settings
+from relay.config.streams import read_streams, stream_of
+from relay.core.errors import UsageError
+from relay.core.remedy import ENCODED, Invocation, parsed_word
+from relay.core.times import format_duration, parse_duration
 from relay_operator.cli import shell
 from relay_operator.cli.terminal import EXIT_CODES, Result, Terminal
 
@@ -36,7 +36,7 @@ class Parser(shell.Parser):
         self.register("type", int, whole_number)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, and read each text as `relay.remedy` writes it.
+        """Parse as argparse does, and read each text as `relay.core.remedy` writes it.
 
         A text is read once it is known which argument it is, so that none becomes an option.
         """

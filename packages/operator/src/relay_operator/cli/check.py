@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from relay.backends import Backend
-from relay.clients import ADMIN_VARIABLE, administration_address
-from relay.errors import SettingsError
-from relay.findings import Finding, Level
-from relay.remedy import PLAIN, Invocation, Sentence, render
-from relay.scans import Scan
+from relay.backends.backend import Backend
+from relay.backends.findings import Finding, Level
+from relay.backends.scans import Scan
+from relay.config.clients import ADMIN_VARIABLE, administration_address
+from relay.config.settings import SERVICEBUS, Settings
+from relay.core.errors import SettingsError
+from relay.core.remedy import PLAIN, Invocation, Sentence, render
 from relay.servicebus.senders import differences
-from relay.settings import SERVICEBUS, Settings
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox, invocation_of
 from relay_operator.cli.holdups import holdups

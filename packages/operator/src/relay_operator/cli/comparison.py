@@ -9,8 +9,8 @@ from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from relay.canary import DATES
-from relay.documents import Mapped, SourceDocument
+from relay.backends.canary import DATES
+from relay.core.documents import Mapped, SourceDocument
 from relay.routes.mapping import Long, Moment
 from relay.servicebus.messages import CONTENT_TYPE
 

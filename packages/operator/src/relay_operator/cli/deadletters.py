@@ -6,8 +6,8 @@ import argparse
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from relay.config.settings import Settings
 from relay.servicebus.outlet import Outlet
-from relay.settings import Settings
 from relay_operator.cli import deadletters_resubmit
 from relay_operator.cli.arguments import Commands, one_stream, positive
 from relay_operator.cli.deadletters_choice import (

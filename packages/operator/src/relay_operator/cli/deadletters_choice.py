@@ -12,11 +12,11 @@ from operator import attrgetter
 from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 
-from relay.clients import ADMIN_VARIABLE, servicebus_client
-from relay.errors import UsageError
-from relay.findings import Gap
+from relay.backends.findings import Gap
+from relay.config.clients import ADMIN_VARIABLE, servicebus_client
+from relay.config.settings import Settings
+from relay.core.errors import UsageError
 from relay.servicebus.outlet import Outlet
-from relay.settings import Settings
 from relay_operator.cli.arguments import Parser, administration_of
 from relay_operator.cli.terminal import Terminal, table
 from relay_operator.cli.topic import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused

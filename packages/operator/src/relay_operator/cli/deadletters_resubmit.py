@@ -12,12 +12,12 @@ from typing import Any
 from azure.core.exceptions import AzureError
 from azure.servicebus.management import SubscriptionProperties
 
-from relay.errors import UsageError
-from relay.findings import Gap
+from relay.backends.findings import Gap
+from relay.config.settings import Settings
+from relay.core.errors import UsageError
+from relay.core.times import format_duration
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.senders import differences
-from relay.settings import Settings
-from relay.times import format_duration
 from relay_operator.cli.arguments import Commands, one_stream
 from relay_operator.cli.deadletters_choice import (
     NOT_LOCKED,

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from relay.backends import Backend, open_backend
-from relay.documents import SourceDocument, StoredDocument
-from relay.errors import StoreError, UsageError
-from relay.events import Reason, Rejected
+from relay.backends.backend import Backend, open_backend
+from relay.config.settings import Settings
+from relay.core.documents import SourceDocument, StoredDocument
+from relay.core.errors import StoreError, UsageError
+from relay.core.events import Reason, Rejected
 from relay.quarantine.items import Filter
 from relay.routes.mapping import Long, Moment, Value
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
-from relay.settings import Settings
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay_operator.cli.records import open_records

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from relay.backends import Backend, open_backend, open_backends
-from relay.documents import SourceDocument
-from relay.errors import RelayError, RulesError
-from relay.findings import Finding
-from relay.outbox import Outbox
-from relay.place import ulid_time
-from relay.remedy import Sentence
+from relay.backends.backend import Backend, open_backend, open_backends
+from relay.backends.findings import Finding
+from relay.backends.outbox import Outbox
+from relay.config.settings import Settings
+from relay.config.streams import destinations_of, in_stream, selection_of
+from relay.core.documents import SourceDocument
+from relay.core.errors import RelayError, RulesError
+from relay.core.place import ulid_time
+from relay.core.remedy import Sentence
 from relay.routes.generations import Generation, Timeline
-from relay.settings import Settings
-from relay.streams import destinations_of, in_stream, selection_of
 
 # More changes than these within an hour are those of deployments that take turns.
 _MOST_CHANGES = 5

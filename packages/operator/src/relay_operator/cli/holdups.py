@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from relay.backends import Backend
-from relay.errors import PoisonError, ServiceError, StoreError
-from relay.events import Event, Rejected
-from relay.findings import Finding
-from relay.holds import Holds
-from relay.outbox import NextPage
-from relay.plan import plan
+from relay.backends.backend import Backend
+from relay.backends.findings import Finding
+from relay.backends.outbox import NextPage
+from relay.config.settings import OnPoison, Settings
+from relay.core.errors import PoisonError, ServiceError, StoreError
+from relay.core.events import Event, Rejected
+from relay.core.holds import Holds
+from relay.core.plan import plan
+from relay.core.remedy import LIST, Sentence, discard, release_key, set_aside
+from relay.core.verdict import rejected
 from relay.quarantine.items import Filter, Item
-from relay.remedy import LIST, Sentence, discard, release_key, set_aside
 from relay.servicebus import messages
 from relay.servicebus.transfers import alone, check_size
-from relay.settings import OnPoison, Settings
-from relay.verdict import rejected
 from relay_operator.cli.records import SHORT_ID, Records, open_records, to_the_second
 
 # Maximum seconds of all that is read.

@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from relay import __version__
-from relay.clients import switch_off_sdk_tracing
-from relay.errors import ServiceError, SettingsError, StoreError, UsageError
+from relay.config.clients import switch_off_sdk_tracing
+from relay.core.errors import ServiceError, SettingsError, StoreError, UsageError
 from relay_operator.cli import check, console, deadletters, explain, install, quarantine, replay, smoke
 from relay_operator.cli import run as worker
 from relay_operator.cli.arguments import Commands, Parser, invocation_of, with_files

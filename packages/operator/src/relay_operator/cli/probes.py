@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
-from relay.errors import UsageError
-from relay.health import Health
+from relay.core.errors import UsageError
+from relay.core.health import Health
 
 CONNECTIONS = 64
 """Maximum number of open connections; the oldest is closed for another one. A probe sends its request at once."""

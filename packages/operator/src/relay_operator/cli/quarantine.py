@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from relay.errors import UsageError
-from relay.events import Reason
-from relay.holds import ORDER_PREFIX
-from relay.outbox import Found, Outbox
+from relay.backends.outbox import Found, Outbox
+from relay.config.settings import Settings
+from relay.core.errors import UsageError
+from relay.core.events import Reason
+from relay.core.holds import ORDER_PREFIX
 from relay.quarantine.items import Filter, Item, RecordSummary
 from relay.quarantine.outcomes import Outcome, Removal
-from relay.settings import Settings
 from relay_operator.cli.arguments import Commands, Parser, one_outbox, positive
 from relay_operator.cli.records import (
     LEAST_ID,

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from operator import attrgetter, itemgetter
 
-from relay import holds
-from relay.backends import Backend
-from relay.errors import ServiceError, StoreError, UsageError
-from relay.events import Reason, Rejected
-from relay.holds import Holds
-from relay.outbox import Outbox
-from relay.place import Place
+from relay.backends.backend import Backend
+from relay.backends.outbox import Outbox
+from relay.core import holds
+from relay.core.errors import ServiceError, StoreError, UsageError
+from relay.core.events import Reason, Rejected
+from relay.core.holds import Holds
+from relay.core.place import Place
+from relay.core.remedy import LIST, discard
 from relay.quarantine.items import (
     BatchFailed,
     Create,
@@ -32,7 +33,6 @@ from relay.quarantine.items import (
 )
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removal, Removed
 from relay.quarantine.record import Kept, hold, part_id
-from relay.remedy import LIST, discard
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
@@ -55,7 +55,7 @@ class Ordered(StrEnum):
 
 
 class Records:
-    """The quarantine of an outbox; `relay/holds.py` describes the items of parked keys and orders.
+    """The quarantine of an outbox; `relay/core/holds.py` describes the items of parked keys and orders.
 
     Every method raises StoreError if the store cannot be read or written.
     """

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from relay.documents import SourceDocument
-from relay.events import Event, EventName, Reason
-from relay.outbox import Outbox
+from relay.backends.outbox import Outbox
+from relay.config.settings import Settings
+from relay.core.documents import SourceDocument
+from relay.core.events import Event, EventName, Reason
+from relay.core.remedy import Sentence, discard, release_key
 from relay.quarantine.items import Filter, RecordSummary
 from relay.quarantine.outcomes import Outcome, Removal
 from relay.quarantine.record import LaterRecord
-from relay.remedy import Sentence, discard, release_key
-from relay.settings import Settings
 from relay_operator.cli.records import SHORT_ID, Records
 from relay_operator.cli.sender import OrderedSender
 from relay_operator.cli.terminal import ExitCode, Progress, Result
@@ -25,7 +25,7 @@ _CHUNK = 50
 # The relay keeps storing new events of a parked key. This bounds a release that does not catch up.
 _ROUNDS = 50
 
-# Reasons that only this command gives, in addition to relay.events.Reason.
+# Reasons that only this command gives, in addition to relay.core.events.Reason.
 _TYPE_DIFFERS = "type-differs"
 _ID_REPEATED = "id-repeated"
 _OTHER_STREAM = "other-stream"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay.backends import Backend
-from relay.clients import Connection, ConnectionString
-from relay.errors import UsageError
-from relay.outbox import Outbox, Range
-from relay.place import ulid_time
-from relay.remedy import LIST, Sentence
-from relay.times import format_time, parse_moment
+from relay.backends.backend import Backend
+from relay.backends.outbox import Outbox, Range
+from relay.config.clients import Connection, ConnectionString
+from relay.core.errors import UsageError
+from relay.core.place import ulid_time
+from relay.core.remedy import LIST, Sentence
+from relay.core.times import format_time, parse_moment
 from relay_operator.cli.arguments import Commands, one_outbox, reported
 from relay_operator.cli.records import open_records
 from relay_operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState

@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from relay.documents import SourceDocument
-from relay.errors import ServiceError, UsageError
-from relay.events import MAX_KEY_LENGTH, Event, Rejected
-from relay.outbox import Outbox, Range, Reading
+from relay.backends.outbox import Outbox, Range, Reading
+from relay.core.documents import SourceDocument
+from relay.core.errors import ServiceError, UsageError
+from relay.core.events import MAX_KEY_LENGTH, Event, Rejected
 from relay_operator.cli.sender import OrderedSender
 from relay_operator.cli.terminal import Terminal
 

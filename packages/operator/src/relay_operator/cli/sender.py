@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from relay.errors import ConfigurationError, SendError
-from relay.events import Event, Rejected, by_partition_key
-from relay.ports import Publisher
-from relay.remedy import Sentence
-from relay.results import KeyOutcome
+from relay.config.settings import OnPoison, Settings
+from relay.core.errors import ConfigurationError, SendError
+from relay.core.events import Event, Rejected, by_partition_key
+from relay.core.ports import Publisher
+from relay.core.remedy import Sentence
+from relay.core.results import KeyOutcome
+from relay.core.verdict import Judge
 from relay.servicebus import messages
 from relay.servicebus.messages import Contract
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.settings import OnPoison, Settings
-from relay.verdict import Judge
 from relay_operator.cli.terminal import ExitCode
 
 # A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.

@@ -11,12 +11,12 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
 from azure.servicebus.exceptions import SessionLockLostError
 
-from relay.clients import servicebus_client
-from relay.errors import ServiceError, UsageError
-from relay.findings import Gap
+from relay.backends.findings import Gap
+from relay.config.clients import servicebus_client
+from relay.config.settings import Settings
+from relay.core.errors import ServiceError, UsageError
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import classify
-from relay.settings import Settings
 from relay_operator.cli.topic import cannot_list, read_servicebus, receiving_refused
 
 # The lock of a session is renewed for this much longer than the wait for its message.

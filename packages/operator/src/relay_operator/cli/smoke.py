@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from relay.backends import Backend
-from relay.canary import ACTION, PREFIX, TTL_S, canary, canary_id
-from relay.clients import ADMIN_VARIABLE
-from relay.documents import SourceDocument
-from relay.errors import StoreError, UsageError
-from relay.events import Reason
-from relay.outbox import Canary
+from relay.backends.backend import Backend
+from relay.backends.canary import ACTION, PREFIX, TTL_S, canary, canary_id
+from relay.backends.outbox import Canary
+from relay.config.clients import ADMIN_VARIABLE
+from relay.config.settings import OnPoison, Settings
+from relay.core.documents import SourceDocument
+from relay.core.errors import StoreError, UsageError
+from relay.core.events import Reason
+from relay.core.remedy import Remedy
+from relay.core.times import format_duration
 from relay.quarantine.items import Filter, RecordSummary
-from relay.remedy import Remedy
 from relay.routes.examples import Example, Unplaceable, example
-from relay.settings import OnPoison, Settings
-from relay.times import format_duration
 from relay_operator.cli.arguments import Commands, administration_of, one_outbox
 from relay_operator.cli.comparison import Difference, compare
 from relay_operator.cli.records import Records, open_records

@@ -15,8 +15,8 @@ from enum import IntEnum
 from typing import Any, TextIO
 from unicodedata import combining, east_asian_width
 
-from relay.errors import UsageError
-from relay.remedy import PLAIN, Invocation, render
+from relay.core.errors import UsageError
+from relay.core.remedy import PLAIN, Invocation, render
 from relay_operator.cli.shell import as_json, printable, printable_lines
 
 # A terminal is updated often, a log now and then.

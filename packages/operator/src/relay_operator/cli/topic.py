@@ -28,18 +28,18 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import QueueProperties, SubscriptionProperties, TopicProperties
 
-from relay.clients import (
+from relay.backends.findings import Finding, Gap, Level, Why
+from relay.config.clients import (
     administration_connection,
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
-from relay.findings import Finding, Gap, Level, Why
+from relay.config.settings import SERVICEBUS, TOPIC, Settings
+from relay.core.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
+from relay.core.times import format_duration, parse_duration
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.servicebus.status import status_finding
-from relay.settings import SERVICEBUS, TOPIC, Settings
-from relay.times import format_duration, parse_duration
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from relay.errors import RelayError, first_line
-from relay.findings import Level
-from relay.remedy import CHECK, Sentence
+from relay.backends.findings import Level
+from relay.core.errors import RelayError, first_line
+from relay.core.remedy import CHECK, Sentence
 from relay_operator.console.model import Checked, Problem, Snapshot, Timeline
 from relay_operator.console.overview import Overview, StreamView, path_of
 from relay_operator.console.pages import ConsoleSettings, Extension, Pages

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from relay.events import EventName
-from relay.outbox import Committed, id_name, key_name
-from relay.place import PlaceInFeed
+from relay.backends.outbox import Committed, id_name, key_name
+from relay.core.events import EventName
+from relay.core.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 from relay_operator.console.model import QuarantineRecord, Removal

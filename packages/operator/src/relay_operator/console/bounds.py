@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.outbox import cut_text
+from relay.backends.outbox import cut_text
 
 ERROR = 4000
 """Maximum number of characters of an error, whose remedy stands at its end."""
@@ -21,10 +21,10 @@ def both_ends(text: str, most: int) -> str:
 
 
 def was_cut(text: str, most: int) -> bool:
-    """Return True if `relay.outbox.cut_text` has left something out."""
+    """Return True if `relay.backends.outbox.cut_text` has left something out."""
     return len(text) == most and text.endswith("…")
 
 
 def optional(text: str | None, most: int) -> str | None:
-    """Return the beginning of a text, as `relay.outbox.cut_text` does, or None for None."""
+    """Return the beginning of a text, as `relay.backends.outbox.cut_text` does, or None for None."""
     return None if text is None else cut_text(text, most)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relay.events import Reason
-from relay.findings import Finding
-from relay.outbox import key_name
+from relay.backends.findings import Finding
+from relay.backends.outbox import key_name
+from relay.core.events import Reason
 from relay.quarantine.items import Filter
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import (

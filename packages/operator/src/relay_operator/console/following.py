@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from relay.events import EventName
+from relay.core.events import EventName
 from relay_operator.console.model import Delivery, Timeline
 
 

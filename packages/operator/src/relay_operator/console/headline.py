@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.findings import Level
-from relay.reasons import State
+from relay.backends.findings import Level
+from relay.core.reasons import State
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Partition, Snapshot
 from relay_operator.console.texts import clock, count, plural, prose, sentence, short, span, visible

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from relay.events import Reason
-from relay.findings import Finding
-from relay.outbox import Committed, cut_text, id_name, key_name
+from relay.backends.findings import Finding
+from relay.backends.outbox import Committed, cut_text, id_name, key_name
+from relay.core.events import Reason
 from relay.quarantine.items import RecordSummary
 from relay.quarantine.outcomes import Outcome, Removed
 from relay_operator.console.bounds import DETAIL, REASON
@@ -45,7 +45,7 @@ class Partition:
     """A physical partition with its lease, or a shard of an SQL feed with its claim.
 
     Attributes:
-        name, owner, position: As of `relay.outbox.Position`.
+        name, owner, position: As of `relay.backends.outbox.Position`.
         behind: Number of events committed behind the position, as far as the console has read.
         oldest_s: The age of the oldest of them; 0 if there is none.
         moved_at: When the position was last seen to move; None if it was not yet.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from relay.backends import Backend
+from relay.backends.backend import Backend
 from relay_operator.console.bounds import ERROR, both_ends
 from relay_operator.console.counts import Counts
 from relay_operator.console.following import Followed

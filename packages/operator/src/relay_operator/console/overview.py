@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from relay import jsontext
-from relay.findings import Level
+from relay.backends.findings import Level
+from relay.core import jsontext
 from relay_operator.console.headline import Headline, headline, stale_since
 from relay_operator.console.model import Snapshot
 from relay_operator.console.ports import View

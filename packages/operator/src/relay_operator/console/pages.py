@@ -14,10 +14,10 @@ from aiohttp import web
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
-from relay.errors import SettingsError
-from relay.reasons import QUARANTINE, STATES
-from relay.remedy import render
-from relay.secrecy import quoted
+from relay.config.secrecy import quoted
+from relay.core.errors import SettingsError
+from relay.core.reasons import QUARANTINE, STATES
+from relay.core.remedy import render
 from relay_operator.console import texts
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.headline import headline, is_unowned, stale_since

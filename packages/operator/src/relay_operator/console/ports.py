@@ -1,4 +1,4 @@
-"""The console's ports in addition to the outbox (`relay.outbox`): a topic, and the relay itself.
+"""The console's ports in addition to the outbox (`relay.backends.outbox`): a topic, and the relay itself.
 
 Nothing here writes, locks a session or settles a message. The adapter for Azure is in `servicebus`; a local stack
 has further ones, which know more. Each part is read independently (`Parts`).
@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.errors import RelayError
-from relay.findings import Finding
-from relay.outbox import Outbox
+from relay.backends.findings import Finding
+from relay.backends.outbox import Outbox
+from relay.core.errors import RelayError
 from relay.quarantine.items import Items
 from relay_operator.console.bounds import ERROR, both_ends
 from relay_operator.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline

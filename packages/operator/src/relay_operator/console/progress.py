@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from relay.events import EventName
-from relay.outbox import Committed, Position
+from relay.backends.outbox import Committed, Position
+from relay.core.events import EventName
 from relay_operator.console.backlog import Backlog, Quarantined, Waiting
 from relay_operator.console.bounds import OWNER, optional
 from relay_operator.console.following import Followed

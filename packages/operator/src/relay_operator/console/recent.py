@@ -9,8 +9,8 @@ from itertools import count
 from operator import itemgetter
 from typing import Any
 
-from relay.events import EventName
-from relay.outbox import Committed
+from relay.backends.outbox import Committed
+from relay.core.events import EventName
 from relay_operator.console.model import Tracked
 
 MOST = 50

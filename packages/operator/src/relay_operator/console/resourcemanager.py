@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from relay.errors import ServiceError, SettingsError, first_line
-from relay.secrecy import quoted
-from relay.settings import SERVICEBUS, Settings
+from relay.config.secrecy import quoted
+from relay.config.settings import SERVICEBUS, Settings
+from relay.core.errors import ServiceError, SettingsError, first_line
 from relay_operator.console.model import Subscription
 
 if TYPE_CHECKING:

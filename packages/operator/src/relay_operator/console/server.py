@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
-from relay.errors import UsageError
+from relay.core.errors import UsageError
 
 _PRINCIPAL = "X-MS-CLIENT-PRINCIPAL"
 _PRINCIPAL_ID = "X-MS-CLIENT-PRINCIPAL-ID"

@@ -22,18 +22,18 @@ from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
-from relay.clients import (
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import cut_text, id_name, key_name
+from relay.config.clients import (
     administration_address,
     administration_connection,
     servicebus_administration_client,
     servicebus_client,
 )
-from relay.errors import ServiceError, first_line
-from relay.findings import Finding, Level
-from relay.outbox import cut_text, id_name, key_name
+from relay.config.settings import Settings
+from relay.core.errors import ServiceError, first_line
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.status import status_finding
-from relay.settings import Settings
 from relay_operator.console.bounds import DETAIL, REASON, optional
 from relay_operator.console.model import (
     EXAMPLES,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from aiohttp import web
 
-from relay import jsontext
+from relay.core import jsontext
 from relay_operator.console.model import Snapshot, Timeline, Tracked
 from relay_operator.console.overview import Overview, overall
 from relay_operator.console.pages import Pages

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from relay.outbox import cut_text
-from relay.reasons import State
-from relay.remedy import (
+from relay.backends.outbox import cut_text
+from relay.core.reasons import State
+from relay.core.remedy import (
     CHECK,
     LIST,
     PLAIN,

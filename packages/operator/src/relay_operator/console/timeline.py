@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from relay.holds import PARKED_TYPE
-from relay.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
+from relay.backends.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
+from relay.core.holds import PARKED_TYPE
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 from relay_operator.console.model import (

@@ -19,14 +19,14 @@ from types import TracebackType
 
 from azure.core.exceptions import AzureError
 
-from relay.clients import servicebus_client
-from relay.errors import SendError, first_line
+from relay.config.clients import servicebus_client
+from relay.config.settings import Settings
+from relay.core.errors import SendError, first_line
 from relay.servicebus.messages import plain
 from relay.servicebus.outlet import Outlet
 from relay.servicebus.pipelined.lanes import Lane
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import Transfer
-from relay.settings import Settings
 from relay_operator.deadletters.letter import DeadLetter, copy_of
 from relay_operator.deadletters.lookout import Lookout, SessionBusyError
 from relay_operator.deadletters.queue import DeadLetterQueue, Locked

@@ -1,0 +1,164 @@
+"""The backend of an outbox in Cosmos DB, whose change feed the Functions host reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import azure.functions as func
+
+from relay.backends import assembly
+from relay.backends.cosmos.containers import Containers
+from relay.backends.cosmos.quarantine import CosmosItems
+from relay.backends.cosmos.source import (
+    ChangeBatch,
+    CosmosBatch,
+    CosmosSource,
+    CosmosSourceInTime,
+    install_decoder,
+)
+from relay.config.settings import Settings
+from relay.core.pipeline import Relay
+from relay.telemetry import instruments
+from relay.telemetry.gauges import LeaseAges
+
+if TYPE_CHECKING:
+    from relay.backends.cosmos.ages import LeaseWatch
+    from relay.backends.findings import Finding
+    from relay.backends.outbox import Canary, NextPage, Outbox
+    from relay.backends.scans import Scan
+    from relay.backends.wording import Wording
+    from relay.quarantine.items import Items
+    from relay.routes.rulebook import Timelines
+
+CosmosRelay = Relay[CosmosBatch]
+
+
+class CosmosBackend:
+    """An outbox in Cosmos DB (`relay.backends.backend.Backend`)."""
+
+    name = "cosmos"
+    shards: int | None = None
+    has_rows = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def wording(self) -> Wording:
+        from relay.backends.canary import TTL_S
+        from relay.backends.wording import Wording
+
+        settings = self.settings
+        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
+        return Wording(
+            source=f"the container {settings.cosmos_container!r}",
+            own=f"the leases in {settings.cosmos_lease_container!r}{prefix}, and the quarantine "
+            f"{settings.cosmos_quarantine_container!r}",
+            settings=f"COSMOS_CONTAINER '{settings.cosmos_container}'",
+            runs="the function app runs, and what it logged for the last invocation (action relay_failed)",
+            positions="leases",
+            reads="uses this lease container",
+            expiry=f", expires within {TTL_S} s",
+        )
+
+    @cached_property
+    def relay(self) -> CosmosRelay:
+        """The process's relay of the stream.
+
+        The first invocation creates it: it belongs to the worker's event loop.
+        """
+        containers, selection = Containers(self.settings), self.settings.selection
+        rules = assembly.rules_in_time(self.settings, lambda: self._timelines(containers))
+        source = CosmosSource(selection, containers)
+        if rules is not None:
+            source = CosmosSourceInTime(selection, containers, rules)
+        return assembly.assemble(self.settings, source, CosmosItems(containers))
+
+    @cached_property
+    def watch(self) -> LeaseWatch:
+        """The process's watch that measures how long changes wait. It is connected only while it looks."""
+        from relay.backends.cosmos.ages import LeaseWatch
+
+        ages = LeaseAges()
+        instruments.observe_leases(ages)
+        return LeaseWatch(self.settings, ages, assembly.rules_in_time(self.settings, self.open_timelines))
+
+    def add_functions(self, app: func.FunctionApp) -> None:
+        install_decoder()
+
+        # Without a retry policy the trigger checkpoints a batch whose invocation failed: its events would be
+        # lost (docs/decisions/0001-retry-policy.md). Unlimited, as an outage has no limit either; poison is
+        # quarantined.
+        @app.retry(
+            strategy="exponential_backoff",
+            max_retry_count="-1",
+            minimum_interval="00:00:01",
+            maximum_interval="00:01:00",
+        )
+        @app.cosmos_db_trigger(
+            arg_name="documents",
+            connection="COSMOS",
+            database_name=self.settings.cosmos_database,
+            container_name=self.settings.cosmos_container,
+            lease_container_name=self.settings.cosmos_lease_container,
+            lease_container_prefix=self.settings.lease_prefix or None,
+            create_lease_container_if_not_exists=False,
+            max_items_per_invocation=self.settings.max_items,
+            feed_poll_delay=self.settings.poll_delay_ms,
+            start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
+        )
+        @app.function_name(self.settings.function_name("relay"))
+        async def relay_changes(documents: ChangeBatch, context: func.Context) -> None:
+            """Relay one batch of changes; raising keeps the checkpoint where it is until the retry succeeds."""
+            await self.relay.handle(documents, context.invocation_id, context.retry_context.retry_count)
+
+        # The host runs a timer in one instance. A lease that is stuck calls nobody: this looks at all of them.
+        @app.timer_trigger(schedule="0 * * * * *", arg_name="timer", run_on_startup=False, use_monitor=False)
+        @app.function_name(self.settings.function_name("relay_age"))
+        async def look_at_leases(timer: func.TimerRequest) -> None:
+            """Measure how long changes have waited that the leases have not passed."""
+            await self.watch.look()
+
+    def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
+        from relay.backends.cosmos.reader import CosmosOutbox
+
+        return CosmosOutbox(self.settings, from_beginning=from_beginning)
+
+    def open_store(self) -> Items:
+        return CosmosItems(Containers(self.settings))
+
+    def open_canary(self) -> AbstractAsyncContextManager[Canary]:
+        from relay.backends.cosmos.reader import open_canary
+
+        return open_canary(self.settings)
+
+    def open_timelines(self) -> Timelines:
+        return self._timelines(Containers(self.settings))
+
+    def _timelines(self, containers: Containers) -> Timelines:
+        from relay.backends.cosmos.timelines import CosmosTimelines
+
+        return CosmosTimelines(containers, self.settings.cosmos_container, self.settings.cosmos_lease_container)
+
+    async def waiting_since(self) -> int | None:
+        from relay.backends.cosmos.ages import waiting_since
+
+        return await waiting_since(self.settings)
+
+    async def check(self) -> list[Finding]:
+        from relay.backends.cosmos.check import check
+
+        return await check(self.settings)
+
+    def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
+        from relay.backends.cosmos.check import check_pages
+
+        return check_pages(pages, self.settings.cosmos_container)
+
+    async def scan(self) -> Scan:
+        from relay.backends.cosmos.scan import scan
+
+        return await scan(self.settings)

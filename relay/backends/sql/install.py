@@ -1,0 +1,111 @@
+"""Installs what the relay needs in an SQL database: a feed of the event table, and the store of its quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from changefeed import SetupError, install_async, set_keep_async, setup_feed_async
+from changefeed.statements import AsyncSession, Statement, run_async
+from changefeed.tables import Tables
+from relay.backends.sql.database import FAILURES, connect
+from relay.backends.sql.quarantine import in_table
+from relay.config.settings import QUARANTINE_TABLE, SqlFeed
+from relay.core.errors import ServiceError, UsageError, first_line
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_TABLES = Path(__file__).parent / "tables"
+
+
+async def install_outbox(
+    feed: SqlFeed, *, keep: str, create_table: bool, roles: bool, notify: bool, generations: bool = False
+) -> list[str]:
+    """Create what is missing, and return a line for each action; existing objects stay unchanged, except `keep`.
+
+    Args:
+        feed: The database, and the event table.
+        keep: Retention of positions that every consumer has read, such as `30d`, or `forever`.
+        create_table: Whether to make the event table too.
+        roles: Whether to make the roles of the feed.
+        notify: Whether commits are to notify readers, on PostgreSQL.
+        generations: Whether rules have generations, which need a table.
+
+    Raises:
+        UsageError: The event table cannot have a feed.
+        ServiceError: The database cannot be reached, or refuses.
+    """
+    try:
+        session = await connect(feed)
+        try:
+            done = [f"applied {name} of changefeed" for name in await install_async(session)]
+            await install(session, feed.quarantine_table)
+            if generations:
+                await install_rules(session)
+            if create_table and await _create_table(session, feed.feed):
+                done.append(f"made the table {feed.feed}")
+            return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)
+        finally:
+            await session.close()
+    except (SetupError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    except FAILURES as error:
+        raise ServiceError(f"the database cannot be reached, or refuses: {first_line(error)}") from error
+
+
+async def install(session: AsyncSession, table: str = QUARANTINE_TABLE) -> None:
+    """Create the quarantine's table if it is missing. Raises ChangefeedError if the role may not."""
+    for file in migrations(session.dialect.name):
+        await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table)))
+
+
+async def install_rules(session: AsyncSession) -> None:
+    """Create the table of the rules' generations if it is missing. Raises ChangefeedError if the role may not."""
+    for file in migrations(session.dialect.name, "rules"):
+        await session.execute(Statement(file.read_text(encoding="utf-8")))
+
+
+def migrations(dialect: str, table: str = "item") -> list[Path]:
+    """Return the files of a table for `postgresql` or `sqlserver`, in order; each is one batch."""
+    return sorted((_MIGRATIONS / dialect).glob(f"*_{table}.sql"))
+
+
+async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: bool, notify: bool) -> list[str]:
+    found = await session.execute(
+        Statement("select keep from changefeed.outbox_feed where table_name = ?", (table,))
+    )
+    if not found.rows:
+        await setup_feed_async(session, table, notify=notify, roles=roles, keep=keep)
+        return [f"set up the feed of {table}"]
+    if not await run_async(session, Tables(session.dialect, table).exist()):
+        raise SetupError(
+            f"{table} has a feed, but there is no such table. Create it again, with its primary key: what waits "
+            "on the feed stays. Or correct SQL_FEED"
+        )
+    done = []
+    if lacking := await run_async(session, session.dialect.damage(table)):
+        await run_async(session, session.dialect.repair(table))
+        done.append(f"made what the feed of {table} lacked again: {', '.join(lacking)}")
+    if found.rows[0][0] != keep:
+        await set_keep_async(session, table, keep)
+        done.append(f"positions of {table} are kept: {keep}")
+    return done
+
+
+async def _create_table(session: AsyncSession, table: str) -> bool:
+    """Make the event table and its schema; returns False if the table exists."""
+    schema, _, name = table.partition(".")
+    found = await session.execute(
+        Statement(
+            "select 1 from information_schema.tables where table_schema = ? and table_name = ?", (schema, name)
+        )
+    )
+    if found.rows:
+        return False
+    quoted = session.dialect.quoted
+    known = await session.execute(
+        Statement("select 1 from information_schema.schemata where schema_name = ?", (schema,))
+    )
+    if not known.rows:
+        await session.execute(Statement(f"create schema {quoted(schema)}"))
+    text = (_TABLES / f"{session.dialect.name}.sql").read_text(encoding="utf-8")
+    await session.execute(Statement(text.replace("{table}", f"{quoted(schema)}.{quoted(name)}")))
+    return True

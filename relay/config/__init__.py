@@ -1,0 +1,1 @@
+"""Configure the relay: settings, streams, and the clients of Azure's services."""

@@ -1,0 +1,1 @@
+"""Relay events: read, judge, plan and publish a batch, without any SDK."""
