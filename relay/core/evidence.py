@@ -120,7 +120,7 @@ class Evidence:
                 keys.add(key)
         return len(keys)
 
-    def settled(self, name: EventName) -> None:
+    def forget(self, name: EventName) -> None:
         """Forget an event that is set aside: it is no longer evidence about others."""
         self._doubts.pop(name, None)
 

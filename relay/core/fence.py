@@ -30,7 +30,7 @@ from relay.core.errors import LostOwnershipError, SourceError, StaleClearanceErr
 from relay.core.events import Event, Received, Rejected, always_owned
 
 Settled = Callable[[Sequence[Event | Rejected]], Awaitable[frozenset[int]]]
-"""The positions of documents that the checkpoint has passed, as `ports.Source.settled`."""
+"""The positions of documents that the checkpoint has passed, as `ports.Source.passed_positions`."""
 
 
 @dataclass(frozen=True, slots=True)

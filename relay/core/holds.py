@@ -102,7 +102,7 @@ def order_id(event_id: str) -> str:
     return ORDER_PREFIX + hashlib.sha256(event_id.encode(errors="surrogatepass")).hexdigest()
 
 
-def marker(partition_key: str, because: str, place: Place | None = None) -> dict[str, Any]:
+def parked_marker_item(partition_key: str, because: str, place: Place | None = None) -> dict[str, Any]:
     """Return the marker of a parked key.
 
     `because` is the id of the record that parked it, `place` that of its event.
@@ -118,7 +118,7 @@ def marker(partition_key: str, because: str, place: Place | None = None) -> dict
     }
 
 
-def order(partition_key: str, event_id: str) -> dict[str, Any]:
+def order_item(partition_key: str, event_id: str) -> dict[str, Any]:
     """Return the item that orders an event to be set aside."""
     return {
         "id": order_id(event_id),
@@ -129,16 +129,16 @@ def order(partition_key: str, event_id: str) -> dict[str, Any]:
     }
 
 
-def carried_out(partition_key: str, item: Rejected) -> dict[str, Any]:
+def fulfilled_order_item(partition_key: str, item: Rejected) -> dict[str, Any]:
     """Return the item that keeps a quarantined document from being published or quarantined again."""
-    return {**order(partition_key, item.id), "place": item.document.place.item(), "carriedOut": True}
+    return {**order_item(partition_key, item.id), "place": item.document.place.item(), "carriedOut": True}
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:
     return not item.get("carriedOut")
 
 
-def read(items: Iterable[Mapping[str, Any]]) -> Holds:
+def holds_from_items(items: Iterable[Mapping[str, Any]]) -> Holds:
     """Read the parked keys and orders among items; items of other types are ignored.
 
     An order needs `partitionKey`, `eventId`, `carriedOut` and `place`; a marker the first and the last.

@@ -66,7 +66,7 @@ class Orders:
     """Parked keys and orders; one for a process."""
 
     def __init__(self, quarantine: Quarantine, policy: OnPoison, settled: Settled) -> None:
-        """Create the orders; `settled` asks the source's checkpoint, as `ports.Source.settled` does."""
+        """Create the orders; `settled` asks the source's checkpoint, as `ports.Source.passed_positions` does."""
         self._quarantine = quarantine
         self._policy = policy
         self._settled = settled
@@ -97,7 +97,7 @@ class Orders:
         """
         return self._begun.get(invocation_id, True)
 
-    async def again(self, received: Received) -> Holds:
+    async def reread(self, received: Received) -> Holds:
         """Return the holds on documents of this batch by another reading, after the first one.
 
         Raises QuarantineError.

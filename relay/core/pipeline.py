@@ -12,7 +12,7 @@ from relay.core.errors import PublishError, QuarantineError, SourceError
 from relay.core.events import Received, Rejected
 from relay.core.fence import Clearance, Fence
 from relay.core.orders import Orders
-from relay.core.plan import plan, settle
+from relay.core.plan import combine, plan
 from relay.core.ports import Publisher, Quarantine, Source
 from relay.core.results import Outcome
 from relay.telemetry.attempt import RelayTelemetry
@@ -42,10 +42,10 @@ class Relay(Generic[BatchT]):
         self._source = source
         self._publisher = publisher
         self._quarantine = quarantine
-        self._fence = Fence(duplicate_window_s, source.settled)
+        self._fence = Fence(duplicate_window_s, source.passed_positions)
         self._on_poison = on_poison
         self._judge = verdict.Judge(on_poison)
-        self._orders = Orders(quarantine, on_poison, source.settled)
+        self._orders = Orders(quarantine, on_poison, source.passed_positions)
         self._attempt_timeout_s = attempt_timeout_s
         self.telemetry = RelayTelemetry() if telemetry is None else telemetry
 
@@ -80,10 +80,10 @@ class Relay(Generic[BatchT]):
             clearance = await self._fence.clear(received, compare=tried)
             if clearance.passed and self._on_poison is OnPoison.PARK:
                 # An event that the checkpoint has passed may have parked its key since the holds were read.
-                holds = await self._orders.again(received)
+                holds = await self._orders.reread(received)
             planned = plan(received, self._on_poison, holds, clearance.passed, self._publisher.has_accepted)
             for set_aside in planned.set_aside.values():
-                self._publisher.settled(set_aside)
+                self._publisher.note_set_aside(set_aside)
             outcomes = await self._publisher.publish(
                 planned.to_publish,
                 judge=self._judge,
@@ -92,11 +92,11 @@ class Relay(Generic[BatchT]):
                 isolate=verdict.isolates(retry_count),
                 rotate=retry_count,
             )
-            outcome = settle(planned, received, outcomes)
+            outcome = combine(planned, received, outcomes)
             if outcome.set_aside:
                 clearance = await self._clear_storing(outcome.set_aside, received)
                 outcome = outcome.without(clearance.passed)
-            attempt.settled(outcome)
+            attempt.record_outcome(outcome)
             if outcome.set_aside:
                 async with within(_STORING_S, QuarantineError, "quarantining what is set aside"):
                     await self._orders.store(outcome.set_aside, invocation_id, clearance.check_storing)

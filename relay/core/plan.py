@@ -112,7 +112,7 @@ def _position(document: Event | Rejected) -> int:
     return document.position
 
 
-def settle(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Outcome:
+def combine(made: Plan, received: Received, outcomes: Sequence[KeyOutcome]) -> Outcome:
     """Combine the plan with the results. Raises AccountingError if they do not add up."""
     aside = list(made.set_aside.get(None, ()))
     failed: list[KeyFailure] = []

@@ -25,7 +25,7 @@ class Source(Protocol[BatchT]):
     async def read(self, batch: BatchT, /) -> Received:
         """Read the events of a batch, in commit order. Raises SourceError if it cannot be read."""
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         """Return the positions of documents that the checkpoint has passed.
 
         Each was published or set aside by an owner.
@@ -73,7 +73,7 @@ class Publisher(Protocol):
     def has_accepted(self, event: Event, /) -> bool:
         """Return True if this publisher knows that the event was accepted before."""
 
-    def settled(self, items: Iterable[Rejected], /) -> None:
+    def note_set_aside(self, items: Iterable[Rejected], /) -> None:
         """Record events set aside without being sent: their refusals are no longer evidence about others."""
 
     async def close(self) -> None:

@@ -72,7 +72,7 @@ class ParkedKey:
                 before, and has been released or discarded since.
             StoreError: The store cannot be written.
         """
-        marker = holds.marker(self.partition_key, records[0]["id"], place) if parks else None
+        marker = holds.parked_marker_item(self.partition_key, records[0]["id"], place) if parks else None
         for chunk in _chunks(records, self.held, self.behind):
             await self._store(chunk, marker)
             marker = None
@@ -135,7 +135,7 @@ class ParkedKey:
         They change nothing.
         """
         for record in records:
-            order = holds.carried_out(self.partition_key, self.behind[record["id"]])
+            order = holds.fulfilled_order_item(self.partition_key, self.behind[record["id"]])
             yield Create(order)
             yield Delete(order["id"])
 

@@ -249,7 +249,7 @@ async def hold(items: Writable, partition_key: str, item: Rejected, *first: Oper
         BatchFailed: `first` was refused.
         StoreError: The store cannot be written.
     """
-    order = holds.carried_out(partition_key, item)
+    order = holds.fulfilled_order_item(partition_key, item)
     removal: list[Operation] = []
     for _ in range(_ORDER_TRIES):
         try:
@@ -268,7 +268,7 @@ async def hold(items: Writable, partition_key: str, item: Rejected, *first: Oper
 
 async def is_held(items: Writable, partition_key: str, item: Rejected) -> bool:
     """Return True if an order holds this version of a document's event. Raises StoreError."""
-    order = holds.carried_out(partition_key, item)
+    order = holds.fulfilled_order_item(partition_key, item)
     found = await _order(items, order["id"], partition_key)
     return found is not None and _is_same(found.item, order)
 

@@ -133,10 +133,10 @@ class ServiceBusPublisher:
     def has_accepted(self, event: Event) -> bool:
         return self._shared.ledger.holds(event.partition_key, event.id)
 
-    def settled(self, items: Iterable[Rejected], /) -> None:
+    def note_set_aside(self, items: Iterable[Rejected], /) -> None:
         for item in items:
             if item.name is not None:
-                self._shared.evidence.settled(item.name)
+                self._shared.evidence.forget(item.name)
 
     async def close(self) -> None:
         try:

@@ -230,7 +230,7 @@ class Turn:
         history = self._shared.evidence.refused(event, refusal, self._rules.fresh_before)
         verdict = self._rules.judge.refused(refusal, history)
         if verdict.ruling is Ruling.SET_ASIDE:
-            self._shared.evidence.settled(event.name)
+            self._shared.evidence.forget(event.name)
             self._outcome.rejected.append(rejected(event, refusal))
             return
         self._outcome.blocked_by = event.id

@@ -74,7 +74,7 @@ class Attempt:
             for context in span_contexts((event.traceparent for event in received.events), MAX_LINKS):
                 self.span.add_link(context)
 
-    def settled(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: Outcome) -> None:
         """Record what became of the events. Rejected ones are not in quarantine yet."""
         self.outcome = outcome
         instruments.already_published(outcome.already_published)

@@ -279,8 +279,8 @@ async def test_a_deletion_by_etag_and_a_batch_that_touches_never_both_succeed(st
 async def test_parked_keys_and_orders_are_read_and_nothing_else(store: Store) -> None:
     orders = [("a", "e1"), ("c", "e/2"), ("a", "\0"), ("k ", "é ")]
     for stored in (
-        *(holds.marker(key, "r1") for key in ("a", "b", "b ", "a\0")),
-        *(holds.order(*order) for order in orders),
+        *(holds.parked_marker_item(key, "r1") for key in ("a", "b", "b ", "a\0")),
+        *(holds.order_item(*order) for order in orders),
         record("r1", "a"),
     ):
         await store.items.create(stored)
@@ -292,7 +292,7 @@ async def test_parked_keys_and_orders_are_read_and_nothing_else(store: Store) ->
 
 async def test_more_holds_than_a_page_has_are_all_read(items: Items) -> None:
     for number in range(250):
-        await items.create(holds.marker(f"k{number}", "r"))
+        await items.create(holds.parked_marker_item(f"k{number}", "r"))
 
     assert len((await items.holds()).parked) == 250
 

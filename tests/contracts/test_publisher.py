@@ -224,7 +224,9 @@ async def test_what_is_set_aside_unsent_is_no_evidence_any_more(harness: Harness
         await harness.publisher.publish(of_keys("a2", "b2", "c2"))
 
     if settled:
-        harness.publisher.settled([Rejected.of(event, Reason.SET_ASIDE, "") for event in of_keys("a2")["a"]])
+        harness.publisher.note_set_aside(
+            [Rejected.of(event, Reason.SET_ASIDE, "") for event in of_keys("a2")["a"]]
+        )
     outcomes = await harness.publisher.publish(of_keys("b2", "c2"))
 
     assert [counts(outcome) for outcome in outcomes] == [{"rejected" if settled else "unsent": 1}] * 2

@@ -75,7 +75,7 @@ class InStore(Harness):
         return [(item["document"]["id"], item["reason"]) for item in ordered]
 
     async def order(self, key: str, identifier: str) -> None:
-        await self._store.others.create(holds.order(key, identifier))
+        await self._store.others.create(holds.order_item(key, identifier))
 
     async def release(self, key: str) -> None:
         await self._store.others.delete(holds.PARKED_ID, key)

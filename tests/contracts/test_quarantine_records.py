@@ -88,7 +88,7 @@ async def test_what_was_parked_leaves_an_order_unless_the_relay_has_passed_it(
 
 async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:
     records = Records(items)
-    await items.create(holds.marker("k", "r"))
+    await items.create(holds.parked_marker_item("k", "r"))
     await items.create(record("r"))
     await items.create(record("s", "other"))
 
@@ -109,7 +109,7 @@ async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(i
             await items.batch("k", [Touch(holds.PARKED_ID), Create(record("late"))])
             return count
 
-    await items.create(holds.marker("k", "r"))
+    await items.create(holds.parked_marker_item("k", "r"))
 
     assert await Overtaken(items).unpark("k") is False
     assert list(await Records(items).parked()) == ["k"]

@@ -179,8 +179,8 @@ async def test_what_the_checkpoint_has_passed_is_settled_and_no_more(harness: Ha
     (later,) = (await harness.source.read(await harness.commit(event("e4", "k")))).events
     later = later._replace(position=3)
 
-    assert await harness.source.settled([*first.events, *first.rejected, later]) == {0, 1, 2}
-    assert await harness.source.settled([later]) == frozenset()
+    assert await harness.source.passed_positions([*first.events, *first.rejected, later]) == {0, 1, 2}
+    assert await harness.source.passed_positions([later]) == frozenset()
 
 
 async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) -> None:
@@ -188,4 +188,4 @@ async def test_a_checkpoint_that_cannot_be_read_is_an_error(harness: Harness) ->
     await harness.break_down()
 
     with pytest.raises(SourceError):
-        await harness.source.settled(events)
+        await harness.source.passed_positions(events)

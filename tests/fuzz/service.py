@@ -139,7 +139,7 @@ class NeverCheckpointed(CosmosSource):
     def __init__(self, selection: Selection = BY_DEFAULT) -> None:
         super().__init__(selection, cast(Containers, None))
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
 
 

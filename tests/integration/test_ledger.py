@@ -36,7 +36,7 @@ KEYS = [f"k{number}" for number in range(30)]
 class NothingPassed(CosmosSource):
     """A source without a lease that has passed anything."""
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
 
 

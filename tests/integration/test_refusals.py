@@ -206,7 +206,7 @@ async def test_an_order_sets_a_blocking_event_aside_at_its_next_attempt(
     documents = [*events("a", 3), *events("b", 1)]
     with pytest.raises(PublishError):
         await relay.handle(documents, "i1")
-    await quarantine.create_item(holds.order("a", "a-1"))
+    await quarantine.create_item(holds.order_item("a", "a-1"))
 
     outcome = await relay.handle(documents, "i1", 1)
 

@@ -36,7 +36,7 @@ async def feed(trigger: TriggerLeases) -> list[StoredDocument]:
 
 async def settled(source: CosmosSource, documents: list[StoredDocument]) -> list[bool]:
     received = await source.read(documents)
-    passed = await source.settled([*received.events, *received.rejected])
+    passed = await source.passed_positions([*received.events, *received.rejected])
     return [position in passed for position in range(received.documents)]
 
 
@@ -100,7 +100,7 @@ async def test_comparing_100_000_events_leaves_time_for_other_tasks(
 
     ticking = asyncio.create_task(tick())
     began = time.perf_counter()
-    passed = await source.settled(received.events)
+    passed = await source.passed_positions(received.events)
     took = time.perf_counter() - began
     ended.set()
     await ticking

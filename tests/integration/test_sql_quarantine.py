@@ -89,7 +89,7 @@ async def test_what_the_relay_has_stored_is_listed_shown_and_discarded(
     first, second = events("k", 2)
     stored = [*rejected(Reason.MESSAGE_REFUSED, first), *rejected(Reason.KEY_PARKED, second, first=1)]
     await quarantine.store(stored, "i1", park=True)
-    await items.create(holds.order("other", "e1"))
+    await items.create(holds.order_item("other", "e1"))
 
     listed = await relay_command(environment, "quarantine", "list", "--json")
     ids = [record["id"] for record in listed.json["records"]]

@@ -651,7 +651,7 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
     source = SqlSource(BY_DEFAULT, site.database.cursor)
     received = await source.read(SqlBatch(0, page, Ownership(1000, now())))
 
-    assert len(await source.settled(received.events)) == 2
+    assert len(await source.passed_positions(received.events)) == 2
 
 
 async def _until(holds: Callable[[], bool]) -> None:

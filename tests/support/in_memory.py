@@ -51,7 +51,7 @@ class InMemorySource:
                 received.rejected.append(event)
         return received
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         self._check()
         return frozenset(item.position for item in items if item.name in self.passed or self._is_passed(item))
 
@@ -130,7 +130,7 @@ class InMemoryPublisher:
             if verdict.ruling is not Ruling.SET_ASIDE:
                 outcome.blocked_by = event.id
                 raise error_of(verdict, event, refusal)
-            self._evidence.settled(event.name)
+            self._evidence.forget(event.name)
             outcome.rejected.append(rejected(event, refusal))
             return
         of_key = self.accepted.setdefault(event.partition_key, [])
@@ -144,10 +144,10 @@ class InMemoryPublisher:
     def has_accepted(self, event: Event, /) -> bool:
         return event.name in self._known
 
-    def settled(self, items: Iterable[Rejected], /) -> None:
+    def note_set_aside(self, items: Iterable[Rejected], /) -> None:
         for item in items:
             if item.name is not None:
-                self._evidence.settled(item.name)
+                self._evidence.forget(item.name)
 
     async def close(self) -> None:
         self.closed = True

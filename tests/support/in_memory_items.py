@@ -103,7 +103,7 @@ class InMemoryItems:
         self._stored = changed
 
     async def holds(self) -> Holds:
-        return holds.read(self._query())
+        return holds.holds_from_items(self._query())
 
     async def count(self, chosen: Filter, /) -> int:
         return len(await self.summaries(chosen))

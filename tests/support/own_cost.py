@@ -71,7 +71,7 @@ class _Unpassed(CosmosSource):
     def __init__(self, selection: Selection) -> None:
         super().__init__(selection, containers=None)  # type: ignore[arg-type]
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
 
 

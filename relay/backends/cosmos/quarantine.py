@@ -82,7 +82,9 @@ class CosmosItems:
             "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
             "WHERE c.type IN (@parked, @order)"
         )
-        return holds.read(await self._rows(query, {"parked": holds.PARKED_TYPE, "order": holds.ORDER_TYPE}))
+        return holds.holds_from_items(
+            await self._rows(query, {"parked": holds.PARKED_TYPE, "order": holds.ORDER_TYPE})
+        )
 
     async def count(self, chosen: items.Filter, /) -> int:
         where, values = clause(chosen)

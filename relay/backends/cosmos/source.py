@@ -85,7 +85,7 @@ class CosmosSource:
     async def read(self, batch: CosmosBatch, /) -> Received:
         return select(batch.documents() if isinstance(batch, ChangeBatch) else batch, self._selection)
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         positions = await self._containers.positions()
         passed = []
         for number, item in enumerate(items, 1):

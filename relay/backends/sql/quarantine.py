@@ -138,7 +138,7 @@ class SqlItems:
 
     async def holds(self) -> Holds:
         rows = await self._rows(HOLDS, holds.PARKED_TYPE, holds.ORDER_TYPE)
-        return holds.read([json.loads(body) for (body,) in rows])
+        return holds.holds_from_items([json.loads(body) for (body,) in rows])
 
     async def count(self, chosen: items.Filter, /) -> int:
         conditions, values = _records(chosen)

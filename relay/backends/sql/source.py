@@ -84,7 +84,7 @@ class SqlSource:
         received.owned = batch.ownership.holds
         return received
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         places = [(each.position, *_place_of(each)) for each in items]
         cursors = {shard_id: await self._cursor(shard_id) for shard_id in {shard_id for _, shard_id, _ in places}}
         return frozenset(position for position, shard_id, ulid in places if ulid <= cursors[shard_id])

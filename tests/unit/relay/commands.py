@@ -108,7 +108,7 @@ class InMemoryRecords(Records):
             self._memory.take(holds.PARKED_ID, key)
         for number, key in enumerate(keys):
             since = f"2026-02-09T11:00:00.{number:06}Z"
-            self._memory.put(holds.marker(key, record_id("because")) | {"since": since})
+            self._memory.put(holds.parked_marker_item(key, record_id("because")) | {"since": since})
 
     @property
     def pending(self) -> list[Item]:

@@ -20,7 +20,7 @@ def event(identifier: str, key: str = "k", **changes: Any) -> dict[str, Any]:
 
 def order(identifier: str, event_id: str) -> Item:
     """A pending order of the key a, whose id ends so."""
-    made = holds.order("a", event_id)
+    made = holds.order_item("a", event_id)
     return {**made, "id": f"set-aside:{identifier}", "orderedAt": "2026-02-09T11:00:00Z"}
 
 

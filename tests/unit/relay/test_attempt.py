@@ -67,7 +67,7 @@ def line(
         caplog.at_level(logging.DEBUG, "relay.telemetry.attempt"),
         telemetry.attempting("i1", retry_count, "topic") as attempt,
     ):
-        attempt.settled(outcome_of(**outcome))
+        attempt.record_outcome(outcome_of(**outcome))
     return next(record for record in caplog.records if vars(record)["action"] == "relay_batch")
 
 
@@ -149,7 +149,7 @@ def attempt(retry_count: int = 0, error: BaseException | None = None, **outcome:
     with RelayTelemetry().attempting("i1", retry_count, "topic") as attempt:
         attempt.received(given(), lambda event: False)
         if outcome:
-            attempt.settled(outcome_of(**outcome))
+            attempt.record_outcome(outcome_of(**outcome))
         if error is not None:
             raise error
 

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 import relay_operator.console.application
 from relay.backends.cosmos.feed import brief
 from relay.backends.outbox import Committed, id_name, key_name
-from relay.core.holds import marker
+from relay.core.holds import parked_marker_item
 from relay_operator.console.application import application
 from relay_operator.console.model import (
     Arrival,
@@ -254,7 +254,7 @@ async def test_a_timeline_is_read_again_for_everything_that_happens_to_its_key(r
         assert await is_read_again(timeline)
         relayed.quarantine("a")
         assert await is_read_again(timeline)
-        relayed.items.put(marker("k", "r0"))
+        relayed.items.put(parked_marker_item("k", "r0"))
         assert await is_read_again(timeline)
         relayed.items.take("r0", "k")
         assert await is_read_again(timeline)

@@ -6,7 +6,7 @@ import pytest
 
 from relay.backends.findings import Finding
 from relay.core.errors import StoreError
-from relay.core.holds import marker
+from relay.core.holds import parked_marker_item
 from relay_operator.console.model import DeadLetterGroup, Subscription
 from relay_operator.console.ports import Attempt
 from tests.support.console_deployment import NOW, Deployment
@@ -141,7 +141,7 @@ async def test_dead_letters_are_peeked_when_their_number_changes_and_now_and_the
 async def test_a_part_of_a_timeline_that_cannot_be_read_is_its_problem(relayed: Deployment) -> None:
     relayed.outbox.commit("a", data="{}")
     relayed.quarantine("a")
-    relayed.items.put(marker("k", "r0"))
+    relayed.items.put(parked_marker_item("k", "r0"))
     relayed.outbox.pass_all()
 
     whole = await relayed.observer.timeline("k", 10, data=True)

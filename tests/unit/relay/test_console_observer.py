@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core.errors import StoreError
-from relay.core.holds import marker
+from relay.core.holds import parked_marker_item
 from relay_operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.waiting import look_again
@@ -39,7 +39,7 @@ async def test_an_event_in_quarantine_is_never_counted_as_published(relayed: Dep
     relayed.quarantine("b")
     relayed.quarantine("c", "key-parked")
     relayed.quarantine(None, lsn=4, order=0)
-    relayed.items.put(marker("k", "r1"))
+    relayed.items.put(parked_marker_item("k", "r1"))
     relayed.outbox.pass_all()
 
     snapshot = await relayed.observer.look()

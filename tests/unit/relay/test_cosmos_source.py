@@ -44,7 +44,7 @@ async def test_any_partition_key_that_cosmos_db_stores_is_compared() -> None:
     items = [invalid(position, partitionKey=key) for position, key in enumerate(keys)]
     unusable = [invalid(8, partitionKey={"a": 1}), invalid(9, partitionKey=["a"])]
 
-    passed = await source(leases).settled([*items, *unusable, invalid(10)])
+    passed = await source(leases).passed_positions([*items, *unusable, invalid(10)])
 
     assert leases.asked == [*keys, NonePartitionKeyValue]
     assert passed == {0, 1, 2, 3, 4, 10}
@@ -55,7 +55,7 @@ async def test_what_has_no_lsn_or_a_later_one_is_not_passed() -> None:
     text, passed = event("text", "k") | {"_lsn": "5"}, event("passed", "k") | {"_lsn": 5}
     items = [sound(each, position) for position, each in enumerate((later, without, text, passed))]
 
-    assert await source(Leases()).settled(items) == {3}
+    assert await source(Leases()).passed_positions(items) == {3}
 
 
 def test_other_tasks_go_on_while_many_are_compared_and_no_time_passes() -> None:
@@ -70,7 +70,7 @@ def test_other_tasks_go_on_while_many_are_compared_and_no_time_passes() -> None:
     async def work() -> float:
         items = [invalid(position, partitionKey="k") for position in range(2_000)]
         going_on = asyncio.create_task(other())
-        assert len(await source(Leases()).settled(items)) == 2_000
+        assert len(await source(Leases()).passed_positions(items)) == 2_000
         going_on.cancel()
         return asyncio.get_running_loop().time()
 

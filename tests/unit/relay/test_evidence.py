@@ -115,7 +115,7 @@ def test_what_is_settled_is_not_alike() -> None:
     evidence = Evidence(600)
     for key in "abc":
         evidence.refused(event("e", key), ALIKE, 0)
-    evidence.settled(("b", "e"))
+    evidence.forget(("b", "e"))
 
     assert evidence.refused(event("e", "a"), ALIKE, 0).alike == 2
 

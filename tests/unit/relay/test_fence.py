@@ -25,7 +25,7 @@ class Checkpoint:
         self._passed = passed
         self.reads = 0
 
-    async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
         self.reads += 1
         return frozenset(item.position for item in items if item.document.stored["lsn"] <= self._passed)
 
@@ -37,7 +37,7 @@ def event(identifier: str, *, age_s: float | None, lsn: int = 1, key: str = "k")
 
 async def superseded(checkpoint: Checkpoint, *events: Event) -> set[str]:
     events = tuple(each._replace(position=position) for position, each in enumerate(events))
-    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received(list(events)))
+    clearance = await Fence(WINDOW_S, checkpoint.passed_positions).clear(Received(list(events)))
     return {events[position].id for position in clearance.passed}
 
 
@@ -69,8 +69,8 @@ async def test_a_young_event_may_be_sent_until_half_the_window_after_its_commit_
 ) -> None:
     began = time.time()
     young, old = event("young", age_s=age_s, lsn=11), event("old", age_s=310, lsn=11)
-    alone = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear(Received([young]))
-    compared = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear(Received([old, young]))
+    alone = await Fence(WINDOW_S, Checkpoint(passed=10).passed_positions).clear(Received([young]))
+    compared = await Fence(WINDOW_S, Checkpoint(passed=10).passed_positions).clear(Received([old, young]))
 
     monkeypatch.setattr(time, "time", lambda: began + 302 - age_s)
     with pytest.raises(StaleClearanceError):
@@ -83,7 +83,7 @@ async def test_a_young_event_may_be_sent_until_half_the_window_after_its_commit_
 
 async def test_a_batch_with_a_document_that_is_not_published_is_compared_however_young_it_is() -> None:
     checkpoint = Checkpoint(passed=10)
-    fence = Fence(WINDOW_S, checkpoint.settled)
+    fence = Fence(WINDOW_S, checkpoint.passed_positions)
     rejected = Rejected(plain({"lsn": 10}), Reason.DATA_NOT_OBJECT, "", 1, "k")
 
     clearance = await fence.clear(Received([event("young", age_s=1, lsn=11)], [rejected]), compare=True)
@@ -93,7 +93,7 @@ async def test_a_batch_with_a_document_that_is_not_published_is_compared_however
 
 async def test_what_is_to_be_set_aside_is_compared_right_before() -> None:
     checkpoint = Checkpoint(passed=10)
-    fence = Fence(WINDOW_S, checkpoint.settled)
+    fence = Fence(WINDOW_S, checkpoint.passed_positions)
     items = [Rejected(plain({"lsn": lsn}), Reason.DATA_NOT_OBJECT, "", lsn, "k") for lsn in (9, 10, 11)]
 
     clearance = await fence.clear_storing(items, lambda: True)
@@ -110,7 +110,7 @@ async def test_what_was_compared_before_the_process_stood_still_is_not_stored(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     item = Rejected(plain({"lsn": 11}), Reason.DATA_NOT_OBJECT, "", 0, "k")
-    clearance = await Fence(WINDOW_S, Checkpoint(passed=10).settled).clear_storing([item], lambda: True)
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=10).passed_positions).clear_storing([item], lambda: True)
 
     now += 60
     clearance.check_storing()
@@ -121,11 +121,11 @@ async def test_what_was_compared_before_the_process_stood_still_is_not_stored(
 
 
 def test_a_checkpoint_that_cannot_be_read_ends_the_attempt_in_time() -> None:
-    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+    async def passed_positions(items: Sequence[Event | Rejected]) -> frozenset[int]:
         await forever()
 
     async def attempt() -> float:
-        fence = Fence(WINDOW_S, settled)
+        fence = Fence(WINDOW_S, passed_positions)
         with pytest.raises(SourceError, match="comparing with the checkpoint"):
             await fence.clear(Received([event("old", age_s=None)]))
         return time.monotonic()
@@ -149,7 +149,7 @@ async def test_a_clearance_ends_after_half_the_window() -> None:
 async def test_a_young_event_that_grew_old_while_the_process_stood_still_is_compared_again() -> None:
     checkpoint = Checkpoint(passed=10)
     young = event("e1", age_s=299)
-    clearance = await Fence(WINDOW_S, checkpoint.settled).clear(Received([young]))
+    clearance = await Fence(WINDOW_S, checkpoint.passed_positions).clear(Received([young]))
     clearance.check(young)
     late = event("e1", age_s=302)
 
@@ -166,7 +166,9 @@ def test_an_event_may_be_sent_up_to_the_end_of_its_clearance() -> None:
 
 
 async def test_the_clearance_of_old_events_begins_when_they_were_compared() -> None:
-    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(Received([event("e1", age_s=None)]))
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).passed_positions).clear(
+        Received([event("e1", age_s=None)])
+    )
 
     assert abs(clearance.given - time.time()) < WATCHDOG_S
     assert clearance.lasts_s == WINDOW_S / 2
@@ -176,13 +178,13 @@ async def test_a_clearance_counts_from_before_the_comparison(monkeypatch: pytest
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
 
-    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+    async def passed_positions(items: Sequence[Event | Rejected]) -> frozenset[int]:
         nonlocal now
         now += 20
         return frozenset()
 
     old = event("e1", age_s=None)
-    clearance = await Fence(WINDOW_S, settled).clear(Received([old]))
+    clearance = await Fence(WINDOW_S, passed_positions).clear(Received([old]))
     clearance.check(old)
     now += WINDOW_S / 2 - 10
 
@@ -194,8 +196,8 @@ async def test_a_clearance_counts_from_before_the_comparison(monkeypatch: pytest
 async def test_nothing_is_sent_of_what_another_process_may_own_by_now() -> None:
     owned = [True]
     received = Received([event("e1", age_s=0), event("old", age_s=WINDOW_S)], owned=lambda: owned[0])
-    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(received)
-    young = await Fence(WINDOW_S, Checkpoint(passed=0).settled).clear(
+    clearance = await Fence(WINDOW_S, Checkpoint(passed=0).passed_positions).clear(received)
+    young = await Fence(WINDOW_S, Checkpoint(passed=0).passed_positions).clear(
         Received([received.events[0]], owned=received.owned)
     )
 

@@ -26,14 +26,14 @@ def test_the_id_of_an_order_is_a_digest_which_any_id_has() -> None:
 
 
 def test_an_order_names_its_event() -> None:
-    order = holds.order("k", "e1")
+    order = holds.order_item("k", "e1")
 
     assert age(order.pop("orderedAt")) < timedelta(minutes=1)
     assert order == {"id": holds.order_id("e1"), "partitionKey": "k", "type": "setAsideOrder", "eventId": "e1"}
 
 
 def test_a_marker_says_since_when_and_why_a_key_is_parked() -> None:
-    marker = holds.marker("k", "r1")
+    marker = holds.parked_marker_item("k", "r1")
 
     assert age(marker.pop("since")) < timedelta(minutes=1)
     assert marker == {"id": "parked", "partitionKey": "k", "type": "parkedKey", "because": "r1"}
@@ -41,9 +41,9 @@ def test_a_marker_says_since_when_and_why_a_key_is_parked() -> None:
 
 def test_what_a_later_version_adds_to_a_place_stops_no_attempt() -> None:
     place = {"lsn": 5, "order": 1, "epoch": 7}
-    order = {**holds.order("k", "e1"), "place": place, "carriedOut": True, "by": "somebody"}
+    order = {**holds.order_item("k", "e1"), "place": place, "carriedOut": True, "by": "somebody"}
 
-    found = holds.read([{**holds.marker("k", "r1"), "place": place}, order])
+    found = holds.holds_from_items([{**holds.parked_marker_item("k", "r1"), "place": place}, order])
 
     assert found == Holds({"k": Place(5, 1)}, {("k", "e1"): (Order(True, Place(5, 1)),)})
 
@@ -63,7 +63,7 @@ def test_a_carried_out_order_is_about_one_version_of_an_event(
     place: dict[str, Any], later: dict[str, Any]
 ) -> None:
     invalid = Rejected(plain({"id": "e", "partitionKey": "k", **place}), Reason.DATA_NOT_OBJECT, "", 0, "k")
-    found = holds.read([holds.carried_out("k", invalid)])
+    found = holds.holds_from_items([holds.fulfilled_order_item("k", invalid)])
 
     corrected = Rejected(plain({**invalid.document.stored, **later, "data": {}}), Reason.SET_ASIDE, "", 1, "k")
     assert found.order_for(invalid) == Order(True, invalid.document.place)

@@ -12,7 +12,7 @@ from relay.backends.backend import open_backend
 from relay.backends.findings import Finding, Level
 from relay.config.settings import Settings
 from relay.core.errors import StoreError
-from relay.core.holds import marker
+from relay.core.holds import parked_marker_item
 from relay_operator.cli.holdups import holdups
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
@@ -62,7 +62,7 @@ async def test_a_parked_key_is_named_with_its_document_and_its_commands_unpark_i
     put({"id": "p-2", "partitionKey": key, "type": "domainEvent", "data": {"action": "A"}}, "key-parked")
     deployment.records.parked_keys = [key]
     deployment.records._memory.take("parked", key)
-    deployment.records._memory.put(marker(key, identifier) | {"since": "2026-02-09T11:00:00.1"})
+    deployment.records._memory.put(parked_marker_item(key, identifier) | {"since": "2026-02-09T11:00:00.1"})
 
     (finding,) = await found(Level.ERROR)
 

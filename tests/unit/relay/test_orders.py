@@ -41,7 +41,7 @@ class Silent:
         self.quarantine = quarantine
         self._settles = settled
 
-    async def settled(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected]) -> frozenset[int]:
         if not self._settles:
             await asyncio.sleep(1_000_000)
         return frozenset(range(len(items)))
@@ -65,7 +65,7 @@ def test_removing_orders_is_bounded_and_delays_nothing_else(policy: OnPoison, se
     quarantine = InMemoryQuarantine()
     quarantine.held = {X: carried_out(1), Y: carried_out(9)}
     silent = Silent(quarantine, settled=settled)
-    orders = Orders(silent, policy, silent.settled)
+    orders = Orders(silent, policy, silent.passed_positions)
 
     async def read() -> tuple[Holds, float]:
         began = time.monotonic()
@@ -82,11 +82,11 @@ def test_removing_orders_is_bounded_and_delays_nothing_else(policy: OnPoison, se
 def test_reading_what_is_held_back_is_bounded(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     quarantine = InMemoryQuarantine()
     monkeypatch.setattr(quarantine, "holds", forever)
-    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().passed_positions)
 
     async def read() -> float:
         with pytest.raises(QuarantineError, match="took longer than 20 s"):
-            await (orders.again(page("x")) if again else orders.for_attempt(page("x"), "i1", 0))
+            await (orders.reread(page("x")) if again else orders.for_attempt(page("x"), "i1", 0))
         return time.monotonic()
 
     assert virtual_time.run(read()) == 20
@@ -97,7 +97,7 @@ async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> No
     quarantine.held = {X: carried_out(1), Y: carried_out(9)}
     quarantine.ordered = {("k", "z")}
     source.passed_lsn = 5
-    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
 
     found = await orders.for_attempt(page("x", "y", "z"), "i1", 1)
 
@@ -109,7 +109,7 @@ async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with
     quarantine = InMemoryQuarantine()
     asked: list[tuple[str | None, object, int]] = []
 
-    async def settled(items: Sequence[Event | Rejected]) -> frozenset[int]:
+    async def passed_positions(items: Sequence[Event | Rejected]) -> frozenset[int]:
         asked.extend((item.partition_key, item.document.lsn, item.position) for item in items)
         return frozenset()
 
@@ -117,7 +117,7 @@ async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with
     quarantine.held = {("k1", "x"): carried_out(1), ("k2", "without"): Order(True), ("k3", "y"): carried_out(9)}
     quarantine.ordered = {("k4", "z")}
 
-    await Orders(quarantine, OnPoison.SKIP, settled).for_attempt(page("x"), "i1", 1)
+    await Orders(quarantine, OnPoison.SKIP, passed_positions).for_attempt(page("x"), "i1", 1)
 
     assert asked == [
         ("k1", 1, 0),
@@ -128,7 +128,7 @@ async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with
 
 async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_goes_on_holding() -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
-    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
     later = event("x", "k") | {"_lsn": 9}
     await orders.store(rejected(Reason.SET_ASIDE, later), "i1", lambda: None)
     quarantine.held = {X: carried_out(5)}
@@ -142,7 +142,7 @@ async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_
 
 async def test_nothing_is_stored_or_remembered_if_the_comparison_with_the_checkpoint_no_longer_counts() -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
-    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
 
     def check() -> None:
         raise StaleClearanceError("the process was stopped")
@@ -159,7 +159,7 @@ async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
     quarantine.held = {X: carried_out(1)}
     source.passed_lsn, source.broken = 5, True
 
-    found = await Orders(quarantine, OnPoison.SKIP, source.settled).for_attempt(page("x"), "i1", 1)
+    found = await Orders(quarantine, OnPoison.SKIP, source.passed_positions).for_attempt(page("x"), "i1", 1)
 
     assert set(found.orders) == {X}
 
@@ -167,21 +167,21 @@ async def test_orders_hold_on_while_the_checkpoint_cannot_be_read() -> None:
 async def test_an_order_that_is_removed_between_two_readings_goes_on_holding() -> None:
     quarantine = InMemoryQuarantine()
     quarantine.held = {X: carried_out(5)}
-    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().passed_positions)
     assert set((await orders.for_attempt(page("x", "y"), "i1", 0)).orders) == {X}
 
     # By another process, as the checkpoint has passed the event.
     quarantine.held = {Y: carried_out(5)}
     quarantine.parked = {"k": None}
 
-    found = await orders.again(page("x", "y"))
+    found = await orders.reread(page("x", "y"))
     assert (set(found.orders), set(found.parked)) == ({X, Y}, {"k"})
 
 
 async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key_is_released() -> None:
     quarantine = InMemoryQuarantine()
     quarantine.parked = {"k": None}
-    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().passed_positions)
     await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1", lambda: None)
     quarantine.parked = {}
 
@@ -193,7 +193,7 @@ async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key
 async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_its_key_is_released() -> None:
     quarantine = InMemoryQuarantine()
     quarantine.parked = {"k": None}
-    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.PARK, InMemorySource().passed_positions)
     quarantine.broken = True
     with pytest.raises(QuarantineError):
         await orders.store(rejected(Reason.KEY_PARKED, event("x", "k")), "i1", lambda: None)
@@ -204,7 +204,7 @@ async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_
 
 async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_removed() -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
-    orders = Orders(quarantine, OnPoison.SKIP, source.settled)
+    orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
     await orders.for_attempt(page("x"), "i1", 0)
     await orders.store(rejected(Reason.SET_ASIDE, event("x", "k") | {"_lsn": 5}), "i1", lambda: None)
     quarantine.broken = True
@@ -220,7 +220,7 @@ async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_r
 async def test_no_more_is_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 2)
     quarantine = InMemoryQuarantine()
-    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().passed_positions)
     await orders.for_attempt(page("x"), "i1", 0)
 
     await orders.store(
@@ -241,7 +241,7 @@ async def test_a_page_whose_first_event_was_committed_two_seconds_ago_may_have_b
     now = int(time.time())
     monkeypatch.setattr(time, "time", lambda: float(now))
     quarantine = InMemoryQuarantine()
-    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().passed_positions)
     events = page(*"xy"[: len(ages_s)]).events
 
     await orders.for_attempt(
@@ -255,7 +255,7 @@ async def test_a_page_whose_first_event_was_committed_two_seconds_ago_may_have_b
 
 async def test_an_invocation_that_is_not_remembered_may_have_been_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 1)
-    orders = Orders(InMemoryQuarantine(), OnPoison.SKIP, InMemorySource().settled)
+    orders = Orders(InMemoryQuarantine(), OnPoison.SKIP, InMemorySource().passed_positions)
     await orders.for_attempt(page("x"), "i1", 0)
     assert not orders.may_have_been_tried("i1")
 
@@ -270,7 +270,7 @@ async def test_a_quarantine_that_cannot_be_read_delays_only_what_may_be_in_it(
 ) -> None:
     quarantine = InMemoryQuarantine()
     quarantine.broken = True
-    orders = Orders(quarantine, policy, InMemorySource().settled)
+    orders = Orders(quarantine, policy, InMemorySource().passed_positions)
 
     async def fails(received: Received, invocation_id: str, retry_count: int = 0) -> bool:
         try:
@@ -298,7 +298,7 @@ def test_a_quarantine_that_cannot_be_read_is_warned_of_and_asked_again_after_a_w
 ) -> None:
     quarantine = InMemoryQuarantine()
     quarantine.held = {X: carried_out(5)}
-    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().settled)
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().passed_positions)
     invalid = Received([], rejected(Reason.DATA_NOT_OBJECT, event("x", "k") | {"_lsn": 5}))
 
     async def held() -> list[EventName]:

@@ -137,7 +137,7 @@ async def test_of_records_behind_another_the_one_whose_order_is_about_another_ve
 ) -> None:
     documents = events("k", 4)
     (earlier,) = behind([documents[held]], 5).values()
-    items.put(holds.carried_out("k", earlier))
+    items.put(holds.fulfilled_order_item("k", earlier))
     followers = behind(documents, 6)
     new: list[Mapping[str, Any]] = []
 
@@ -155,7 +155,7 @@ async def test_of_records_behind_another_none_is_stored_if_one_of_them_has_left_
     items: InMemoryItems, held: int
 ) -> None:
     followers = behind(events("k", 4), 5)
-    items.put(holds.carried_out("k", list(followers.values())[held]))
+    items.put(holds.fulfilled_order_item("k", list(followers.values())[held]))
 
     with pytest.raises(NotParked):
         await ParkedKey(items, "k", lambda _: None, behind=followers).store(
@@ -319,7 +319,7 @@ async def test_a_record_and_its_order_are_stored_in_one_batch(items: InMemoryIte
 
 
 async def test_an_operators_order_is_replaced_by_one_that_is_carried_out(items: InMemoryItems) -> None:
-    items.put(holds.order("k", "x"))
+    items.put(holds.order_item("k", "x"))
 
     assert await store(items, rejected())
 
@@ -330,7 +330,7 @@ async def test_an_operators_order_is_replaced_by_one_that_is_carried_out(items: 
 async def test_a_record_that_is_there_already_is_held_again(items: InMemoryItems) -> None:
     await store(items, rejected())
     # Its order was removed, as the checkpoint had passed it, and it comes once more.
-    items.take(holds.order("k", "x")["id"], "k")
+    items.take(holds.order_item("k", "x")["id"], "k")
 
     assert not await store(items, rejected())
 
@@ -347,7 +347,7 @@ class Changing(InMemoryItems):
     async def batch(self, partition_key: str, operations: Any, /) -> None:
         if self._left:
             self._left -= 1
-            order = holds.order("k", "x")
+            order = holds.order_item("k", "x")
             if any(item["id"] == order["id"] for item in self.stored):
                 self.take(order["id"], "k")
             else:

@@ -580,7 +580,7 @@ async def test_with_park_nothing_is_published_while_the_quarantine_cannot_be_rea
     [
         ("holds", "took longer", {}),
         ("store", "quarantining what is set aside took longer", {"k": ["e1"]}),
-        ("settled", "took longer", {}),
+        ("passed_positions", "took longer", {}),
     ],
 )
 def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(
@@ -590,17 +590,17 @@ def test_an_attempt_fails_within_its_margin_where_a_store_never_answers(
         await asyncio.sleep(1_000_000)
 
     running = Running(OnPoison.PARK)
-    settled = running.source.settled
+    passed_positions = running.source.passed_positions
     # What is compared first counts towards the attempt. What is set aside is compared after it: here, for nearly
     # as long as a comparison may take.
     seconds_to_compare = iter((0, 24))
 
     async def compare(items: Sequence[Event | Rejected]) -> frozenset[int]:
         await asyncio.sleep(next(seconds_to_compare))
-        return await settled(items)
+        return await passed_positions(items)
 
-    running.source.settled = compare  # type: ignore[method-assign]
-    setattr(running.source if silent == "settled" else running.quarantine, silent, never)
+    running.source.passed_positions = compare  # type: ignore[method-assign]
+    setattr(running.source if silent == "passed_positions" else running.quarantine, silent, never)
     running.restart()
 
     async def seconds() -> float:
@@ -665,11 +665,11 @@ async def test_a_key_that_is_parked_while_its_old_events_are_compared_stays_park
     another.restart()
     batch = [document("bad", data=7, committedAt=1), document("e2", committedAt=1)]
 
-    async def settled(items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(items: Sequence[Event | Rejected], /) -> frozenset[int]:
         await another.relay.handle(batch[:1], "i0")
         return frozenset(item.position for item in items if item.name == ("k", "bad"))
 
-    running.source.settled = settled  # type: ignore[method-assign]
+    running.source.passed_positions = passed_positions  # type: ignore[method-assign]
     running.restart()
     outcome = await running.relay.handle(batch, "i1")
 
@@ -681,12 +681,12 @@ async def test_what_cannot_be_compared_with_the_checkpoint_is_not_set_aside() ->
     running = Running()
     comparisons = iter([frozenset[int]()])
 
-    async def settled(_: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(_: Sequence[Event | Rejected], /) -> frozenset[int]:
         if (passed := next(comparisons, None)) is None:
             raise SourceError("the leases cannot be read")
         return passed
 
-    running.source.settled = settled  # type: ignore[method-assign]
+    running.source.passed_positions = passed_positions  # type: ignore[method-assign]
     running.restart()
 
     with pytest.raises(

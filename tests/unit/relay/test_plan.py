@@ -15,7 +15,7 @@ from relay.core.errors import AccountingError, BlockedError, RetryableError
 from relay.core.events import Event, Reason, Received, Rejected
 from relay.core.holds import Holds, Order
 from relay.core.place import Place
-from relay.core.plan import Plan, plan, settle
+from relay.core.plan import Plan, combine, plan
 from relay.core.results import KeyFailure, KeyOutcome, Outcome
 from relay.routes.selection import BY_DEFAULT
 
@@ -77,7 +77,7 @@ def settled(
 ) -> tuple[Plan, Outcome]:
     """The plan, and its outcome if one event is refused for good."""
     planned = made(chosen, policy, holds)
-    return planned, settle(planned, chosen, publish(planned, refused))
+    return planned, combine(planned, chosen, publish(planned, refused))
 
 
 FEED = (document("e1"), document("e2", **MALFORMED), document("e3"), document("o1", "other"))
@@ -112,7 +112,7 @@ def test_an_event_of_a_parked_key_is_parked_unless_the_topic_has_it_already() ->
 
     assert ids(planned.to_publish) == {"other": ["o1"]}
     assert planned.accepted == 1
-    outcome = settle(planned, chosen, [KeyOutcome("other", published=1)])
+    outcome = combine(planned, chosen, [KeyOutcome("other", published=1)])
     assert reasons(outcome.set_aside) == [("e2", "key-parked")]
 
 
@@ -183,14 +183,14 @@ def test_an_outcome_that_does_not_add_up_raises_instead_of_losing_events() -> No
     chosen = selection(document("e1"), document("e2"))
 
     with pytest.raises(AccountingError, match=r"2 document\(s\) came, and 0 are accounted for"):
-        settle(Plan(SKIP), chosen, [])
+        combine(Plan(SKIP), chosen, [])
 
 
 def test_events_unsent_without_an_error_are_no_success() -> None:
     chosen = selection(document("e1"))
 
     with pytest.raises(AccountingError):
-        settle(made(chosen, SKIP), chosen, [KeyOutcome("k", unsent=1)])
+        combine(made(chosen, SKIP), chosen, [KeyOutcome("k", unsent=1)])
 
 
 def test_an_event_held_back_without_parking_is_no_success() -> None:
@@ -198,7 +198,7 @@ def test_an_event_held_back_without_parking_is_no_success() -> None:
     outcomes = [KeyOutcome("k", held_back=[chosen.events[0]])]
 
     with pytest.raises(AccountingError):
-        settle(made(chosen, SKIP), chosen, outcomes)
+        combine(made(chosen, SKIP), chosen, outcomes)
 
 
 def test_park_waits_for_what_is_still_to_be_sent_before_it_parks_the_key() -> None:
@@ -208,7 +208,7 @@ def test_park_waits_for_what_is_still_to_be_sent_before_it_parks_the_key() -> No
         KeyOutcome("other", published=1),
     ]
 
-    outcome = settle(made(chosen, PARK), chosen, of_keys)
+    outcome = combine(made(chosen, PARK), chosen, of_keys)
 
     assert outcome.set_aside == []
     assert outcome.unsent == 3
@@ -221,7 +221,7 @@ def test_skip_quarantines_a_malformed_event_of_a_key_that_fails() -> None:
         KeyOutcome("other", published=1),
     ]
 
-    outcome = settle(made(chosen, SKIP), chosen, of_keys)
+    outcome = combine(made(chosen, SKIP), chosen, of_keys)
 
     assert reasons(outcome.set_aside) == [("e2", "data-not-object")]
 
@@ -233,7 +233,7 @@ def test_what_the_checkpoint_has_passed_is_neither_published_nor_set_aside_nor_b
 
     planned = made(chosen, policy, holds, passed=frozenset({0, 1, 2}))
 
-    outcome = settle(planned, chosen, [])
+    outcome = combine(planned, chosen, [])
     assert (outcome.superseded, outcome.unsent, outcome.quarantined.total()) == (3, 0, 0)
 
 
@@ -274,7 +274,7 @@ def test_a_new_order_for_another_version_is_carried_out() -> None:
 
     planned = made(chosen, SKIP, Holds(orders={("k", "e1"): (Order(True, Place(lsn=7)), Order())}))
 
-    assert reasons(settle(planned, chosen, []).set_aside) == [("e1", "set-aside")]
+    assert reasons(combine(planned, chosen, []).set_aside) == [("e1", "set-aside")]
 
 
 def test_orders_for_several_events_of_a_blocked_key_are_carried_out_together() -> None:
@@ -292,7 +292,7 @@ def test_orders_for_several_events_of_a_blocked_key_are_carried_out_together() -
 def test_an_order_behind_an_event_that_blocks_is_carried_out_all_the_same() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2"), document("e3"))
     planned = made(chosen, BLOCK, Holds(orders={("k", "e2"): (Order(),)}))
-    outcome = settle(planned, chosen, publish(planned))
+    outcome = combine(planned, chosen, publish(planned))
 
     assert outcome.quarantined == {"set-aside": 1}
     assert (outcome.unsent, outcome.failed[0].blocked_by) == (2, "e1")
@@ -318,7 +318,7 @@ def test_the_first_event_that_blocks_a_key_is_named() -> None:
     chosen = selection(document("e1", **MALFORMED), document("e2", **MALFORMED))
     planned = made(chosen, BLOCK)
 
-    (failed,) = settle(planned, chosen, []).failed
+    (failed,) = combine(planned, chosen, []).failed
 
     assert isinstance(failed, KeyFailure)
     assert (failed.unsent, failed.blocked_by) == (2, "e1")
@@ -328,7 +328,7 @@ def test_the_error_of_an_earlier_event_explains_a_key_that_is_blocked_too() -> N
     chosen = selection(document("e1"), document("e2", **MALFORMED))
     later = [KeyOutcome("k", unsent=1, error=RetryableError("later"))]
 
-    (failed,) = settle(made(chosen, BLOCK), chosen, later).failed
+    (failed,) = combine(made(chosen, BLOCK), chosen, later).failed
 
     assert (failed.unsent, str(failed.error), failed.blocked_by) == (2, "later", None)
 
@@ -370,5 +370,5 @@ def test_every_document_of_a_batch_is_accounted_for_whatever_is_known_of_it(
 
     planned = plan(chosen, policy, holds, passed, lambda event: event.id == "e3")
 
-    outcome = settle(planned, chosen, publish(planned, "e4"))
+    outcome = combine(planned, chosen, publish(planned, "e4"))
     assert outcome.documents == chosen.documents

@@ -205,7 +205,7 @@ async def test_a_key_that_is_parked_already_is_known_once_something_is_stored_be
 async def test_only_the_event_that_an_order_names_fulfils_it_for_whatever_reason_it_is_set_aside(
     items: InMemoryItems,
 ) -> None:
-    await items.create(holds.order("k", "e"))
+    await items.create(holds.order_item("k", "e"))
 
     await process(items).store(refused(event("other", "k"), event("e", "another")), "i1")
     assert pending(await process(items).holds()) == {("k", "e")}
@@ -232,7 +232,7 @@ class Replica(InMemoryItems):
 
 async def test_an_order_that_the_replica_does_not_have_yet_is_carried_out() -> None:
     items = Replica()
-    items.put(holds.order("k", "e"))
+    items.put(holds.order_item("k", "e"))
 
     await process(items).store(refused(event("e", "k")), "i1")
 
@@ -286,7 +286,7 @@ async def test_a_batch_that_is_refused_says_why(items: InMemoryItems) -> None:
 
 
 async def test_an_order_that_cannot_be_removed_fails_the_attempt(items: InMemoryItems) -> None:
-    await items.create(holds.order("k", "e"))
+    await items.create(holds.order_item("k", "e"))
     items.answers = [None, StoreError("busy")]
 
     with pytest.raises(QuarantineError, match="busy"):

@@ -38,7 +38,7 @@ def ordered(error: str) -> dict[str, Any]:
     # As a log or a terminal takes it.
     line = error.encode().decode()
     key, identifier = (each for each in shell_words(line[line.index(COMMAND) + len(COMMAND) :]) if each != "--")
-    return holds.order(key, identifier)
+    return holds.order_item(key, identifier)
 
 
 @pytest.mark.parametrize("changes", INVALID.values(), ids=INVALID)

@@ -76,7 +76,7 @@ async def test_two_processes_may_install_one_after_the_other_and_a_role_needs_fe
     await owner.execute(Statement("grant select, insert, update, delete on relay.item to quarantine_keeper"))
     items = SqlItems(Database(sql_settings(postgres_database.replace("postgres@", "quarantine_keeper@"))))
 
-    await items.create(holds.marker("k", "r"))
+    await items.create(holds.parked_marker_item("k", "r"))
     await items.batch("k", [Touch(holds.PARKED_ID), Create(item("a"))])
     await items.delete("a", "k")
 

@@ -50,7 +50,7 @@ def attempt(label: str | None, *, fails: bool = False) -> RelayTelemetry:
             instruments.accepted(events[:1], 0.1, BoundedActions())
             instruments.already_published(1)
             instruments.quarantined(Reason.NO_ROUTE)
-            made.settled(outcome)
+            made.record_outcome(outcome)
             if fails:
                 raise PublishError("later")
     except PublishError:

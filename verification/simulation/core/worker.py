@@ -49,7 +49,7 @@ class SimulatedSource:
     async def read(self, batch: Iterable[StoredDocument | None], /) -> Received:
         return select(batch, BY_DEFAULT)
 
-    async def settled(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         try:
             positions = await self._line.ask(lambda: self._leases.positions(self._keys))
         except LineError as error:

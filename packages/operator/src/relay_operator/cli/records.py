@@ -214,7 +214,7 @@ class Records:
         One that was carried out at one of `places`, those of the event, stays: it keeps the event from coming back
         once its record is released or discarded. At another place it is about an earlier version, and is replaced.
         """
-        order = holds.order(partition_key, event_id)
+        order = holds.order_item(partition_key, event_id)
         for _ in range(_TRIES):
             try:
                 await self._items.create(order)
