@@ -63,7 +63,7 @@ chaos: $(SETUP) ## A fault campaign: SOURCE=sql EVENTS= FAULTS= SEED= CHAOS="--h
 fuzz: .venv/.installed-test ## Hypothesis over documents, settings and histories: FUZZ_EXAMPLES=
 	@FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest tests/fuzz -q --show-capture=no --timeout 1200
 
-mutants: .venv/.installed-mutants ## Mutation tests, hours: MUTANTS="--only relay/servicebus/turn.py" or MUTANTS="--sample 200 --seed 1"
+mutants: .venv/.installed-mutants ## Mutation tests, hours: MUTANTS="--only relay/servicebus/key_sender.py" or MUTANTS="--sample 200 --seed 1"
 	@$(PY) -m tests.mutants $(MUTANTS)
 
 spec: .venv/.installed-spec ## Check the specifications, and that each needs its parts: FULL=1 for larger worlds

@@ -19,12 +19,12 @@ from relay.core.remedy import Invocation
 from relay_operator.cli.console import check_of, name_of
 from relay_operator.cli.shell import python
 from relay_operator.console.application import application
+from relay_operator.console.formatting import Commands
 from relay_operator.console.observer import Observer
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.ports import Sources
 from relay_operator.console.server import loopback, serving
 from relay_operator.console.servicebus import ServiceBusTopic
-from relay_operator.console.texts import Commands
 
 
 def topic_of(stack: Stack) -> EmulatorTopic:

@@ -14,9 +14,9 @@ import aiohttp
 from local.stack.environment import TOPIC
 from relay.backends.findings import Finding
 from relay.core.errors import ServiceError
-from relay_operator.console.bounds import REASON, optional
 from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
 from relay_operator.console.ports import Topic
+from relay_operator.console.truncation import REASON, optional
 
 _TIMEOUT_S = 5.0
 # Within this time, deliveries are not asked for again.

@@ -15,8 +15,8 @@ from pathlib import Path
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from local.parking.desks import QUEUE, open_desk
 from local.parking.processes import Settings
+from local.parking.stores import QUEUE, open_desk
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 

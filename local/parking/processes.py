@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import inbox
-from local.parking.deadly import Deadly
-from local.parking.desks import QUEUE, Desk, open_desk
+from local.parking.crash_points import Deadly
+from local.parking.stores import QUEUE, EffectStore, open_desk
 
 POISON_EVERY, FAILS_EVERY = 9, 14
 """Of each key's messages, which can never be handled, and which fail until they are mended."""
@@ -98,7 +98,7 @@ async def operate(settings: Settings) -> None:
             await asyncio.sleep(_LOOKS_EVERY_S)
 
 
-async def _act(desk: Desk, key: inbox.ParkedKey, intents: Path) -> None:
+async def _act(desk: EffectStore, key: inbox.ParkedKey, intents: Path) -> None:
     action = random.choices(list(_ACTIONS), list(_ACTIONS.values()))[0]
     # Of a key that is not released, nobody but an operator removes the first message.
     first = await desk.store.messages(key.topic, key.key, limit=1)

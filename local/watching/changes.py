@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from outbox_emulators.shell import as_json, printable
-from relay_operator.console.moments import started_at, took_s, written_moment
+from relay_operator.console.commit_times import started_at, took_s, written_moment
 
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000

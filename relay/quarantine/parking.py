@@ -4,9 +4,8 @@ Each batch touches the key's marker and creates records. A release removes the m
 a batch and a release at the same time one fails: no record can be left behind in a key that is not parked. A
 document that is set aside for a reason of its own has a batch of its own, with the order that holds its event.
 
-What was parked and has been released or discarded since left an order (relay_operator.cli.records). So that it
-does not come back, its order is created and deleted in the batch of its record: where there is one, the batch is
-refused.
+What was parked and has been released or discarded since left an order. So that it does not come back, its order is
+created and deleted in the batch of its record: where there is one, the batch is refused.
 """
 
 from __future__ import annotations

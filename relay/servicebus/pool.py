@@ -22,10 +22,10 @@ from azure.servicebus.exceptions import (
 
 from relay.core.errors import PoisonError, RetryableError, SendError
 from relay.routes.mapping import Long, Moment, Value
+from relay.servicebus.link_suspects import GRACE_S, LateAcceptances, Suspects, is_the_cause, take_note
 from relay.servicebus.messages import CONTENT_TYPE, Further, Message
 from relay.servicebus.refusals import classify, is_made_up
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.servicebus.unanswered import GRACE_S, Late, Suspects, is_the_cause, take_note
 
 _CLOSE_TIMEOUT_S = 5.0
 _ENDS = (AMQPLinkError, AMQPSessionError, AMQPConnectionError)
@@ -142,7 +142,7 @@ class SenderPool:
         self._idle: list[PooledSender] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._unanswered: set[asyncio.Task[Any]] = set()
-        self.late = Late()
+        self.late = LateAcceptances()
         self.suspects = Suspects()
         self.topic = topic
         self.size = size

@@ -16,8 +16,8 @@ from relay.core.evidence import AcceptedLedger, Evidence
 from relay.core.fence import ALWAYS, Clearance
 from relay.core.results import KeyOutcome
 from relay.core.verdict import Judge
+from relay.servicebus.key_sender import PAUSES_S, AttemptContext, KeySender, Probe, PublisherState
 from relay.servicebus.messages import Contract
-from relay.servicebus.turn import PAUSES_S, Probe, Rules, Shared, Turn
 from relay.telemetry.instruments import BoundedActions
 from relay.telemetry.stream import logger_of
 
@@ -64,7 +64,9 @@ class ServiceBusPublisher:
         self._senders = senders
         self._claims = claims
         evidence = Evidence(duplicate_window_s)
-        self._shared = Shared(message_of, ledger, evidence, Probe(evidence, message_of), BoundedActions(), claims)
+        self._shared = PublisherState(
+            message_of, ledger, evidence, Probe(evidence, message_of), BoundedActions(), claims
+        )
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
         self._pauses_s = pauses_s
@@ -97,7 +99,7 @@ class ServiceBusPublisher:
         isolate: bool = False,
         rotate: int = 0,
     ) -> list[KeyOutcome]:
-        rules = Rules(
+        rules = AttemptContext(
             deadline or Deadline.after(self._attempt_timeout_s),
             self._send_timeout_s,
             judge,
@@ -146,7 +148,7 @@ class ServiceBusPublisher:
                 await self._claims.close()
 
     async def _take_turn(
-        self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage
+        self, outcome: KeyOutcome, events: Sequence[Event], rules: AttemptContext, outage: _Outage
     ) -> None:
         try:
             await self._send(outcome, events, rules, outage)
@@ -164,13 +166,18 @@ class ServiceBusPublisher:
             outage.succeeded()
 
     async def _send(
-        self, outcome: KeyOutcome, events: Sequence[Event], rules: Rules, outage: _Outage, done_before: int = 0
+        self,
+        outcome: KeyOutcome,
+        events: Sequence[Event],
+        rules: AttemptContext,
+        outage: _Outage,
+        done_before: int = 0,
     ) -> None:
         """Send events of a key; `done_before` is the number of those before them."""
         try:
             outage.check()
             async with self._senders.acquire() as sender:
-                await Turn(sender, self._shared, rules, outcome).send_in_order(events)
+                await KeySender(sender, self._shared, rules, outcome).send_in_order(events)
         except SendError as error:
             outcome.error = error.naming(self._named_by)
         except Exception as error:

@@ -20,7 +20,7 @@ from azure.servicebus.aio import ServiceBusSender
 from outbox import UnitOfWork
 from relay.config.clients import cosmos_client, servicebus_client
 from relay.config.settings import Settings
-from relay_operator.cli.session import open_session
+from relay_operator.cli.smoke_receiver import open_session
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

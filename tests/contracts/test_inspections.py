@@ -20,7 +20,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.findings import Gap, Why
 from relay.config.settings import Settings
 from relay.core.times import parse_duration
-from relay_operator.cli.topic import ServiceBusFacts, read_servicebus
+from relay_operator.cli.servicebus_checks import ServiceBusFacts, read_servicebus
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Namespace, serve_namespace
 

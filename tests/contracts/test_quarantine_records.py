@@ -11,14 +11,14 @@ from relay.core.documents import StoredDocument
 from relay.core.place import Place
 from relay.quarantine.items import Create, Filter, Items, RecordSummary, Touch
 from relay.quarantine.outcomes import Outcome, Removal
-from relay_operator.cli.records import Ordered, Records
+from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import event
 from tests.support.stores import record
 
 
 async def test_records_are_found_counted_and_removed(items: Items) -> None:
-    records = Records(items)
+    records = QuarantineAdmin(items)
     for name, key, at in (("ab1", "k", "3"), ("ab2", "other", "1"), ("c0000000", "k", "2")):
         await items.create(record(name, key, at))
 
@@ -36,14 +36,14 @@ async def test_records_are_found_counted_and_removed(items: Items) -> None:
     assert await stored(records, found[1]) == {"id": "document of c0000000"}
 
 
-async def stored(records: Records, summary: RecordSummary) -> StoredDocument:
+async def stored(records: QuarantineAdmin, summary: RecordSummary) -> StoredDocument:
     kept = await records.document(summary)
     assert kept is not None
     return kept.stored
 
 
 async def test_a_record_in_parts_is_joined_and_removed_whole(items: Items) -> None:
-    records = Records(items)
+    records = QuarantineAdmin(items)
     whole = record("r", documentParts=2)
     del whole["document"]
     await items.create(whole)
@@ -64,7 +64,7 @@ async def test_a_record_in_parts_is_joined_and_removed_whole(items: Items) -> No
 async def test_what_was_parked_leaves_an_order_unless_the_relay_has_passed_it(
     items: Items, parts: int, reach: int, holds_on: bool
 ) -> None:
-    records, outbox = Records(items), InMemoryOutbox()
+    records, outbox = QuarantineAdmin(items), InMemoryOutbox()
     outbox.reach(reach)
     document = event("e", "k") | {"_lsn": 5}
     parked = record("r", reason="key-parked", document=document)
@@ -87,7 +87,7 @@ async def test_what_was_parked_leaves_an_order_unless_the_relay_has_passed_it(
 
 
 async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:
-    records = Records(items)
+    records = QuarantineAdmin(items)
     await items.create(holds.parked_marker_item("k", "r"))
     await items.create(record("r"))
     await items.create(record("s", "other"))
@@ -103,7 +103,7 @@ async def test_a_key_stays_parked_while_it_has_a_record(items: Items) -> None:
 
 
 async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(items: Items) -> None:
-    class Overtaken(Records):
+    class Overtaken(QuarantineAdmin):
         async def count(self, chosen: Filter) -> int:
             count = await super().count(chosen)
             await items.batch("k", [Touch(holds.PARKED_ID), Create(record("late"))])
@@ -112,11 +112,11 @@ async def test_a_record_that_is_stored_while_a_key_is_unparked_keeps_it_parked(i
     await items.create(holds.parked_marker_item("k", "r"))
 
     assert await Overtaken(items).unpark("k") is False
-    assert list(await Records(items).parked()) == ["k"]
+    assert list(await QuarantineAdmin(items).parked()) == ["k"]
 
 
 async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
-    records = Records(items)
+    records = QuarantineAdmin(items)
 
     assert [await records.order("k", "e/1?"), await records.order("k", "e/1?")] == [Ordered.NEW, Ordered.PENDING]
     (order,) = await records.orders("k")
@@ -128,7 +128,7 @@ async def test_an_order_is_written_once_and_withdrawn(items: Items) -> None:
 
 async def test_a_removed_record_leaves_who_removed_it_when_and_why(items: Items) -> None:
     await items.create(record("r1", lsn=7, order=2) | {"documentId": "e"})
-    records = Records(items)
+    records = QuarantineAdmin(items)
     (summary,) = await records.find(Filter())
 
     await records.remove(summary, removal=Removal(Outcome.DISCARDED, "jo", "a test order"))

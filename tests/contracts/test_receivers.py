@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import ServiceBusError, SessionLockLostError
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.servicebus.refusals import amqp_condition
-from relay_operator.cli.topic import names_missing_entity
+from relay_operator.cli.servicebus_checks import names_missing_entity
 from tests.support.broker import inject
 from tests.unit.relay.receivers import Message, Receiver, Subscription, refusals
 

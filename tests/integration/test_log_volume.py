@@ -14,7 +14,7 @@ import pytest
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import HANDLERS
 from relay.core.errors import PublishError
-from relay.servicebus.turn import Turn
+from relay.servicebus.key_sender import KeySender
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import inject, set_topic_status
 from tests.support.outbox import event
@@ -82,7 +82,7 @@ async def test_a_defect_that_stops_a_thousand_keys_is_one_traceback(
     async def broken(*_: object) -> None:
         raise RuntimeError("nobody foresaw this")
 
-    monkeypatch.setattr(Turn, "send_in_order", broken)
+    monkeypatch.setattr(KeySender, "send_in_order", broken)
 
     with caplog.at_level(logging.INFO), pytest.raises(PublishError):
         await make_relay().handle([event(f"e{number}", f"k{number}") for number in range(KEYS)], "i1")

@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.deadletters.queue import DeadLetterQueue
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
@@ -182,7 +182,7 @@ async def test_a_lock_that_is_lost_does_not_keep_others_from_being_renewed(topic
     topic.dead_letter("all", "k", count=2)
     async with (
         ServiceBusClient.from_connection_string(topic.servicebus.connection_string) as client,
-        DeadLetterQueue(client, Outlet(TOPIC, "all")) as queue,
+        DeadLetterQueue(client, ReceivingEntity(TOPIC, "all")) as queue,
     ):
         lost, kept = [each async for each in queue.receive({1, 2})]
         dead_letters.expire_lock(UUID(str(lost.received.lock_token)).bytes_le)

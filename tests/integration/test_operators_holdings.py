@@ -11,7 +11,7 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.records import Ordered, Records
+from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.outbox import event, rejected
 from tests.support.stores import items_in
 
@@ -29,7 +29,7 @@ async def elsewhere(cosmos: CosmosServer) -> AsyncIterator[ContainerProxy]:
 async def test_an_order_that_another_process_has_just_written_exists_already(
     quarantine: ContainerProxy, elsewhere: ContainerProxy
 ) -> None:
-    ours, theirs = Records(items_in(quarantine)), Records(items_in(elsewhere))
+    ours, theirs = QuarantineAdmin(items_in(quarantine)), QuarantineAdmin(items_in(elsewhere))
 
     for number in range(_OFTEN):
         assert await theirs.order("k", f"e{number}") is Ordered.NEW
@@ -39,7 +39,7 @@ async def test_an_order_that_another_process_has_just_written_exists_already(
 async def test_a_key_that_another_process_has_just_parked_stays_parked(
     quarantine: ContainerProxy, elsewhere: ContainerProxy
 ) -> None:
-    ours, theirs = Records(items_in(quarantine)), StoredQuarantine(items_in(elsewhere))
+    ours, theirs = QuarantineAdmin(items_in(quarantine)), StoredQuarantine(items_in(elsewhere))
 
     for number in range(_OFTEN):
         key = f"k{number}"

@@ -17,7 +17,7 @@ from relay.backends.cosmos.quarantine import CosmosItems
 from relay.config.settings import Settings
 from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import relay_command, relay_subprocess
@@ -168,17 +168,17 @@ async def test_a_release_cut_off_before_the_removal_can_be_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await put(environment, *events("k", 6))
-    remove = Records.remove
+    remove = QuarantineAdmin.remove
     removed = 0
 
-    async def remove_two(records: Records, head: Any, *further: Any) -> None:
+    async def remove_two(records: QuarantineAdmin, head: Any, *further: Any) -> None:
         nonlocal removed
         removed += 1
         if removed > 2:
             raise KeyboardInterrupt
         await remove(records, head, *further)
 
-    monkeypatch.setattr(Records, "remove", remove_two)
+    monkeypatch.setattr(QuarantineAdmin, "remove", remove_two)
     with pytest.raises(KeyboardInterrupt):
         await relay_command(environment, "quarantine", "release", "--all")
     monkeypatch.undo()

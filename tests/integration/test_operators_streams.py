@@ -21,7 +21,7 @@ from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEn
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.streams import read_streams, stream_of
-from relay_operator.cli.session import choose, open_session
+from relay_operator.cli.smoke_receiver import choose, open_session
 from relay_operator.console.servicebus import ServiceBusTopic
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import dead_letter, event

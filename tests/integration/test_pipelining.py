@@ -25,6 +25,7 @@ from relay.core.errors import PublishError
 from relay.core.events import Event, by_partition_key
 from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages, publisher
+from relay.servicebus.key_sender import KeySender
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined import link
 from relay.servicebus.pipelined.credit import Credit
@@ -35,7 +36,6 @@ from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay.servicebus.senders import Senders, senders
 from relay.servicebus.transfers import Transfer
-from relay.servicebus.turn import Turn
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.outbox import event, events, sound
@@ -72,7 +72,7 @@ async def test_a_hundred_keys_need_one_connection(make_relay: RelayMaker, servic
     assert len(servicebus.broker.connections) == 1
 
 
-class _TwoInFlight(Turn):
+class _TwoInFlight(KeySender):
     """Sends half of a key's events concurrently with the other half."""
 
     async def send_in_order(self, events: Sequence[Event]) -> None:
@@ -84,7 +84,7 @@ async def test_a_key_has_one_transfer_in_flight(
     make_relay: RelayMaker, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch, one_in_flight: bool
 ) -> None:
     if not one_in_flight:
-        monkeypatch.setattr(publisher, "Turn", _TwoInFlight)
+        monkeypatch.setattr(publisher, "KeySender", _TwoInFlight)
     relay = make_relay()
     # The first transfer is refused for the moment, and sent again; what follows it has to wait.
     await inject(

@@ -18,7 +18,7 @@ from relay.core.events import Reason
 from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.sql_outbox import sql_settings
@@ -72,9 +72,9 @@ async def test_no_statement_stores_more_than_a_bound_however_large_the_event_is(
     await StoredQuarantine(items).store([record], "i1", park=park)
     await StoredQuarantine(items).store([record], "i1", park=park)
 
-    (summary,) = await Records(items).find(Filter())
-    document = await Records(items).document(summary)
-    await Records(items).remove(summary)
+    (summary,) = await QuarantineAdmin(items).find(Filter())
+    document = await QuarantineAdmin(items).document(summary)
+    await QuarantineAdmin(items).remove(summary)
     assert document is not None
     assert document.stored["data"]["text"] == text
     assert max(counting.sizes) < MAX_BODY + 1000

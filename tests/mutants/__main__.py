@@ -1,7 +1,7 @@
 """Changes the code in small ways, one at a time, and reports which changes no test detects.
 
     python -m tests.mutants                               every mutant of every file (hours)
-    python -m tests.mutants --only relay/servicebus/turn.py          those of some files
+    python -m tests.mutants --only relay/servicebus/key_sender.py          those of some files
     python -m tests.mutants --sample 200 --seed 1         a sample, drawn from a seed
 
 Survivors are printed as they are found. The last line is JSON: how many mutants were killed, how many survived and

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.connected import ConnectedWorld
 from verification.simulation.network import HOST
 from verification.simulation.world import Process
@@ -22,7 +22,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @pytest.fixture
 def world() -> Iterator[ConnectedWorld]:
     made = ConnectedWorld("network")
-    with reality.of(made):
+    with determinism.of(made):
         yield made
         made.close()
     # Collect the rest of the processes now, so that it does not end during another test.
@@ -320,7 +320,7 @@ def test_a_lossy_way_resets_connections(world: ConnectedWorld, client: Process) 
 def test_the_same_seed_gives_the_same_bytes_at_the_same_time() -> None:
     def digest(seed: str) -> str:
         world = ConnectedWorld(seed)
-        with reality.of(world):
+        with determinism.of(world):
             serve(world, echo)
             client = world.process("client")
             streams = connect(world, client)

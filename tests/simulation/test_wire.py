@@ -18,7 +18,7 @@ from verification.simulation.connected import ConnectedWorld
 from verification.simulation.faults import Fault
 from verification.simulation.plan import Plan, Result
 from verification.simulation.wire import services, universe
-from verification.simulation.wire.strikes import KINDS
+from verification.simulation.wire.fault_injection import KINDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.usefixtures("prepared")]
 

@@ -16,8 +16,8 @@ from verification.simulation.faults import Fault
 from verification.simulation.leases.controls import CONTROLS
 from verification.simulation.plan import Plan, Result
 from verification.simulation.wire import universe
+from verification.simulation.wire.fault_injection import Strikes
 from verification.simulation.wire.services import DATABASE
-from verification.simulation.wire.strikes import Strikes
 
 AHEAD, BEHIND = 40, 6
 """Number of events of the partition that is read before, and of the other one while nobody can read it."""

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from verification.simulation import reality
-from verification.simulation.line import Line, LineError
+from verification.simulation import determinism
+from verification.simulation.rpc_channel import LineError, RpcChannel
 from verification.simulation.world import EPOCH, EndlessError, Process, StuckError, World
 
 
@@ -117,13 +117,13 @@ def observed(seed: str) -> tuple[object, ...]:
         await asyncio.sleep(3)
         return time.time(), time.monotonic(), datetime.now(UTC), uuid.uuid4(), random.random()
 
-    with reality.of(world):
+    with determinism.of(world):
         found: tuple[object, ...] = world.run_task(process, look(), at_most_s=10)
     return found
 
 
 def test_time_and_randomness_are_the_worlds() -> None:
-    with reality.replaced():
+    with determinism.replaced():
         one, again, other = observed("1"), observed("1"), observed("2")
 
     assert one == again
@@ -148,14 +148,14 @@ def test_another_thread_asks_the_machine_and_changes_nothing() -> None:
 
     def draw(*, disturbed: bool) -> tuple[object, ...]:
         world = World("1")
-        with reality.of(world):
+        with determinism.of(world):
             drawn: tuple[object, ...] = world.run_task(world.process("p"), work() if disturbed else calm(), 10)
         return drawn
 
     async def calm() -> tuple[object, ...]:
         return random.random(), uuid.uuid4(), random.random(), uuid.uuid4()
 
-    with reality.replaced(), ThreadPoolExecutor(1) as other:
+    with determinism.replaced(), ThreadPoolExecutor(1) as other:
         other.submit(use).result()
         disturbed, calmly = draw(disturbed=True), draw(disturbed=False)
 
@@ -170,7 +170,11 @@ def test_what_needs_real_time_is_refused(world: World, act: Callable[[], None]) 
     async def work() -> None:
         act()
 
-    with reality.replaced(), reality.of(world), pytest.raises(reality.SimulationError, match="must not"):
+    with (
+        determinism.replaced(),
+        determinism.of(world),
+        pytest.raises(determinism.SimulationError, match="must not"),
+    ):
         world.run_task(world.process("p"), work(), 10)
 
 
@@ -178,7 +182,7 @@ def test_the_number_and_the_machine_of_a_process_are_the_worlds(world: World) ->
     async def look() -> tuple[int, str]:
         return os.getpid(), socket.gethostname()
 
-    with reality.replaced(), reality.of(world):
+    with determinism.replaced(), determinism.of(world):
         one, other = (world.run_task(world.process(name), look(), 10) for name in ("p", "q"))
 
     assert (one, other) == ((2, "simulated"), (3, "simulated"))
@@ -214,7 +218,7 @@ def test_an_endless_loop_ends_the_universe(world: World, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_request_without_an_answer_may_have_been_carried_out(world: World, when: str) -> None:
-    process, line, carried_out = world.process("p"), Line(world, "service", timeout_s=5), list[float]()
+    process, line, carried_out = world.process("p"), RpcChannel(world, "service", timeout_s=5), list[float]()
     line.loses = 1.0
 
     async def ask() -> None:
@@ -234,7 +238,7 @@ def test_a_request_without_an_answer_may_have_been_carried_out(world: World, whe
 
 @pytest.mark.parametrize("kind", ["down", "cut"])
 def test_what_is_cut_off_gets_no_answer(world: World, kind: str) -> None:
-    line = Line(world, "service", timeout_s=5)
+    line = RpcChannel(world, "service", timeout_s=5)
     line.is_down, line.cut = kind == "down", {"p"} if kind == "cut" else set()
 
     async def ask() -> int:

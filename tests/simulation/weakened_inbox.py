@@ -13,10 +13,10 @@ from azure.servicebus import ServiceBusReceivedMessage
 from inbox import session
 from inbox.errors import DeadLetter
 from inbox.handling import Handler, call
+from inbox.key_parker import KeyParker
 from inbox.lock import Lock
 from inbox.messages import Message
 from inbox.parked import Cause, Claim, ParkedMessage
-from inbox.poison import Aside
 from inbox.received import read
 from inbox.sequences import Arrival, Step
 from inbox.session import Session
@@ -76,11 +76,11 @@ async def _keep_session(self: Session) -> None:
         await self._lock.stop()
 
 
-async def _never_set_aside(self: Aside, parked: ParkedMessage) -> bool:
+async def _never_set_aside(self: KeyParker, parked: ParkedMessage) -> bool:
     return False
 
 
-async def _never_park(self: Aside, parked: ParkedMessage, cause: Cause) -> None:
+async def _never_park(self: KeyParker, parked: ParkedMessage, cause: Cause) -> None:
     pass
 
 
@@ -125,7 +125,7 @@ def _skip_on_failure(self: Parked, claim: Claim, cause: Cause) -> Operation[None
         yield from self.give_back(claim, first)
 
 
-async def _leave_no_place(self: Aside, parked: ParkedMessage, unreadable: DeadLetter) -> None:
+async def _leave_no_place(self: KeyParker, parked: ParkedMessage, unreadable: DeadLetter) -> None:
     pass
 
 
@@ -139,15 +139,15 @@ CONTROLS: dict[str, tuple[Any, str, Any, str]] = {
     "gaps are recorded": (recording, "advance", _no_gaps, "as missing"),
     "an event is known by its key, too": (Identity, "of", _of_id_alone, "missing"),
     "what nobody can handle is dead-lettered": (session, "call", _swallow_dead_letters, "dead letters"),
-    "what follows a parked message is set aside": (Aside, "_take", _never_set_aside, "out_of_order"),
-    "a message is kept before it is completed": (Aside, "_park", _never_park, "missing"),
+    "what follows a parked message is set aside": (KeyParker, "_take", _never_set_aside, "out_of_order"),
+    "a message is kept before it is completed": (KeyParker, "_park", _never_park, "missing"),
     "a released key is parked until its last message": (Parked, "_lock", _only_what_is_not_released, "of_order"),
     "messages are handed over in order": (Parked, "_read", _last_first, "out_of_order"),
     "a message is removed after its handler": (Parked, "next", _remove_beforehand, "missing"),
     "a claimed key stays parked": (Parked, "next", _unpark_at_once, "missing"),
     "what is discarded counts as handled": (Parked, "discard", _without_note, "after it was discarded"),
     "what fails again parks its key again": (Parked, "fail", _skip_on_failure, "missing"),
-    "what cannot be read keeps its place": (Aside, "leave", _leave_no_place, "kept no place"),
+    "what cannot be read keeps its place": (KeyParker, "leave", _leave_no_place, "kept no place"),
     "sessions are released": (Session, "close", _keep_session, "undisturbed"),
 }
 """By what it does: where it is, what replaces it, and a word of the violation that follows."""

@@ -16,8 +16,8 @@ from changefeed.statements import Statement
 from tests.support.sql_outbox import TABLE
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
-from verification.simulation import reality
-from verification.simulation.line import Line
+from verification.simulation import determinism
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.sql.sessions import SimulatedSession, connect
 from verification.simulation.sql.tables import Transaction
@@ -91,7 +91,7 @@ class ModelDatabase:
 
     def __init__(self, world: World) -> None:
         self.server = Server(world)
-        self._line = Line(world, "database")
+        self._line = RpcChannel(world, "database")
         self._process = world.process("test")
 
     async def session(self) -> AsyncSession:
@@ -136,7 +136,7 @@ class ModelDatabase:
     def run(self, scenario: Scenario) -> None:
         """Play a scenario in this database's world."""
         world = self._process.world
-        with reality.replaced(), reality.of(world):
+        with determinism.replaced(), determinism.of(world):
             try:
                 world.run_task(self._process, scenario(self), WATCHDOG_S)  # type: ignore[arg-type]
             finally:

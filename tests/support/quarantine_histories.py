@@ -23,7 +23,7 @@ from relay.core.pipeline import Relay
 from relay.quarantine.items import ItemNotFound, Items
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -142,8 +142,8 @@ class World:
         items = self._raw if raw else self.items
 
         @asynccontextmanager
-        async def records(_: object) -> AsyncIterator[Records]:
-            yield Records(items)
+        async def records(_: object) -> AsyncIterator[QuarantineAdmin]:
+            yield QuarantineAdmin(items)
 
         @asynccontextmanager
         async def sender(_: object) -> AsyncIterator[OrderedSender]:

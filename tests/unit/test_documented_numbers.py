@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import changefeed.feed
+import inbox.accept_window
 import inbox.stores.port
-import inbox.width
 import local.console.topic
 import local.stack.command
 import outbox.errors
@@ -29,7 +29,7 @@ import relay.telemetry.gauges
 import relay.telemetry.instruments
 import relay_operator.cli.main
 import relay_operator.cli.quarantine
-import relay_operator.cli.records
+import relay_operator.cli.quarantine_admin
 import relay_operator.cli.sender
 import relay_operator.cli.smoke
 import relay_operator.cli.terminal
@@ -73,14 +73,22 @@ CLAIMS: list[tuple[str, str, Any]] = [
         "the properties together exceed {} bytes",
         relay.core.events.MAX_PROPERTIES_BYTES,
     ),
-    ("docs/operators.md", "its first {} characters or more are enough", relay_operator.cli.records.LEAST_ID),
+    (
+        "docs/operators.md",
+        "its first {} characters or more are enough",
+        relay_operator.cli.quarantine_admin.LEAST_ID,
+    ),
     ("docs/operators.md", "a cell has at most {} columns", relay_operator.cli.terminal.WIDEST),
     ("docs/operators.md", "writes an event of {} MB", relay_operator.cli.smoke._OVERSIZED_BYTES / 1e6),
     ("docs/operators.md", "{} small events must arrive", relay_operator.cli.smoke._SMALL),
     ("docs/operators.md", "up to {} differences", relay_operator.cli.smoke._SHOWN_DIFFERENCES),
     ("docs/operators.md", "A failed send is tried {} times", len(relay_operator.cli.sender._PAUSES_S) + 1),
-    ("docs/receiving-events.md", "A receiver that has nothing to do has {} of them open", inbox.width.FEWEST),
-    ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.width._SOON_S),
+    (
+        "docs/receiving-events.md",
+        "A receiver that has nothing to do has {} of them open",
+        inbox.accept_window.FEWEST,
+    ),
+    ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.accept_window._SOON_S),
     ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
     ("docs/sql.md", "every {} ms while events arrive", changefeed.feed._SOONEST_LOOK_S * 1000),
     ("docs/sql.md", "every {} ms when none has arrived", changefeed.feed._LATEST_LOOK_S * 1000),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from verification.simulation import reality, runner
+from verification.simulation import determinism, runner
 from verification.simulation.plan import EVENTS, FAULTS, Kind, Plan, Result
 
 # Seconds between two lines that say how far it is.
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(name: str, first: int, options: argparse.Namespace) -> bool:
     """Run the universes of a kind; returns whether a guarantee was violated."""
     kind = runner.kind_named(name)
-    started = shown = reality.seconds()
+    started = shown = determinism.seconds()
     processor_s = time.process_time()
     number, virtual_s, events, excused = 0, 0.0, 0, 0
     for seed in _seeds(first, options):
@@ -59,8 +59,8 @@ def _run(name: str, first: int, options: argparse.Namespace) -> bool:
         if result.violations:
             _report(name, kind, plan, result, options)
             return True
-        if reality.seconds() - shown > _EVERY_S:
-            shown = reality.seconds()
+        if determinism.seconds() - shown > _EVERY_S:
+            shown = determinism.seconds()
             print(f"  {name}: {number:,} universes in {shown - started:.0f} s", flush=True)
     took_s = time.process_time() - processor_s
     print(

@@ -9,8 +9,8 @@ from typing import Any
 
 from relay.core.errors import RetryableError
 from relay.core.events import Event
+from relay.servicebus.key_sender import KeySender
 from relay.servicebus.transfers import in_batches
-from relay.servicebus.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Control:
     first: int = 0
 
 
-async def go_on(self: Turn, events: Sequence[Event]) -> None:
-    """`Turn.send_in_order`, but what follows a transfer that failed is sent."""
+async def go_on(self: KeySender, events: Sequence[Event]) -> None:
+    """`KeySender.send_in_order`, but what follows a transfer that failed is sent."""
     limits = await self._limits()
     failed: RetryableError | None = None
     for transfer in in_batches(events, self._shared.message_of, limits.batch):

@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from verification.simulation.channel import Channel
 from verification.simulation.sockets import Address, Socket
-from verification.simulation.way import Way
 from verification.simulation.world import Process, World
 
 HOST = "127.0.0.1"
@@ -32,7 +32,7 @@ class Port:
     """
 
     number: int
-    way: Way
+    way: Channel
     process: Process | None = None
     accept: Callable[[Socket], None] | None = None
     refuses: bool = False
@@ -70,7 +70,7 @@ class Network:
         """Return a port by its number, whether or not somebody listens."""
         if number not in self.ports:
             self.ports[number] = Port(
-                number, Way(self.world, str(number), fastest_s=_FASTEST_S, slowest_s=_SLOWEST_S)
+                number, Channel(self.world, str(number), fastest_s=_FASTEST_S, slowest_s=_SLOWEST_S)
             )
         return self.ports[number]
 

@@ -15,11 +15,11 @@ from relay.core.place import Place
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.release import Release
 from relay_operator.cli.sender import OrderedSender
 from verification.journal import entries
-from verification.simulation.notes import Notes
+from verification.simulation.journal_keeper import Notes
 from verification.simulation.senders import SimulatedSenders
 from verification.simulation.services import WINDOW_S, Services
 from verification.simulation.store import SimulatedItems
@@ -78,13 +78,13 @@ class BaseOperator(ABC):
         """Return the store of the quarantine."""
 
     @abstractmethod
-    async def _release(self, records: Records, key: str) -> Release:
+    async def _release(self, records: QuarantineAdmin, key: str) -> Release:
         """Release what is parked of a key."""
 
     async def _run(self) -> None:
         entropy = self.notes.world.entropy
         pause_s = entropy.choice(self.pauses_s) * self._scale
-        records = Records(self._items())
+        records = QuarantineAdmin(self._items())
         while True:
             await asyncio.sleep(pause_s * entropy.uniform(0.5, 2))
             try:
@@ -94,7 +94,7 @@ class BaseOperator(ABC):
             except (StoreError, OperationError):
                 pass
 
-    async def _order(self, records: Records) -> None:
+    async def _order(self, records: QuarantineAdmin) -> None:
         """`quarantine add`, for what holds up its key, as the log says.
 
         That is needed with any policy: a process to which nothing is accepted cannot tell poison from an outage.
@@ -103,7 +103,7 @@ class BaseOperator(ABC):
         for key, event_id in self.notes.waiting(patience_s):
             await records.order(key, event_id)
 
-    async def _clear(self, records: Records) -> None:
+    async def _clear(self, records: QuarantineAdmin) -> None:
         """`quarantine discard` of what is poisoned, and `quarantine release` of the key."""
         for summary in await records.find(Filter()):
             if summary.reason != Reason.KEY_PARKED and self.notes.world.entropy.random() < 0.7:
@@ -115,7 +115,7 @@ class BaseOperator(ABC):
                 if (key, kept.summary.document_id) in self.notes.unsound:
                     await self._discard(records, kept.summary)
 
-    async def _discard(self, records: Records, summary: RecordSummary) -> None:
+    async def _discard(self, records: QuarantineAdmin, summary: RecordSummary) -> None:
         key, event_id = summary.partition_key, str(summary.document_id)
         self.notes.discarded.add((key, event_id))
         self.notes.journal.append(entries.Discarded(at=self.notes.at, by=self.process.name, key=key, id=event_id))
@@ -140,7 +140,7 @@ class Operator(BaseOperator):
     def _items(self) -> Items:
         return SimulatedItems(self.services.to_store, self.services.store)
 
-    async def _release(self, records: Records, key: str) -> Release:
+    async def _release(self, records: QuarantineAdmin, key: str) -> Release:
         release = Release(records, OrderedSender(self._publisher()), self._outbox, _SETTINGS)  # type: ignore[arg-type]
         await release.release_parked(key, None)
         return release

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.loop import ProcessLoop
 from verification.simulation.plan import Kind, Plan, Result
 
@@ -47,7 +47,7 @@ def prepared(*, logs: bool = False) -> Iterator[None]:
     # A killed process never gets to its `finally`: Python runs it when the coroutine is collected.
     sys.unraisablehook = lambda _: None
     try:
-        with reality.replaced(), warnings.catch_warnings():
+        with determinism.replaced(), warnings.catch_warnings():
             # Nor are coroutines awaited that it was about to.
             warnings.simplefilter("ignore", RuntimeWarning)
             try:

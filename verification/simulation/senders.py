@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from relay.core.errors import PoisonError, RetryableError
 from relay.core.events import Event
 from relay.servicebus.transfers import LinkLimits, Transfer
-from verification.simulation.line import Line
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.topic import BusyError, RefusedError, Topic
 from verification.simulation.world import Process
 
@@ -23,7 +23,7 @@ class SimulatedSenders:
     topic = "domain-events"
     size = 8
 
-    def __init__(self, process: Process, line: Line, topic: Topic) -> None:
+    def __init__(self, process: Process, line: RpcChannel, topic: Topic) -> None:
         self.process = process
         self.line = line
         self.destination = topic

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from relay.servicebus.messages import Message
 from verification.journal import entries
 from verification.journal.entries import Entry, digest_of
-from verification.simulation.judging import judged
-from verification.simulation.line import Line
-from verification.simulation.notes import Notes
+from verification.simulation.journal_keeper import Notes
 from verification.simulation.plan import Plan, Result
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.store import NotedItems
 from verification.simulation.topic import Topic
+from verification.simulation.verdict import judged
 from verification.simulation.world import World
 
 WINDOW_S = 600.0
@@ -26,13 +26,13 @@ class Services(Notes):
         super().__init__(world, plan.policy)
         self.topic = Topic(window_s, self._taken)
         self.store = NotedItems(self.stored)
-        self.to_topic = Line(world, "topic")
-        self.to_store = Line(world, "store")
+        self.to_topic = RpcChannel(world, "topic")
+        self.to_store = RpcChannel(world, "store")
 
     @property
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, RpcChannel]:
         """The ways, by the names of the services."""
-        return {line.name: line for line in vars(self).values() if isinstance(line, Line)}
+        return {line.name: line for line in vars(self).values() if isinstance(line, RpcChannel)}
 
     def judged(self, plan: Plan, *, is_over: bool) -> Result:
         """Return the result of a plan's universe; `is_over` says whether everything was published in time."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from verification.simulation.way import Way
+from verification.simulation.channel import Channel
 from verification.simulation.world import Process, World
 
 Address = tuple[str, int]
@@ -61,7 +61,7 @@ class Socket:
     def __init__(self, network: Network, process: Process) -> None:
         self.process = process
         self.peer: Socket | None = None
-        self.way: Way | None = None
+        self.way: Channel | None = None
         self.has_ended = False
         self.is_closed = False
         self.error: OSError | None = None

@@ -10,7 +10,7 @@ from relay.core.errors import StoreError
 from relay.core.holds import Holds
 from relay.quarantine.items import Create, Filter, Item, Operation, RecordSummary, Stored
 from tests.support.in_memory_items import InMemoryItems
-from verification.simulation.line import Line, LineError
+from verification.simulation.rpc_channel import LineError, RpcChannel
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def _now(work: Coroutine[Any, Any, T]) -> T:
 class SimulatedItems:
     """An `Items` of one process."""
 
-    def __init__(self, line: Line, store: InMemoryItems) -> None:
+    def __init__(self, line: RpcChannel, store: InMemoryItems) -> None:
         self._line = line
         self._store = store
 

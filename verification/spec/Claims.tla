@@ -17,7 +17,7 @@ CONSTANTS
     TakingRaisesEpoch,      \* changefeed/claims.py: whoever takes a claim raises its epoch
     TakesAsItRead,          \* changefeed/claims.py: a claim is taken where the row is still as it was read
     SendsWhileItHolds,      \* relay/backends/sql/source.py: nothing is sent once the claim was not renewed in time
-    SendsInOrder,           \* relay/servicebus/turn.py: nothing is sent ahead of an event that was not accepted
+    SendsInOrder,           \* relay/servicebus/key_sender.py: nothing is sent ahead of an event that was not accepted
     StoresWhatWasAccepted,  \* relay/backends/sql/shard.py: the cursor is stored after its page was accepted
     DeadClaimsAreTaken,     \* relay/backends/sql/worker.py: a claim whose row has not changed for its time is taken
 

@@ -20,7 +20,7 @@ CONSTANTS
 
     \* Safeguards. Each is TRUE; a run with one taken out is violated.
     StoresBeforeSuccess,    \* relay/core/pipeline.py: an attempt succeeds once what it sets aside is stored
-    StopsBehindPoison,      \* relay/servicebus/turn.py: with park and block nothing is sent behind what is set aside
+    StopsBehindPoison,      \* relay/servicebus/key_sender.py: with park and block nothing is sent behind what is set aside
     WaitsForPredecessors,   \* relay/core/plan.py: with park nothing is stored while an earlier event is still to be sent
     ReadsEachTime,          \* relay/core/orders.py: with park each attempt reads the parked keys
     ReadsOrdersAgain,       \* relay/core/orders.py: a repeated attempt reads the orders
@@ -34,13 +34,13 @@ CONSTANTS
     OrdersHavePlaces,       \* relay/core/holds.py: an order that is carried out is about one version of its event
     MarkerHasPlace,         \* relay/core/holds.py: what lies before the event that parked its key is not parked
     BatchTouchesMarker,     \* relay/quarantine/parking.py: a record of a parked key is in one batch with its marker
-    UnparksAsRead,          \* packages/operator/src/relay_operator/cli/records.py: the marker is removed only as it was read, before the count
+    UnparksAsRead,          \* packages/operator/src/relay_operator/cli/quarantine_admin.py: the marker is removed only as it was read, before the count
     UnparksInterrupted,     \* packages/operator/src/relay_operator/cli/quarantine.py: a release unparks a key without records
     ReleasesInOrder,        \* packages/operator/src/relay_operator/cli/release.py: of a parked key, nothing is sent ahead of a record that stays
     RemovesAfterAcceptance, \* packages/operator/src/relay_operator/cli/release.py: a record is removed once its event was accepted
-    KeepsWhatWasSetAside,   \* packages/operator/src/relay_operator/cli/records.py: no order replaces one that was carried out for the same version
-    WithdrawsAsRead,        \* packages/operator/src/relay_operator/cli/records.py: an order is withdrawn only as it was read
-    RemovalLeavesOrder,     \* packages/operator/src/relay_operator/cli/records.py: what was parked behind another event leaves an order when it is
+    KeepsWhatWasSetAside,   \* packages/operator/src/relay_operator/cli/quarantine_admin.py: no order replaces one that was carried out for the same version
+    WithdrawsAsRead,        \* packages/operator/src/relay_operator/cli/quarantine_admin.py: an order is withdrawn only as it was read
+    RemovalLeavesOrder,     \* packages/operator/src/relay_operator/cli/quarantine_admin.py: what was parked behind another event leaves an order when it is
                             \* removed, unless the checkpoint has passed it
 
     \* Assumptions. Each is TRUE.
@@ -250,7 +250,7 @@ SeenByOthers(p, set) ==
     over' = [q \in Procs |-> IF q # p /\ phase[q] \notin {"none", "waiting"} THEN over[q] \cup (set \cap Page(q))
                              ELSE over[q]]
 
-\* relay/servicebus/turn.py. The topic accepts the next event; its answer may be lost.
+\* relay/servicebus/key_sender.py. The topic accepts the next event; its answer may be lost.
 Accept(p) ==
     /\ phase[p] = "sending" /\ todo[p] # {}
     /\ LET e == Min(todo[p])

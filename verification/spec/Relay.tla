@@ -18,7 +18,7 @@ CONSTANTS
 
     \* Safeguards of the relay. Each is TRUE; a run with one taken out is violated.
     WithholdsCheckpoint,    \* relay/core/plan.py: an invocation raises unless each event was accepted
-    StopsBehindFailure,     \* relay/servicebus/turn.py: nothing of a key is sent behind an event that was not accepted
+    StopsBehindFailure,     \* relay/servicebus/key_sender.py: nothing of a key is sent behind an event that was not accepted
     SortsCommits,           \* relay/backends/cosmos/source.py: the events of one commit are sorted by their order
     EveryWaitEnds,          \* relay/servicebus/pipelined/lanes.py: a transfer without an answer is given up
     RemembersAccepted,      \* relay/core/evidence.py: the ledger of what this process had accepted
@@ -227,7 +227,7 @@ Compare(p) ==
        ELSE cleared' = [cleared EXCEPT ![p] = 0] /\ UNCHANGED passed
     /\ UNCHANGED <<now, writer, platform, range, begin, end, done, failed, sent, ledger, network, broker>> /\ NoFault
 
-\* One transfer of a key at a time: relay/servicebus/turn.py.
+\* One transfer of a key at a time: relay/servicebus/key_sender.py.
 Send(p, k) ==
     /\ IsAttempting(p) /\ IsFree(p, k) /\ Open(p, k) # {}
     /\ LET e == Following(p, k)

@@ -34,14 +34,7 @@ from relay.backends.outbox import (
 )
 from relay.backends.sql.catalog import catalog_of
 from relay.backends.sql.database import Database, explaining
-from relay.backends.sql.rows import (
-    committed_at,
-    document_if_taken,
-    document_of,
-    identifier_of,
-    of_row,
-    select,
-)
+from relay.backends.sql.rows import committed_at, document_if_taken, document_of, identifier_of, of_row, select
 from relay.config.settings import SqlFeed
 from relay.core import jsontext
 from relay.core.documents import SourceDocument, StoredDocument

@@ -10,11 +10,18 @@ from typing import Any
 from azure.servicebus.aio import ServiceBusClient
 
 from relay.core.errors import PoisonError, RetryableError
+from relay.servicebus.link_suspects import (
+    GRACE_S,
+    LateAcceptances,
+    SuspectBatches,
+    Suspects,
+    is_the_cause,
+    take_note,
+)
 from relay.servicebus.pipelined import sdk
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.servicebus.unanswered import GRACE_S, Groups, Late, Suspects, is_the_cause, take_note
 
 # Maximum for a connection and its link to open. It takes half a second, and the first token up to some seconds.
 _OPEN_TIMEOUT_S = 15.0
@@ -238,10 +245,10 @@ class PipelinedSenders:
         self.free = asyncio.Semaphore(size)
         self.topic = topic
         self.size = size
-        self.late = Late()
+        self.late = LateAcceptances()
         self.shared = Lane(client, topic, self.late.note, open_timeout_s)
         self.apart = Lane(client, topic, self.late.note, open_timeout_s)
-        self.groups = Groups()
+        self.groups = SuspectBatches()
         self.suspects = Suspects()
 
     @property

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from inbox import watchdog
+from inbox.accept_window import FEWEST, AcceptWindow
 from inbox.signals import stop_on_signals
 from inbox.watchdog import Watchdog
-from inbox.width import FEWEST, Width
 from tests.support.inbox import watchdog_says
 from tests.support.watchdog import WATCHDOG_S
 
@@ -22,7 +22,7 @@ from tests.support.watchdog import WATCHDOG_S
 
 
 def test_it_doubles_while_sessions_come_soon_up_to_all() -> None:
-    width, busy = Width(64), 0
+    width, busy = AcceptWindow(64), 0
     open_at_a_time = []
     while (wanted := width.wanted(busy)) > 0:
         open_at_a_time.append(wanted)
@@ -34,7 +34,7 @@ def test_it_doubles_while_sessions_come_soon_up_to_all() -> None:
 
 
 def test_sessions_that_come_now_and_then_do_not_widen_it_and_none_narrows_it() -> None:
-    width = Width(64)
+    width = AcceptWindow(64)
     width.came(10.0)
     assert width.wanted(1) == FEWEST
     width.came(0.5)
@@ -44,7 +44,7 @@ def test_sessions_that_come_now_and_then_do_not_widen_it_and_none_narrows_it() -
 
 
 def test_it_is_never_more_than_the_sessions() -> None:
-    width = Width(3)
+    width = AcceptWindow(3)
     width.came(0.0)
     assert [width.wanted(busy) for busy in (0, 2, 3)] == [3, 1, 0]
 

@@ -13,7 +13,7 @@ import pytest
 from local.sending.event import Event, WordError, parse_fields
 from local.watching.changes import Change, Changes, staleness
 from outbox import InvalidDocument
-from relay_operator.console import texts
+from relay_operator.console import formatting
 from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.stream import encoded
@@ -182,12 +182,12 @@ def test_the_page_and_watch_count_from_the_same_moment(
         published_at=1_770_000_000.777,
     )
 
-    page = Pages("t", ConsoleSettings(), texts.Commands(), ())
+    page = Pages("t", ConsoleSettings(), formatting.Commands(), ())
     recent = page.sections(Snapshot(1, NOON, Flow(NOON), recent=[state]))["recent"]
     [accepted] = [step for step in steps(state) if step.kind == "accepted"]
     changes = {change.what: change for change in Changes().of(json.loads(encoded(state)))}
 
     assert re.search(f'<td class="number took"[^>]*>{took}</td>', recent)
-    assert ("createdAt is missing" in recent) is (took == texts.UNKNOWN)
-    assert texts.span(accepted.after_s) == took
-    assert texts.span(changes["accepted"].after_s) == took
+    assert ("createdAt is missing" in recent) is (took == formatting.UNKNOWN)
+    assert formatting.span(accepted.after_s) == took
+    assert formatting.span(changes["accepted"].after_s) == took

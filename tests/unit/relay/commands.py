@@ -21,7 +21,7 @@ from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -53,7 +53,7 @@ def record_id(identifier: str) -> str:
     return hashlib.sha1(identifier.encode(), usedforsecurity=False).hexdigest()
 
 
-class InMemoryRecords(Records):
+class InMemoryRecords(QuarantineAdmin):
     """The quarantine on a store in memory.
 
     Attributes:
@@ -149,7 +149,7 @@ class Deployment:
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
         monkeypatch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_outbox", lambda _: self.outbox)
-        for module in ("quarantine", "replay", "holdups"):
+        for module in ("quarantine", "replay", "blocked_keys"):
             monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):
             monkeypatch.setattr(f"relay_operator.cli.{module}.ordered_sender", self._open_sender)

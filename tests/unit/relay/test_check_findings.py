@@ -14,8 +14,8 @@ from relay.config.clients import Connection, Identity, administration_connection
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 from relay_operator.cli.check import exit_code
+from relay_operator.cli.servicebus_checks import Requirements, ServiceBusFacts, check_servicebus
 from relay_operator.cli.terminal import ExitCode
-from relay_operator.cli.topic import Requirements, ServiceBusFacts, check_servicebus
 from tests.unit.relay.commands import ENVIRONMENT
 from tests.unit.relay.deployments import subscription_properties, topic_properties
 

@@ -17,12 +17,7 @@ from relay.backends.cosmos.feed import brief
 from relay.backends.outbox import Committed, id_name, key_name
 from relay.core.holds import parked_marker_item
 from relay_operator.console.application import application
-from relay_operator.console.model import (
-    Arrival,
-    Delivery,
-    Snapshot,
-    Subscription,
-)
+from relay_operator.console.model import Arrival, Delivery, Snapshot, Subscription
 from relay_operator.console.ports import Attempt
 from relay_operator.console.server import loopback
 from relay_operator.console.stream import encoded

@@ -13,9 +13,9 @@ import pytest
 from relay.core.events import Reason
 from relay.core.remedy import Invocation
 from relay_operator.cli.shell import python
+from relay_operator.console.formatting import Commands
 from relay_operator.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
 from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.texts import Commands
 from tests.support.console_deployment import NOW, Deployment
 
 ENV_FILE = Path("my stack.env")

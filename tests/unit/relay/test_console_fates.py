@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from local.watching.changes import ENDED, Changes
 from relay.quarantine.items import Filter
 from relay.quarantine.outcomes import Outcome, Removal
-from relay_operator.cli.records import Records
-from relay_operator.console import texts
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
+from relay_operator.console import formatting
 from relay_operator.console.model import Arrival, Delivery, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.stream import encoded
@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, fates: list[Fate], *, tells: bool) -> None:
         self.deployment = Deployment()
-        self.records = Records(self.deployment.items)
+        self.records = QuarantineAdmin(self.deployment.items)
         self.fates = {f"e{number}": fate for number, fate in enumerate(fates)}
         self.tells = tells
         self.accepted = 0
@@ -136,7 +136,7 @@ async def test_the_page_and_the_timeline_say_accepted_of_what_was_accepted_alone
     await world.operate()
     await world.deployment.observer.look()
 
-    pages = Pages("t", ConsoleSettings(), texts.Commands(), ())
+    pages = Pages("t", ConsoleSettings(), formatting.Commands(), ())
     recent = pages.sections(world.deployment.observer.latest)["recent"]
     timeline = pages.timeline(await world.deployment.observer.timeline("k", 10, data=False))
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from relay.backends.outbox import Committed, Position
 from relay.core.errors import StoreError
 from relay_operator.console.freshness import FIGURES, STALE_AFTER_S, Part
-from relay_operator.console.headline import stale_since
 from relay_operator.console.model import Flow, Known, Snapshot, Stage, Subscription
 from relay_operator.console.observer import Observer
 from relay_operator.console.ports import Sources
+from relay_operator.console.status import stale_since
 from relay_operator.console.stream import encoded
 from tests.support.console import InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems

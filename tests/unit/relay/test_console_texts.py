@@ -15,9 +15,8 @@ from relay.core.reasons import State
 from relay.core.remedy import PLAIN, Invocation, Sentence, set_aside
 from relay.core.results import KeyFailure, Outcome
 from relay_operator.cli.main import parser
-from relay_operator.console import texts
-from relay_operator.console.bounds import REASON
-from relay_operator.console.headline import headline
+from relay_operator.console import formatting
+from relay_operator.console.formatting import Commands
 from relay_operator.console.model import (
     Arrival,
     Delivery,
@@ -31,8 +30,9 @@ from relay_operator.console.model import (
     Tracked,
 )
 from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.texts import Commands
+from relay_operator.console.status import headline
 from relay_operator.console.timeline import steps
+from relay_operator.console.truncation import REASON
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 
@@ -55,7 +55,7 @@ from tests.support.console_view import NOON, TRACE, busy, committed, current, de
     ],
 )
 def test_spans_are_written_in_their_largest_units(seconds: float | None, text: str) -> None:
-    assert texts.span(seconds).replace("\u202f", " ") == text
+    assert formatting.span(seconds).replace("\u202f", " ") == text
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_spans_are_written_in_their_largest_units(seconds: float | None, text: s
     ],
 )
 def test_rates_are_written_as_precisely_as_they_can_be_read(per_second: float | None, text: str) -> None:
-    assert texts.rate(per_second).replace("\u202f", " ") == text
+    assert formatting.rate(per_second).replace("\u202f", " ") == text
 
 
 def test_times_are_written_in_utc() -> None:
-    assert texts.clock(NOON) == "11:30:00"
-    assert texts.clock(NOON + 0.0361) == "11:30:00.036"
-    assert texts.date(NOON) == "2026-02-09"
-    assert texts.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
-    assert texts.written("<yesterday>\n") == "<yesterday>\\n"
-    assert texts.written("9999-12-31T23:00:00-05:00") == "9999-12-31T23:00:00-05:00"
+    assert formatting.clock(NOON) == "11:30:00"
+    assert formatting.clock(NOON + 0.0361) == "11:30:00.036"
+    assert formatting.date(NOON) == "2026-02-09"
+    assert formatting.written("2026-02-09T12:30:00+01:00") == "2026-02-09 11:30:00"
+    assert formatting.written("<yesterday>\n") == "<yesterday>\\n"
+    assert formatting.written("9999-12-31T23:00:00-05:00") == "9999-12-31T23:00:00-05:00"
 
 
 def test_commands_name_the_outbox_where_there_are_two() -> None:
@@ -197,18 +197,18 @@ def test_the_first_sentence_is_the_most_serious(snapshot: Snapshot, level: Level
 def test_prose_keeps_its_end_and_cuts_ids() -> None:
     text = f"The event {'x' * 2000!r}\nholds up 'k'.\tSet it aside.\x1b"
 
-    shown = texts.prose(text, 200)
+    shown = formatting.prose(text, 200)
 
     assert shown.endswith("holds up 'k'. Set it aside.\\x1b")
     assert len(shown) <= 200
     assert "x…x" in shown
-    assert texts.prose("word " * 500, 100).endswith("word word")
-    assert texts.advice(Sentence(f"a\n{'y' * 99} ", set_aside("k", "z" * 99)), PLAIN) == (
+    assert formatting.prose("word " * 500, 100).endswith("word word")
+    assert formatting.advice(Sentence(f"a\n{'y' * 99} ", set_aside("k", "z" * 99)), PLAIN) == (
         f"a {'y' * 23}…{'y' * 23} python -m relay quarantine add k {'z' * 99}"
     )
-    assert texts.advice(None, PLAIN) == texts.prose(None) == "\N{EN DASH}"
-    assert texts.lines('{"a": 1,\n\t"b": "\x1b"}') == '{"a": 1,\n  "b": "\\x1b"}'
-    assert texts.visible("a\nb\tc\r\x00") == "a\\nb\\tc\\r\\x00"
+    assert formatting.advice(None, PLAIN) == formatting.prose(None) == "\N{EN DASH}"
+    assert formatting.lines('{"a": 1,\n\t"b": "\x1b"}') == '{"a": 1,\n  "b": "\\x1b"}'
+    assert formatting.visible("a\nb\tc\r\x00") == "a\\nb\\tc\\r\\x00"
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_the_command_for_a_blocked_key_is_whole_whatever_its_names(key: str, ide
     failure = KeyFailure(key, 1, BlockedError("refused for its size"), blocked_by=identifier)
     outcome = Outcome(3, 0, 2, 0, 0, Counter(), 1, 1, 3, [failure], [])
 
-    assert texts.set_aside_commands(outcome.explain()) == [set_aside(key, identifier)]
-    assert "To set it aside" in texts.prose(outcome.explain(), 1200)
+    assert formatting.set_aside_commands(outcome.explain()) == [set_aside(key, identifier)]
+    assert "To set it aside" in formatting.prose(outcome.explain(), 1200)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_command_for_a_blocked_key_is_whole_whatever_its_names(key: str, ide
     ],
 )
 def test_what_only_looks_like_such_a_command_is_none(text: str) -> None:
-    assert texts.set_aside_commands(text) == []
+    assert formatting.set_aside_commands(text) == []
 
 
 def test_every_command_of_the_page_is_one() -> None:

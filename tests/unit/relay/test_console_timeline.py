@@ -7,7 +7,7 @@ from typing import Any
 from relay.backends.outbox import Committed, Position
 from relay.quarantine.items import RecordSummary
 from relay_operator.console.model import Arrival, Delivery, Stage, Timeline
-from relay_operator.console.timeline import Known, timeline
+from relay_operator.console.timeline import KeyData, timeline
 
 # 2026-01-01T00:00:00Z
 START = 1_767_225_600.0
@@ -48,7 +48,7 @@ def stages(found: Timeline) -> list[tuple[str, str]]:
 
 
 def test_what_the_position_has_passed_is_published_and_the_rest_waits() -> None:
-    known = Known(
+    known = KeyData(
         "k", [event("a", 1), event("b", 2), event("c", 3)], positions=at(2), published_at={"b": 9.0, "c": 9.0}
     )
 
@@ -62,7 +62,7 @@ def test_what_the_position_has_passed_is_published_and_the_rest_waits() -> None:
 def test_without_a_position_nothing_is_published_but_what_has_arrived() -> None:
     delivery = Delivery("a", "all", Arrival.WAITING, accepted_at=5.0)
 
-    found = timeline(Known("k", [event("a", 1), event("b", 2)], deliveries=[delivery]), 10)
+    found = timeline(KeyData("k", [event("a", 1), event("b", 2)], deliveries=[delivery]), 10)
 
     assert stages(found) == [("a", "published"), ("b", "committed")]
     assert (found.events[0].published_at, found.events[0].deliveries) == (5.0, (delivery,))
@@ -70,7 +70,7 @@ def test_without_a_position_nothing_is_published_but_what_has_arrived() -> None:
 
 def test_nothing_is_said_to_be_published_where_the_records_are_not_known() -> None:
     delivery = Delivery("b", "all", Arrival.WAITING)
-    known = Known(
+    known = KeyData(
         "k",
         [event("a", 1), event("b", 2)],
         positions=at(2),
@@ -86,7 +86,7 @@ def test_nothing_is_said_to_be_published_where_the_records_are_not_known() -> No
 
 
 def test_an_event_with_a_record_is_quarantined_or_parked_wherever_the_position_is() -> None:
-    known = Known(
+    known = KeyData(
         "k",
         [event("a", 1), event("b", 2), event("in parts", 3)],
         positions=at(1),
@@ -104,7 +104,7 @@ def test_an_event_with_a_record_is_quarantined_or_parked_wherever_the_position_i
 
 
 def test_an_event_that_is_only_in_quarantine_stands_where_it_was_committed() -> None:
-    known = Known(
+    known = KeyData(
         "k",
         [event("a", 1), event("c", 3), event("e", 5)],
         positions=at(5),
@@ -126,7 +126,7 @@ def test_a_message_whose_event_is_gone_stands_before_what_was_committed_later() 
         Delivery("old", "all", Arrival.DEAD_LETTERED),
     ]
 
-    found = timeline(Known("k", [event("a", 1), event("c", 2)], positions=at(2), deliveries=letters), 10)
+    found = timeline(KeyData("k", [event("a", 1), event("c", 2)], positions=at(2), deliveries=letters), 10)
 
     assert stages(found) == [*(("old", "published"), ("a", "published"), ("b", "published"), ("c", "published"))]
     assert (found.events[2].published_at, len(found.events[2].deliveries)) == (START + 1.4, 2)
@@ -135,15 +135,15 @@ def test_a_message_whose_event_is_gone_stands_before_what_was_committed_later() 
 def test_only_the_last_are_shown_and_what_is_older_is_said_to_be_there() -> None:
     events = [event(str(number), number) for number in range(1, 6)]
 
-    found = timeline(Known("k", events, records=[record("x", 59)]), 3)
+    found = timeline(KeyData("k", events, records=[record("x", 59)]), 3)
     assert ([each.id for each in found.events], found.more) == (["4", "5", "x"], True)
 
-    found = timeline(Known("k", events, more=True, records=[record("x", 59, committed=(0, 0))]), 5)
+    found = timeline(KeyData("k", events, more=True, records=[record("x", 59, committed=(0, 0))]), 5)
     assert ([each.id for each in found.events], found.more) == (["1", "2", "3", "4", "5"], True)
 
 
 def test_gaps_are_counted_between_neighbours_and_unknown_events_fill_them() -> None:
-    known = Known(
+    known = KeyData(
         "k",
         [
             event("a", 1, sequence=3),
@@ -162,13 +162,13 @@ def test_gaps_are_counted_between_neighbours_and_unknown_events_fill_them() -> N
 
 
 def test_a_key_of_which_nothing_is_known_has_an_empty_timeline() -> None:
-    found = timeline(Known("k", partition="7"), 10)
+    found = timeline(KeyData("k", partition="7"), 10)
 
     assert (found.events, found.more, found.partition) == ((), False, "7")
 
 
 def test_data_is_shown_where_it_was_read() -> None:
-    found = timeline(Known("k", [event("a", 1), event("b", 2)], data={"a": "{}"}), 10)
+    found = timeline(KeyData("k", [event("a", 1), event("b", 2)], data={"a": "{}"}), 10)
 
     assert [each.data for each in found.events] == ["{}", None]
     assert found.events[0].stage is Stage.COMMITTED

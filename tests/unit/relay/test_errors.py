@@ -15,14 +15,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.core.errors import (
-    ConfigurationError,
-    PoisonError,
-    RetryableError,
-    SendError,
-    SettingsError,
-    first_line,
-)
+from relay.core.errors import ConfigurationError, PoisonError, RetryableError, SendError, SettingsError, first_line
 from relay.servicebus.refusals import amqp_condition, classify
 
 

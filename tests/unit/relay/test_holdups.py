@@ -13,7 +13,7 @@ from relay.backends.findings import Finding, Level
 from relay.config.settings import Settings
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
-from relay_operator.cli.holdups import holdups
+from relay_operator.cli.blocked_keys import holdups
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
 

@@ -10,7 +10,7 @@ import pytest
 
 from relay.backends.findings import Gap, Level, Why
 from relay.large.check import _kept
-from relay_operator.cli.topic import ServiceBusFacts
+from relay_operator.cli.servicebus_checks import ServiceBusFacts
 
 GAP = Gap(Why.FORBIDDEN, "no")
 

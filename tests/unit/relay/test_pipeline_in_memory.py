@@ -15,13 +15,7 @@ import pytest
 
 from relay.config.settings import ATTEMPT_MARGIN_S, OnPoison
 from relay.core.documents import StoredDocument
-from relay.core.errors import (
-    AccountingError,
-    ConfigurationError,
-    PublishError,
-    QuarantineError,
-    SourceError,
-)
+from relay.core.errors import AccountingError, ConfigurationError, PublishError, QuarantineError, SourceError
 from relay.core.events import Event, Rejected
 from relay.core.pipeline import Relay
 from relay.core.ports import Quarantine

@@ -17,9 +17,9 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import Connection, servicebus_client
 from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus import messages
+from relay.servicebus.link_suspects import GRACE_S
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import alone, in_batches
-from relay.servicebus.unanswered import GRACE_S
 from tests.support import virtual_time
 from tests.support.amqp_proxy import Connection as Proxied
 from tests.support.amqp_proxy import Proxy

@@ -9,8 +9,8 @@ import pytest
 from relay.core.errors import PoisonError
 from relay.core.evidence import Evidence
 from relay.servicebus import messages
+from relay.servicebus.key_sender import Probe
 from relay.servicebus.transfers import LinkLimits, Transfer
-from relay.servicebus.turn import Probe
 from tests.support.outbox import event, sound
 
 WINDOW_S = 600.0

@@ -16,7 +16,7 @@ from relay.core.pipeline import Relay
 from relay.core.place import Place
 from relay.quarantine.items import Filter, Operation
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.records import Ordered, Records
+from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_items import InMemoryItems
@@ -60,7 +60,7 @@ class World:
         self.source = InMemorySource()
         self.topic: dict[str, list[str]] = {}
         self.items = SharedItems()
-        self.operator = Records(self.items)
+        self.operator = QuarantineAdmin(self.items)
         self._on_poison = on_poison
 
     def process(self) -> Relay[Sequence[StoredDocument]]:

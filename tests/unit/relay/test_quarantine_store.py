@@ -12,7 +12,7 @@ from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import Settings
 from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import Filter
-from relay_operator.cli.records import open_records
+from relay_operator.cli.quarantine_admin import open_records
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal
 

@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {
@@ -78,7 +78,7 @@ async def test_an_id_that_several_records_begin_with_names_none_and_lists_them(i
         items.put(ROW | {"id": f"abcdef00{number:02}", "type": "quarantinedEvent", "partitionKey": f"k{number}"})
 
     with pytest.raises(UsageError) as caught:
-        await Records(items).find_by_ids(["abcdef00"])
+        await QuarantineAdmin(items).find_by_ids(["abcdef00"])
 
     first, *candidates, more = str(caught.value).splitlines()
     assert first == "12 records have an id that begins with 'abcdef00': give more of it"
@@ -87,18 +87,18 @@ async def test_an_id_that_several_records_begin_with_names_none_and_lists_them(i
         for number in range(10)
     ]
     assert more == "  and 2 more"
-    assert [each.id for each in (await Records(items).find_by_ids(["abcdef0001"]))[0]] == ["abcdef0001"]
+    assert [each.id for each in (await QuarantineAdmin(items).find_by_ids(["abcdef0001"]))[0]] == ["abcdef0001"]
 
 
 @pytest.mark.parametrize("parts", [0, 2])
 async def test_the_document_of_a_record_that_is_gone_is_none(items: InMemoryItems, parts: int) -> None:
     gone = RecordSummary.of(ROW | {"documentParts": parts})
 
-    assert await Records(items).document(gone) is None
+    assert await QuarantineAdmin(items).document(gone) is None
 
 
 async def test_a_record_that_cannot_be_removed_is_an_error(items: InMemoryItems) -> None:
     items.answers = [BatchFailed(0, ItemTooLarge("refused"))]
 
     with pytest.raises(StoreError, match="refused"):
-        await Records(items).remove(RecordSummary.of(ROW))
+        await QuarantineAdmin(items).remove(RecordSummary.of(ROW))

@@ -28,11 +28,11 @@ from relay.core.events import Event
 from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.mapping import Long
 from relay.servicebus import messages
-from relay_operator.cli import session as subscriptions
-from relay_operator.cli.comparison import Difference
-from relay_operator.cli.session import Session, choose, open_session
+from relay_operator.cli import smoke_receiver as subscriptions
+from relay_operator.cli.servicebus_checks import ServiceBusFacts
 from relay_operator.cli.smoke import Oversized, Smoke, result_of
-from relay_operator.cli.topic import ServiceBusFacts
+from relay_operator.cli.smoke_diff import Difference
+from relay_operator.cli.smoke_receiver import Session, choose, open_session
 from tests.support.closing import CloseLater
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
@@ -514,7 +514,7 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
     async def read(*_: Any) -> ServiceBusFacts:
         return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
 
-    monkeypatch.setattr("relay_operator.cli.session.read_servicebus", read)
+    monkeypatch.setattr("relay_operator.cli.smoke_receiver.read_servicebus", read)
 
     if chosen is None:
         with pytest.raises(UsageError) as raised:

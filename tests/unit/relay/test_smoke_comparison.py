@@ -17,7 +17,7 @@ from azure.servicebus._pyamqp._decode import decode_payload
 from outbox_emulators.functions.dates import rewritten
 from relay.backends.canary import TTL_S, canary
 from relay.servicebus import encoding, messages
-from relay_operator.cli.comparison import (
+from relay_operator.cli.smoke_diff import (
     BODY_REMEDY,
     DATE_REMEDY,
     PROPERTY_REMEDY,

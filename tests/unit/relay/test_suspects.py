@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from relay.core.errors import RetryableError
+from relay.servicebus import link_suspects as module
 from relay.servicebus import messages
-from relay.servicebus import unanswered as module
+from relay.servicebus.link_suspects import LateAcceptances, SuspectBatches, Suspects
 from relay.servicebus.transfers import Transfer
-from relay.servicebus.unanswered import Groups, Late, Suspects
 from tests.unit.relay.topics import event
 
 WAIT_S = 10.0
@@ -106,7 +106,7 @@ class Suspected:
     """Transfers that wait for their groups, and leave when the test says."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
+        self.groups = SuspectBatches()
         self.admitted: list[str] = []
         self._leave: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -177,7 +177,7 @@ async def test_one_that_is_not_admitted_in_time_or_is_cancelled_holds_up_no_othe
 
 
 async def test_one_that_is_cancelled_as_it_is_admitted_leaves_its_place() -> None:
-    groups = Groups()
+    groups = SuspectBatches()
     ends = asyncio.get_running_loop().time() + WAIT_S
     async with AsyncExitStack() as held:
         await held.enter_async_context(groups.turn(1, ends))
@@ -196,7 +196,7 @@ async def test_one_that_is_cancelled_as_it_is_admitted_leaves_its_place() -> Non
 def test_a_late_acceptance_is_named_if_a_larger_limit_would_have_awaited_it(
     after_s: float, is_named: bool
 ) -> None:
-    late = Late()
+    late = LateAcceptances()
     late.note(after_s)
     late.note(0.1)
 

@@ -19,7 +19,7 @@ from relay.core.events import Reason
 from relay.core.fence import Clearance
 from relay.core.results import KeyOutcome
 from relay.core.verdict import Judge
-from relay.servicebus.turn import PAUSES_S
+from relay.servicebus.key_sender import PAUSES_S
 from tests.fuzz.service import refusal
 from tests.support import virtual_time
 from tests.support.telemetry import installed

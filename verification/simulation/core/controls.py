@@ -16,7 +16,7 @@ from relay.core.errors import PublishError
 from relay.core.evidence import AcceptedLedger
 from relay.core.fence import Clearance, Fence
 from relay.core.pipeline import Relay
-from relay.servicebus.turn import Turn
+from relay.servicebus.key_sender import KeySender
 from verification.journal.checker import Wrong
 from verification.simulation.controls import Control, go_on
 from verification.simulation.core import container
@@ -49,7 +49,7 @@ def _at_once(refusal: Any, history: Any, policy: Any) -> verdict.Verdict:
 
 CONTROLS = {
     "WithholdsCheckpoint": Control(lambda: patch.object(Relay, "handle", _succeed), Wrong.MISSING, 3),
-    "StopsBehindFailure": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 10),
+    "StopsBehindFailure": Control(lambda: patch.object(KeySender, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 10),
     "SortsCommits": Control(
         lambda: patch.object(source, "in_commit_order", lambda documents: documents), Wrong.OUT_OF_ORDER, 3
     ),

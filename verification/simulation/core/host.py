@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from verification.simulation.core.container import Document, GoneError
 from verification.simulation.core.leases import Lease, LeaseChangedError, LeaseLostError
 from verification.simulation.core.worker import Worker
-from verification.simulation.line import LineError
+from verification.simulation.rpc_channel import LineError
 
 if TYPE_CHECKING:
     from verification.simulation.core.services import Services

@@ -8,8 +8,8 @@ from verification.journal import entries
 from verification.simulation import services
 from verification.simulation.core.container import Container
 from verification.simulation.core.leases import Lease, Leases
-from verification.simulation.line import Line
 from verification.simulation.plan import Plan
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import World
 
 
@@ -20,8 +20,8 @@ class Services(services.Services):
         super().__init__(world, plan)
         self.container = Container(world.entropy)
         self.leases = Leases(self.container, self._noted)
-        self.to_container = Line(world, "container")
-        self.to_leases = Line(world, "leases")
+        self.to_container = RpcChannel(world, "container")
+        self.to_leases = RpcChannel(world, "leases")
 
     def _noted(self, kind: type[entries.OfLease], process: str, lease: Lease, **more: Any) -> None:
         covers = lease.minimum, lease.maximum

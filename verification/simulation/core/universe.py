@@ -11,10 +11,10 @@ from relay.core.documents import SourceDocument
 from relay.core.holds import PARKED_TYPE
 from verification.journal import entries
 from verification.journal.entries import digest_of
-from verification.simulation import reality
+from verification.simulation import determinism
+from verification.simulation.core.fault_injection import KINDS, SERVICES, Strikes
 from verification.simulation.core.host import Host
 from verification.simulation.core.services import Services
-from verification.simulation.core.strikes import KINDS, SERVICES, Strikes
 from verification.simulation.faults import Fault
 from verification.simulation.operators import Operator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
@@ -31,7 +31,7 @@ def simulate(chosen: Plan) -> Result:
     """Run the universe of a plan to its end."""
     world = World(f"{chosen.seed} world")
     universe = Universe(world, chosen)
-    with reality.of(world):
+    with determinism.of(world):
         try:
             is_over = universe.run()
         finally:

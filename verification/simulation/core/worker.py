@@ -16,7 +16,7 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from verification.simulation.line import Line, LineError
+from verification.simulation.rpc_channel import LineError, RpcChannel
 from verification.simulation.senders import SimulatedSenders
 from verification.simulation.store import SimulatedItems
 
@@ -41,7 +41,7 @@ class _Keys:
 class SimulatedSource:
     """A `relay.core.ports.Source` over the lease container of this world."""
 
-    def __init__(self, line: Line, leases: Leases, container: Container) -> None:
+    def __init__(self, line: RpcChannel, leases: Leases, container: Container) -> None:
         self._line = line
         self._leases = leases
         self._keys = _Keys(container)

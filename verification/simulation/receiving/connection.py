@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from verification.simulation.line import Line
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process
 
 # Of what each request loses on a line that loses requests, a connection breaks at this share.
@@ -59,7 +59,9 @@ class Connection:
         is_broken: Whether nothing passes any more, noticed or not.
     """
 
-    def __init__(self, line: Line, process: Process, lost: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, line: RpcChannel, process: Process, lost: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
         """`lost` is called in the process, `ended` at the broker, when that side notices that it is broken."""
         self.line = line
         self.process = process

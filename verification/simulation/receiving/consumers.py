@@ -11,12 +11,12 @@ from typing import Any
 from relay.servicebus.messages import Message
 from verification.journal.entries import Entry, Frozen, Handled, Killed, OfEvent, Resumed
 from verification.simulation.faults import Fault, Kind
-from verification.simulation.line import Line
 from verification.simulation.receiving.consumer import LOCK_S, REASON, Consumer, Name
 from verification.simulation.receiving.ledgers import Ledger, MemoryLedger, SqliteLedger
 from verification.simulation.receiving.operator import Operator
 from verification.simulation.receiving.subscription import Subscription
 from verification.simulation.receiving.watch import Watch
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process, World
 
 KINDS = {
@@ -73,7 +73,7 @@ class Consumers:
     def __init__(self, world: World, journal: list[Entry]) -> None:
         self.world = world
         self.watch = Watch(world, journal, lock_s=LOCK_S, overlap_s=_OVERLAP_S)
-        self.line = Line(world, "broker")
+        self.line = RpcChannel(world, "broker")
         self._poison: dict[Name, str] = {}
         self._journal = journal
         self._groups = [

@@ -22,9 +22,9 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from verification.simulation.line import Line
 from verification.simulation.receiving.connection import Connection
 from verification.simulation.receiving.subscription import LockLostError, Session, Stored, Subscription
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import EPOCH, Process
 
 UNREADABLE = "unreadable"
@@ -34,7 +34,7 @@ UNREADABLE = "unreadable"
 class SimulatedClient:
     """A `ServiceBusClient` of one process, for one subscription."""
 
-    def __init__(self, process: Process, line: Line, subscription: Subscription) -> None:
+    def __init__(self, process: Process, line: RpcChannel, subscription: Subscription) -> None:
         self._process = process
         self._line = line
         self._subscription = subscription
@@ -145,7 +145,7 @@ class SimulatedReceiver:
     """
 
     def __init__(
-        self, process: Process, line: Line, subscription: Subscription, max_wait_s: float, prefetch: int
+        self, process: Process, line: RpcChannel, subscription: Subscription, max_wait_s: float, prefetch: int
     ) -> None:
         self.process = process
         self.subscription = subscription

@@ -8,7 +8,7 @@ from collections import Counter
 from relay.servicebus.messages import Message
 from verification.journal import checker
 from verification.journal.entries import Accepted, Committed, Entry, digest_of
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.receiving.consumers import KINDS, Consumers
 from verification.simulation.receiving.sdk import UNREADABLE
@@ -35,7 +35,7 @@ def simulate(chosen: Plan) -> Result:
     """Run the universe of a plan to its end."""
     world = World(f"{chosen.seed} receiving")
     universe = _Universe(world, chosen)
-    with reality.of(world):
+    with determinism.of(world):
         try:
             is_over = universe.run()
             seen = universe.consumers.violations()

@@ -16,7 +16,7 @@ from changefeed.claims import Claim, Claims
 from relay.backends.sql.shard import Shard
 from relay.backends.sql.source import Ownership
 from relay.core.fence import Clearance
-from relay.servicebus.turn import Turn
+from relay.servicebus.key_sender import KeySender
 from verification.journal.checker import Wrong
 from verification.journal.specification import Step
 from verification.simulation.controls import Control, go_on
@@ -143,7 +143,9 @@ CONTROLS = {
     "PruneWaitsForConsumers": Control(lambda: patch.object(Tables, "read_by_all", lambda *_: None), "stuck", 1),
     "SequenceHasNoCache": Control(lambda: patch.object(Tables, "next_number", _cached), Wrong.OUT_OF_ORDER, 3),
     "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
-    "SendsInOrder": Control(lambda: patch.object(Turn, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=10),
+    "SendsInOrder": Control(
+        lambda: patch.object(KeySender, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=10
+    ),
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
     "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 5),
     "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 50, first=32),

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from verification.simulation.line import Line
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process
 
 # Seconds between two tries of the kernel that repeats what does not get through.
@@ -16,7 +16,7 @@ _AGAIN_S = 1.0
 class Pipe:
     """From a process to a service, or back."""
 
-    def __init__(self, process: Process, line: Line, *, is_back: bool) -> None:
+    def __init__(self, process: Process, line: RpcChannel, *, is_back: bool) -> None:
         """`is_back`: what arrives is called in the process, once it runs; else at the service, at once."""
         self._process = process
         self._line = line

@@ -8,8 +8,8 @@ from dataclasses import replace
 from relay.config.settings import CONSUMER
 from verification.journal import entries
 from verification.simulation import services
-from verification.simulation.line import Line
 from verification.simulation.plan import Plan
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.sql.tables import ClaimRow, Placed
 from verification.simulation.world import World
@@ -30,7 +30,7 @@ class Services(services.Services):
         self.server = Server(world)
         self.server.noted = self._claim_changed
         self.server.tables.placed = self._placed
-        self.to_database = Line(world, "database")
+        self.to_database = RpcChannel(world, "database")
         self.names: dict[str, str] = {}
         self._committed: dict[str, int] = {}
 

@@ -13,13 +13,13 @@ from typing import Any
 from changefeed.errors import DatabaseError
 from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.statements import Result, Statement
-from verification.simulation.line import Line
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.sql.pipe import Pipe
 from verification.simulation.sql.server import Server
 from verification.simulation.world import Process
 
 
-async def connect(process: Process, line: Line, server: Server) -> SimulatedSession:
+async def connect(process: Process, line: RpcChannel, server: Server) -> SimulatedSession:
     """Open a session of a process. Raises DatabaseError; a server that cannot be reached does not answer."""
     answered: asyncio.Future[None] = process.loop.create_future()
 
@@ -48,7 +48,7 @@ class SimulatedSession:
 
     dialect = PostgresDialect()
 
-    def __init__(self, process: Process, line: Line, server: Server) -> None:
+    def __init__(self, process: Process, line: RpcChannel, server: Server) -> None:
         self._process = process
         self._line = line
         self._lost: DatabaseError | None = None

@@ -7,14 +7,14 @@ from dataclasses import replace
 from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import CONSUMER
 from relay.core.holds import PARKED_TYPE
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.operators import Operator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.sql import relays
+from verification.simulation.sql.fault_injection import KINDS, SERVICES, Strikes
 from verification.simulation.sql.observer import Observer
 from verification.simulation.sql.relays import RelayProcess
 from verification.simulation.sql.services import Services
-from verification.simulation.sql.strikes import KINDS, SERVICES, Strikes
 from verification.simulation.sql.writers import Writers
 from verification.simulation.world import World
 
@@ -40,7 +40,7 @@ def simulate(chosen: Plan) -> Result:
     """Run the universe of a plan to its end."""
     world = World(f"{chosen.seed} sql world")
     universe = Universe(world, chosen)
-    with reality.of(world), relays.connected(universe.services):
+    with determinism.of(world), relays.connected(universe.services):
         try:
             is_over = universe.run()
         finally:

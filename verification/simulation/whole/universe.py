@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from relay.servicebus.messages import Message
 from verification.journal.entries import Entry
-from verification.simulation import reality
-from verification.simulation.core import strikes, universe
+from verification.simulation import determinism
+from verification.simulation.core import fault_injection, universe
 from verification.simulation.core.services import Services
 from verification.simulation.faults import Fault
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
@@ -21,7 +21,7 @@ from verification.simulation.writing import writers
 from verification.simulation.writing.documents import Document
 from verification.simulation.writing.writers import Writers
 
-_KINDS = {**strikes.KINDS, **writers.KINDS, **consumers.KINDS}
+_KINDS = {**fault_injection.KINDS, **writers.KINDS, **consumers.KINDS}
 
 # The share of events that the topic refuses.
 _REFUSED = 0.01
@@ -29,14 +29,14 @@ _REFUSED = 0.01
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
     """Return the plan of a seed."""
-    return Plan.of(seed, events, faults, kinds=_KINDS, services=strikes.SERVICES, span_s=SPAN_S)
+    return Plan.of(seed, events, faults, kinds=_KINDS, services=fault_injection.SERVICES, span_s=SPAN_S)
 
 
 def simulate(chosen: Plan) -> Result:
     """Run the universe of a plan to its end."""
     world = World(f"{chosen.seed} whole")
     whole = _Universe(world, chosen)
-    with reality.of(world):
+    with determinism.of(world):
         try:
             is_over = whole.run()
             seen = [*whole.writers.promises.violations(), *whole.consumers.violations()]

@@ -7,7 +7,7 @@ import os
 from relay.backends.backend import open_backend
 from relay.config.settings import Settings
 from relay.quarantine.items import Items
-from relay_operator.cli.records import Records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.release import Release
 from relay_operator.cli.sender import ordered_sender
 from verification.simulation.operators import BaseOperator
@@ -28,7 +28,7 @@ class Operator(BaseOperator):
     def _items(self) -> Items:
         return self._backend.open_store()
 
-    async def _release(self, records: Records, key: str) -> Release:
+    async def _release(self, records: QuarantineAdmin, key: str) -> Release:
         outbox = self._backend.open_outbox()
         try:
             async with ordered_sender(self._backend.settings) as sender:

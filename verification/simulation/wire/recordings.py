@@ -12,7 +12,7 @@ from outbox_emulators.recording import Recording
 from relay.core.holds import PARKED_ID
 from verification.journal import entries
 from verification.journal.entries import Position, digest_of
-from verification.simulation.notes import Notes
+from verification.simulation.journal_keeper import Notes
 
 Line = Mapping[str, Any]
 Name = tuple[str, str]

@@ -18,7 +18,7 @@ from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import OnPoison
 from verification.simulation.connected import ConnectedWorld
-from verification.simulation.notes import Notes
+from verification.simulation.journal_keeper import Notes
 from verification.simulation.topic import CONDITIONS
 from verification.simulation.wire.recordings import Recorder, Watch
 

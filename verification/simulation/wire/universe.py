@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 import relay.servicebus.pipelined.link
 import relay.servicebus.pool  # noqa: F401 - a universe imports nothing
 from verification.journal.entries import Entry
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.connected import ConnectedWorld, sockets_of
 from verification.simulation.faults import Fault
-from verification.simulation.judging import judged
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.topic import CONDITIONS
 from verification.simulation.universe import SPAN_S, BaseUniverse, Document
+from verification.simulation.verdict import judged
 from verification.simulation.wire import memory
+from verification.simulation.wire.fault_injection import KINDS, SERVICES, Strikes
 from verification.simulation.wire.host import Host
 from verification.simulation.wire.operators import Operator
 from verification.simulation.wire.services import WINDOW_S, Services
-from verification.simulation.wire.strikes import KINDS, SERVICES, Strikes
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
@@ -42,7 +42,7 @@ def simulate(chosen: Plan) -> Result:
 
 def _run(chosen: Plan) -> tuple[list[Entry], float, bool]:
     world = ConnectedWorld(f"{chosen.seed} world")
-    with reality.of(world), sockets_of(world), memory.of(world):
+    with determinism.of(world), sockets_of(world), memory.of(world):
         try:
             universe = Universe(world, chosen)
             is_over = universe.run()

@@ -20,7 +20,7 @@ from azure.cosmos.exceptions import (
 )
 
 from outbox.batch import SdkOperation
-from verification.simulation.line import Line, LineError
+from verification.simulation.rpc_channel import LineError, RpcChannel
 from verification.simulation.writing.documents import Document, Documents, Operation, StatusError
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class SimulatedContainer:
 
     container_link = LINK
 
-    def __init__(self, line: Line, documents: Documents, *, keeps_tokens: bool) -> None:
+    def __init__(self, line: RpcChannel, documents: Documents, *, keeps_tokens: bool) -> None:
         self.keeps_tokens = keeps_tokens
         self._line = line
         self._documents = documents

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from relay.core import jsontext
 from verification.journal.entries import Committed, Entry, digest_of
-from verification.simulation import reality
+from verification.simulation import determinism
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.world import World
 from verification.simulation.writing.documents import Document
@@ -29,7 +29,7 @@ def simulate(chosen: Plan) -> Result:
     """Run the universe of a plan to its end."""
     world = World(f"{chosen.seed} writing")
     universe = _Universe(world, chosen)
-    with reality.of(world):
+    with determinism.of(world):
         try:
             universe.run()
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 from verification.journal.entries import Entry, Frozen, Killed, Resumed
 from verification.simulation.faults import Fault, Kind
-from verification.simulation.line import Line
+from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process, World
 from verification.simulation.writing.documents import Commit, Documents
 from verification.simulation.writing.promises import Promises
@@ -48,7 +48,7 @@ class Writers:
         self.documents = Documents(world.entropy, commit)
         self.promises = Promises(self.documents)
         self._journal = journal
-        self._line = Line(world, "documents", timeout_s=2.0)
+        self._line = RpcChannel(world, "documents", timeout_s=2.0)
         self._keeps_tokens = world.entropy.random() < _SESSION
         self._working: list[Writer] = []
         self._made = 0

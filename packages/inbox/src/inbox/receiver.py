@@ -18,18 +18,18 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from inbox.accept_window import AcceptWindow
 from inbox.cancellation import end_tasks, finish
 from inbox.connection import Entity, check_retries
 from inbox.contents import Contents
 from inbox.errors import LockLost, SessionsNotEnabled
 from inbox.handling import Handler, on_whole
-from inbox.handover import HandOver
 from inbox.options import Options
 from inbox.parking import Parking
+from inbox.released_keys import ReleasedKeyWorker
 from inbox.reporting import telemetry_of
 from inbox.session import Failed, Session
 from inbox.watchdog import Watchdog
-from inbox.width import Width
 
 _SHORTEST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0
@@ -88,7 +88,7 @@ class Receiver:
         self._telemetry = telemetry_of(self._entity.topic, subscription)
         self._handler = self._telemetry.observed(on_whole(handler, contents))
         self._options = Options(**options)
-        self._width = Width(self._options.sessions)
+        self._width = AcceptWindow(self._options.sessions)
         self._watchdog = Watchdog(self._options.renew_s)
         self._stopping = asyncio.Event()
         self._failed: asyncio.Future[BaseException]
@@ -115,7 +115,9 @@ class Receiver:
         self._watchdog.start()
         self._widen()
         if self._parking is not None:
-            released = HandOver(self._parking, self._entity.topic, self._handler, self._options, self._telemetry)
+            released = ReleasedKeyWorker(
+                self._parking, self._entity.topic, self._handler, self._options, self._telemetry
+            )
             self._start(self._handing_over, released.run(self._stopping))
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait())
         try:

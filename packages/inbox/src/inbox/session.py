@@ -17,10 +17,10 @@ from inbox.completions import Completions, arrived
 from inbox.connection import Connections
 from inbox.errors import DeadLetter, LockLost, NotFetched
 from inbox.handling import Handler, call
+from inbox.key_parker import KeyParker, NotKept, log_failure
 from inbox.lock import Lock
 from inbox.options import Options
 from inbox.parking import Parking
-from inbox.poison import Aside, NotKept, log_failure
 from inbox.received import place_of, read
 from inbox.telemetry import Telemetry
 from inbox.undecodable import replace_undecodable
@@ -82,7 +82,7 @@ class Session:
         self._handler = handler
         self._options = options
         self._telemetry = telemetry
-        self._aside = None if parking is None else Aside(parking, options.attempts, telemetry)
+        self._aside = None if parking is None else KeyParker(parking, options.attempts, telemetry)
         self._lock: Lock | None = None
         self._completions = Completions(receiver, self._answered)
 

@@ -16,17 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from inbox.errors import NotStorable
-from inbox.parked import (
-    Cause,
-    Claim,
-    Kept,
-    ParkedKey,
-    ParkedMessage,
-    decode,
-    encode,
-    position_among,
-    time_text,
-)
+from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among, time_text
 from inbox.parking import ClaimLost, NotReleased
 from inbox.stores.port import Identity
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from inbox.errors import OutsideBlock
-from inbox.stores.turns import Turn
+from inbox.stores.block_guard import Turn
 
 # Nobody else uses these texts: `sqlite3` keeps statements by their text, and SQLite asks only once about each.
 _BEGIN = "BEGIN IMMEDIATE -- inbox"

@@ -11,9 +11,9 @@ from operator import attrgetter
 
 from inbox.messages import Message
 from inbox.sequences import Arrival, Step, advance
+from inbox.stores.block_guard import Turn
 from inbox.stores.memory_parking import MemoryParking
 from inbox.stores.port import Gap, Identity, entity_of
-from inbox.stores.turns import Turn
 
 _start = attrgetter("start")
 

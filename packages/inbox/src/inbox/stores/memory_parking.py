@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among
 from inbox.parking import ClaimLost, NotReleased
+from inbox.stores.block_guard import Turn
 from inbox.stores.port import Identity
-from inbox.stores.turns import Turn
 
 
 @dataclass(slots=True)

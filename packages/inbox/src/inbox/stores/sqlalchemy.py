@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakKeyDictionary
 
+from inbox.stores.block_guard import Turn
 from inbox.stores.sql.dialects import Dialect, Postgres, Sqlite, SqlServer
 from inbox.stores.sql.statements import Result, Statement
 from inbox.stores.sql.store import SqlStore
-from inbox.stores.turns import Turn
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause

@@ -20,17 +20,17 @@ from relay.core.remedy import PLAIN, Invocation, Sentence, render
 from relay.servicebus.senders import differences
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox, invocation_of
-from relay_operator.cli.holdups import holdups
-from relay_operator.cli.rules import explained
-from relay_operator.cli.shell import printable
-from relay_operator.cli.terminal import ExitCode, Result, Terminal
-from relay_operator.cli.topic import (
+from relay_operator.cli.blocked_keys import holdups
+from relay_operator.cli.routes_report import explained
+from relay_operator.cli.servicebus_checks import (
     Requirements,
     ServiceBusFacts,
     check_servicebus,
     read_namespace,
     read_servicebus,
 )
+from relay_operator.cli.shell import printable
+from relay_operator.cli.terminal import ExitCode, Result, Terminal
 
 _DEFAULTS = Requirements()
 

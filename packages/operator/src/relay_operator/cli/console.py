@@ -25,12 +25,12 @@ from relay_operator.cli.arguments import (
     invocation_of,
     port_number,
 )
-from relay_operator.cli.rules import target_of
+from relay_operator.cli.routes_report import target_of
 from relay_operator.cli.terminal import ExitCode, Result, Terminal, stop_signal
 from relay_operator.console.ports import Check
 
 if TYPE_CHECKING:
-    from relay_operator.console.texts import Commands as PageCommands
+    from relay_operator.console.formatting import Commands as PageCommands
 
 
 EXAMPLES = """\
@@ -132,7 +132,7 @@ def name_of(settings: Settings) -> str:
 
 def _commands(settings: Settings, source: str | None, reader: Invocation) -> PageCommands:
     """Return the commands that the page of a stream shows."""
-    from relay_operator.console.texts import Commands as PageCommands
+    from relay_operator.console.formatting import Commands as PageCommands
 
     by = replace(
         reader,

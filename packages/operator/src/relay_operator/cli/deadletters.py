@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from relay.config.settings import Settings
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.cli import deadletters_resubmit
 from relay_operator.cli.arguments import Commands, one_stream, positive
-from relay_operator.cli.deadletters_choice import (
+from relay_operator.cli.deadletter_selection import (
     NOT_LOCKED,
     Choice,
     add_choice,
@@ -112,7 +112,7 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
     async with (
         opened(settings) as client,
         explained(settings, subscription),
-        DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
+        DeadLetterQueue(client, ReceivingEntity.of(settings, subscription)) as queue,
     ):
         found = [each async for each in queue.peek([int(number)])]
     if not found:
@@ -149,7 +149,7 @@ async def _remove(settings: Settings, letters: Sequence[DeadLetter], terminal: T
         for subscription, numbers in chosen.items():
             async with (
                 explained(settings, subscription),
-                DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
+                DeadLetterQueue(client, ReceivingEntity.of(settings, subscription)) as queue,
             ):
                 async for letter in queue.remove(numbers):
                     removed.append(letter)

@@ -16,10 +16,10 @@ from relay.backends.findings import Gap
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 from relay.core.times import format_duration
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.senders import differences
 from relay_operator.cli.arguments import Commands, one_stream
-from relay_operator.cli.deadletters_choice import (
+from relay_operator.cli.deadletter_selection import (
     NOT_LOCKED,
     Choice,
     add_choice,
@@ -28,8 +28,8 @@ from relay_operator.cli.deadletters_choice import (
     read_topic,
     subscriptions_of,
 )
+from relay_operator.cli.servicebus_checks import ServiceBusFacts, duplicate_window, receiving_refused
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
-from relay_operator.cli.topic import ServiceBusFacts, duplicate_window, receiving_refused
 from relay_operator.deadletters.letter import DeadLetter, iso
 from relay_operator.deadletters.resubmission import Fate, Resubmission
 
@@ -153,7 +153,7 @@ async def _publish(
         async with Resubmission(settings, subscriptions, wait_s) as resubmission:
             await resubmission.run(letters)
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, Outlet.of(settings, subscriptions[0])) from error
+        raise receiving_refused(error, ReceivingEntity.of(settings, subscriptions[0])) from error
     return resubmission.fates, resubmission.errors
 
 

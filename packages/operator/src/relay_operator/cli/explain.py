@@ -21,9 +21,9 @@ from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
-from relay_operator.cli.records import open_records
+from relay_operator.cli.quarantine_admin import open_records
+from relay_operator.cli.servicebus_checks import STANDARD_BYTES
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
-from relay_operator.cli.topic import STANDARD_BYTES
 
 EXAMPLES = """\
 examples:

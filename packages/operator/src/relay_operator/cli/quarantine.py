@@ -15,11 +15,11 @@ from relay.core.holds import ORDER_PREFIX
 from relay.quarantine.items import Filter, Item, RecordSummary
 from relay.quarantine.outcomes import Outcome, Removal
 from relay_operator.cli.arguments import Commands, Parser, one_outbox, positive
-from relay_operator.cli.records import (
+from relay_operator.cli.quarantine_admin import (
     LEAST_ID,
     SHORT_ID,
     Ordered,
-    Records,
+    QuarantineAdmin,
     described,
     described_order,
     open_records,
@@ -158,7 +158,7 @@ def _add_choice(parser: Parser) -> None:
 @asynccontextmanager
 async def _opened(
     arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> AsyncIterator[tuple[Settings, Records, Outbox]]:
+) -> AsyncIterator[tuple[Settings, QuarantineAdmin, Outbox]]:
     """The settings with one outbox, its quarantine, and the outbox, which is not connected until it is read."""
     backend = one_outbox(arguments, environment)
     async with open_records(backend) as records:
@@ -234,7 +234,7 @@ def _check_choice(arguments: argparse.Namespace) -> None:
 
 
 async def _chosen(
-    arguments: argparse.Namespace, records: Records, ids: Sequence[str]
+    arguments: argparse.Namespace, records: QuarantineAdmin, ids: Sequence[str]
 ) -> tuple[list[RecordSummary], list[str]]:
     """Return the records that the options choose, in order of arrival; of `ids`, also those that no record has."""
     if arguments.ids:
@@ -316,7 +316,7 @@ def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Termin
 
 
 async def _remove(
-    chosen: list[RecordSummary], records: Records, outbox: Outbox, removal: Removal, terminal: Terminal
+    chosen: list[RecordSummary], records: QuarantineAdmin, outbox: Outbox, removal: Removal, terminal: Terminal
 ) -> None:
     progress = terminal.progress("discarded", len(chosen))
     for number, summary in enumerate(chosen, start=1):
@@ -326,7 +326,7 @@ async def _remove(
         progress.finish(len(chosen))
 
 
-async def _unpark(discarded: list[RecordSummary], records: Records) -> tuple[list[str], list[str]]:
+async def _unpark(discarded: list[RecordSummary], records: QuarantineAdmin) -> tuple[list[str], list[str]]:
     """Unpark the keys that have no record left; returns them, and those that are still parked."""
     keys = {summary.partition_key for summary in discarded}
     parked = [key for key in await records.parked() if key in keys] if keys else []

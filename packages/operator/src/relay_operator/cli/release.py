@@ -15,7 +15,7 @@ from relay.core.remedy import Sentence, discard, release_key
 from relay.quarantine.items import Filter, RecordSummary
 from relay.quarantine.outcomes import Outcome, Removal
 from relay.quarantine.record import LaterRecord
-from relay_operator.cli.records import SHORT_ID, Records
+from relay_operator.cli.quarantine_admin import SHORT_ID, QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
 from relay_operator.cli.terminal import ExitCode, Progress, Result
 
@@ -57,7 +57,9 @@ class Release:
         parked: The number of records left, of each partition key that is still parked.
     """
 
-    def __init__(self, records: Records, sender: OrderedSender, outbox: Outbox, settings: Settings) -> None:
+    def __init__(
+        self, records: QuarantineAdmin, sender: OrderedSender, outbox: Outbox, settings: Settings
+    ) -> None:
         self._records = records
         self._sender = sender
         self._outbox = outbox

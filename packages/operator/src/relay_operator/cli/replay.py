@@ -22,7 +22,7 @@ from relay.core.place import ulid_time
 from relay.core.remedy import LIST, Sentence
 from relay.core.times import format_time, parse_moment
 from relay_operator.cli.arguments import Commands, one_outbox, reported
-from relay_operator.cli.records import open_records
+from relay_operator.cli.quarantine_admin import open_records
 from relay_operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
 from relay_operator.cli.sender import OrderedSender, ordered_sender
 from relay_operator.cli.terminal import ExitCode, Result, Terminal

@@ -25,9 +25,9 @@ from relay.core.times import format_duration
 from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.examples import Example, Unplaceable, example
 from relay_operator.cli.arguments import Commands, administration_of, one_outbox
-from relay_operator.cli.comparison import Difference, compare
-from relay_operator.cli.records import Records, open_records
-from relay_operator.cli.session import Session, choose, open_session
+from relay_operator.cli.quarantine_admin import QuarantineAdmin, open_records
+from relay_operator.cli.smoke_diff import Difference, compare
+from relay_operator.cli.smoke_receiver import Session, choose, open_session
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class SmokeTest:
     backend: Backend
     session: Session
     outbox: Canary
-    records: Records
+    records: QuarantineAdmin
 
     async def send_canary(self, made: Example) -> None:
         """Write the canary, and wait for its message or its quarantine record."""

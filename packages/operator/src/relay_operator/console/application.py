@@ -13,6 +13,7 @@ from aiohttp import web
 from relay.backends.findings import Level
 from relay.core.errors import RelayError, first_line
 from relay.core.remedy import CHECK, Sentence
+from relay_operator.console.formatting import Commands
 from relay_operator.console.model import Checked, Problem, Snapshot, Timeline
 from relay_operator.console.overview import Overview, StreamView, path_of
 from relay_operator.console.pages import ConsoleSettings, Extension, Pages
@@ -26,7 +27,6 @@ from relay_operator.console.stream import (
     page_changes,
     recent_events,
 )
-from relay_operator.console.texts import Commands
 from relay_operator.console.timelines import Timelines
 
 PAGES = web.AppKey("PAGES", Pages)

@@ -12,15 +12,15 @@ from functools import partial
 from typing import Self
 
 from relay.backends.backend import Backend
-from relay_operator.console.bounds import ERROR, both_ends
 from relay_operator.console.counts import Counts
-from relay_operator.console.following import Followed
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import Flow, Known, Partition, Snapshot, Timeline
+from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.ports import Attempt, Parts, Sources
 from relay_operator.console.progress import Progress
 from relay_operator.console.servicebus import ServiceBusTopic
 from relay_operator.console.timeline import read_timeline
+from relay_operator.console.truncation import ERROR, both_ends
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Observer:
         self._clock = clock
         self._parts = Parts()
         self._freshness = Freshness(clock)
-        self._followed = Followed()
+        self._followed = OpenTimelines()
         self._progress = Progress(sources, self._parts, self._freshness, self._followed, clock)
         self._counts = Counts(sources, self._parts, self._freshness, clock)
         self._since = clock()

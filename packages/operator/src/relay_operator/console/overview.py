@@ -9,10 +9,10 @@ from typing import Any
 
 from relay.backends.findings import Level
 from relay.core import jsontext
-from relay_operator.console.headline import Headline, headline, stale_since
+from relay_operator.console.formatting import Commands, plural
 from relay_operator.console.model import Snapshot
 from relay_operator.console.ports import View
-from relay_operator.console.texts import Commands, plural
+from relay_operator.console.status import Headline, headline, stale_since
 
 # Maximum number of streams that the headline names.
 _NAMED = 5

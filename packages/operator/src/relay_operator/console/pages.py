@@ -18,11 +18,11 @@ from relay.config.secrecy import quoted
 from relay.core.errors import SettingsError
 from relay.core.reasons import QUARANTINE, STATES
 from relay.core.remedy import render
-from relay_operator.console import texts
+from relay_operator.console import formatting
 from relay_operator.console.freshness import FIGURES
-from relay_operator.console.headline import headline, is_unowned, stale_since
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
+from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
@@ -112,7 +112,7 @@ class Pages:
         self,
         name: str,
         settings: ConsoleSettings,
-        commands: texts.Commands,
+        commands: formatting.Commands,
         extensions: Sequence[Extension],
         streams: Sequence[StreamView] = (),
         stream: str | None = None,
@@ -131,10 +131,10 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {each: getattr(texts, each) for each in _FILTERS}
+        self._environment.filters |= {each: getattr(formatting, each) for each in _FILTERS}
         self._environment.filters["rendered"] = partial(render, by=commands.by)
-        self._environment.filters["advice"] = partial(texts.advice, by=commands.by)
-        self._environment.filters["key_path"] = lambda key: f"{base}{texts.key_path(key)}"
+        self._environment.filters["advice"] = partial(formatting.advice, by=commands.by)
+        self._environment.filters["key_path"] = lambda key: f"{base}{formatting.key_path(key)}"
         self._environment.globals |= {
             "base": base,
             "paths": {each.name: f"{path_of(each.name)}/" for each in streams},

@@ -17,8 +17,8 @@ from relay.backends.findings import Finding
 from relay.backends.outbox import Outbox
 from relay.core.errors import RelayError
 from relay.quarantine.items import Items
-from relay_operator.console.bounds import ERROR, both_ends
 from relay_operator.console.model import DeadLetterGroup, Delivery, Problem, Snapshot, Subscription, Timeline
+from relay_operator.console.truncation import ERROR, both_ends
 
 logger = logging.getLogger(__name__)
 

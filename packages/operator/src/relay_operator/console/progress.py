@@ -10,14 +10,14 @@ from enum import Enum, auto
 from relay.backends.outbox import Committed, Position
 from relay.core.events import EventName
 from relay_operator.console.backlog import Backlog, Quarantined, Waiting
-from relay_operator.console.bounds import OWNER, optional
-from relay_operator.console.following import Followed
+from relay_operator.console.commit_times import estimated_at
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import Delivery, Partition, Problem, Removal, Stage, Tracked, accepted_at
-from relay_operator.console.moments import estimated_at
+from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.ports import Parts, Sources
 from relay_operator.console.rates import Latencies, Rate
 from relay_operator.console.recent import Recent
+from relay_operator.console.truncation import OWNER, optional
 
 # Maximum number of events of one call, and of calls before the positions are read again.
 _PAGE = 1000
@@ -75,7 +75,7 @@ class Progress:
         sources: Sources,
         parts: Parts,
         freshness: Freshness,
-        followed: Followed,
+        followed: OpenTimelines,
         clock: Callable[[], float],
     ) -> None:
         self._outbox, self._topic = sources.outbox, sources.topic

@@ -32,9 +32,8 @@ from relay.config.clients import (
 )
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, first_line
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.status import status_finding
-from relay_operator.console.bounds import DETAIL, REASON, optional
 from relay_operator.console.model import (
     EXAMPLES,
     Arrival,
@@ -45,6 +44,7 @@ from relay_operator.console.model import (
     by_reason,
 )
 from relay_operator.console.resourcemanager import resource_manager, variable_of
+from relay_operator.console.truncation import DETAIL, REASON, optional
 from relay_operator.deadletters import letter, sdk
 
 # Maximum number of dead letters that are read.
@@ -163,7 +163,7 @@ class ServiceBusTopic:
         if receiver is None:
             if self._client is None:
                 self._client = servicebus_client(self._connection, retry_total=1)
-            outlet = Outlet.of(self._settings, subscription)
+            outlet = ReceivingEntity.of(self._settings, subscription)
             receiver = outlet.receiver(self._client, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []

@@ -10,6 +10,7 @@ from relay.backends.outbox import Committed, Outbox, Position, cut_text, id_name
 from relay.core.holds import PARKED_TYPE
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
+from relay_operator.console.commit_times import written_moment
 from relay_operator.console.model import (
     Arrival,
     Delivery,
@@ -21,7 +22,6 @@ from relay_operator.console.model import (
     Tracked,
     accepted_at,
 )
-from relay_operator.console.moments import written_moment
 from relay_operator.console.ports import Parts, Sources
 
 # Maximum number of records of a key that are read; each costs a row of a query.
@@ -37,7 +37,7 @@ _SKEW_S = 60
 
 
 @dataclass(slots=True)
-class Known:
+class KeyData:
     """The data read of a key.
 
     Attributes:
@@ -73,7 +73,7 @@ async def read_timeline(
 
     `published_at` says when the relay was seen to pass an event, by id.
     """
-    parts, known = Parts(), Known(partition_key, judged=False, published_at=published_at)
+    parts, known = Parts(), KeyData(partition_key, judged=False, published_at=published_at)
     # The events before the positions, and these before the quarantine: a record is stored before the position
     # passes its event.
     async with parts.reading("outbox"):
@@ -116,7 +116,7 @@ async def _data(outbox: Outbox, partition_key: str, ids: Sequence[str]) -> Mappi
     return found
 
 
-async def _records(items: Items, known: Known) -> list[RecordSummary]:
+async def _records(items: Items, known: KeyData) -> list[RecordSummary]:
     since = None
     if known.more and known.committed:
         # No event of these was set aside before it was committed.
@@ -124,7 +124,7 @@ async def _records(items: Items, known: Known) -> list[RecordSummary]:
     return await items.summaries(Filter(partition_key=known.partition_key, since=since), _RECORDS)
 
 
-def timeline(known: Known, limit: int) -> Timeline:
+def timeline(known: KeyData, limit: int) -> Timeline:
     """Return the last events of a key, at most `limit`, the oldest first.
 
     An event that is gone from the outbox is placed by its quarantine record; where the
@@ -162,7 +162,7 @@ def timeline(known: Known, limit: int) -> Timeline:
     )
 
 
-def _by_event(known: Known) -> dict[str, RecordSummary]:
+def _by_event(known: KeyData) -> dict[str, RecordSummary]:
     """Return the records by the id of their event. One in parts has no id, but a place."""
     places = {event.place: event.id for event in known.committed}
     found = {}
@@ -175,7 +175,7 @@ def _by_event(known: Known) -> dict[str, RecordSummary]:
     return found
 
 
-def _removals(known: Known) -> dict[str, Removal]:
+def _removals(known: KeyData) -> dict[str, Removal]:
     """The last removal of each event's record, by the id of the event."""
     places = {event.place: event.id for event in known.committed}
     found = {}
@@ -188,7 +188,7 @@ def _removals(known: Known) -> dict[str, Removal]:
 
 
 def _tracked(
-    known: Known,
+    known: KeyData,
     identifier: str,
     event: Committed | None,
     record: RecordSummary | None,
@@ -209,7 +209,7 @@ def _tracked(
     return Tracked(identifier, stage, event, published_at, quarantined, arrived, removed, data=data)
 
 
-def _has_passed(known: Known, event: Committed | None) -> bool:
+def _has_passed(known: KeyData, event: Committed | None) -> bool:
     position = None if event is None else known.positions.get(event.partition)
     if event is None or position is None or position.place is None:
         return False

@@ -9,7 +9,7 @@ from types import TracebackType
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import SessionCannotBeLockedError
 
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import amqp_condition
 from relay_operator.deadletters import sdk
 from relay_operator.deadletters.letter import read
@@ -35,7 +35,7 @@ class Lookout:
     Every method may raise an error of the SDK.
     """
 
-    def __init__(self, client: ServiceBusClient, outlet: Outlet, session_id: str | None) -> None:
+    def __init__(self, client: ServiceBusClient, outlet: ReceivingEntity, session_id: str | None) -> None:
         """Create a lookout; `client` makes no retries."""
         self._outlet = outlet
         self._client = client

@@ -19,7 +19,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError
 
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.deadletters import sdk
 from relay_operator.deadletters.letter import DeadLetter, lock_of, read
 
@@ -51,7 +51,7 @@ class DeadLetterQueue:
     Every method may raise an error of the SDK.
     """
 
-    def __init__(self, client: ServiceBusClient, outlet: Outlet) -> None:
+    def __init__(self, client: ServiceBusClient, outlet: ReceivingEntity) -> None:
         self.subscription = outlet.name
         self._receiver = outlet.receiver(client, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
         sdk.keep_encoded(self._receiver, self._take)

@@ -23,8 +23,8 @@ from relay.config.clients import servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import SendError, first_line
 from relay.servicebus.messages import plain
-from relay.servicebus.outlet import Outlet
 from relay.servicebus.pipelined.lanes import Lane
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import Transfer
 from relay_operator.deadletters.letter import DeadLetter, copy_of
@@ -82,7 +82,7 @@ class Resubmission:
 
     def __init__(self, settings: Settings, subscriptions: Iterable[str], wait_s: float) -> None:
         """Create a resubmission; `wait_s`: time limit until a consumer releases a session, in seconds."""
-        self._outlets = {name: Outlet.of(settings, name) for name in subscriptions}
+        self._outlets = {name: ReceivingEntity.of(settings, name) for name in subscriptions}
         self._named_by = settings.named_by
         self._timeout_s = settings.send_timeout_s
         self._wait_s = wait_s

@@ -12,7 +12,7 @@ from relay.core.errors import DestinationSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class ReceivingEntity:
     """A subscription of a topic, or a queue.
 
     Attributes:
@@ -26,7 +26,7 @@ class Outlet:
     named_by: DestinationSettings = field(default_factory=DestinationSettings)
 
     @classmethod
-    def of(cls, settings: Settings, name: str) -> Outlet:
+    def of(cls, settings: Settings, name: str) -> ReceivingEntity:
         """Return the outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
         subscription = None if settings.servicebus_is_queue else name
         return cls(settings.servicebus_topic, subscription, settings.named_by)

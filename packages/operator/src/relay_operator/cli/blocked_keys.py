@@ -18,7 +18,7 @@ from relay.core.verdict import rejected
 from relay.quarantine.items import Filter, Item
 from relay.servicebus import messages
 from relay.servicebus.transfers import alone, check_size
-from relay_operator.cli.records import SHORT_ID, Records, open_records, to_the_second
+from relay_operator.cli.quarantine_admin import SHORT_ID, QuarantineAdmin, open_records, to_the_second
 
 # Maximum seconds of all that is read.
 _TIMEOUT_S = 20.0
@@ -65,7 +65,7 @@ async def _next_pages(backend: Backend) -> Sequence[NextPage]:
         await outbox.close()
 
 
-async def _parked(records: Records) -> list[Finding]:
+async def _parked(records: QuarantineAdmin) -> list[Finding]:
     markers = list((await records.parked()).values())
     found = [await _parked_key(marker, records) for marker in markers[:_NAMED_KEYS]]
     if (more := len(markers) - _NAMED_KEYS) > 0:
@@ -73,7 +73,7 @@ async def _parked(records: Records) -> list[Finding]:
     return found
 
 
-async def _parked_key(marker: Item, records: Records) -> Finding:
+async def _parked_key(marker: Item, records: QuarantineAdmin) -> Finding:
     key = marker["partitionKey"]
     waiting = await records.count(Filter(partition_key=key))
     causes, _ = await records.find_by_ids([marker["because"]])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from outbox_emulators.servicebus.fault_plans import FaultKind
-from verification.simulation.core import strikes
+from verification.simulation.core import fault_injection
 from verification.simulation.faults import Fault, Kind
 from verification.simulation.topic import CONDITIONS
 from verification.simulation.wire.host import Host
 from verification.simulation.wire.services import DATABASE, Services
 
-KINDS = strikes.KINDS | {
+KINDS = fault_injection.KINDS | {
     # Longer than the topic's window; each virtual second costs the requests of all hosts.
     "suspend": Kind(3, longest_s=700.0),
     "merge": Kind(1),
@@ -24,7 +24,7 @@ _PARTITIONS = 4
 _ANSWERS = 20
 
 
-class Strikes(strikes.Strikes):
+class Strikes(fault_injection.Strikes):
     """Strikes with the faults of a plan."""
 
     def __init__(self, services: Services, working: Callable[[], list[Host]], keep: Callable[[], None]) -> None:

@@ -16,10 +16,10 @@ from relay.backends.findings import Gap
 from relay.config.clients import ADMIN_VARIABLE, servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.cli.arguments import Parser, administration_of
+from relay_operator.cli.servicebus_checks import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
 from relay_operator.cli.terminal import Terminal, table
-from relay_operator.cli.topic import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
 from relay_operator.deadletters.letter import NO_REASON, DeadLetter, iso
 from relay_operator.deadletters.queue import HELD, DeadLetterQueue
 
@@ -171,7 +171,7 @@ async def explained(settings: Settings, subscription: str) -> AsyncIterator[None
     try:
         yield
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, Outlet.of(settings, subscription)) from error
+        raise receiving_refused(error, ReceivingEntity.of(settings, subscription)) from error
 
 
 async def find(
@@ -188,7 +188,7 @@ async def find(
         for subscription in subscriptions:
             async with (
                 explained(settings, subscription),
-                DeadLetterQueue(client, Outlet.of(settings, subscription)) as queue,
+                DeadLetterQueue(client, ReceivingEntity.of(settings, subscription)) as queue,
             ):
                 async for letter, _ in queue.peek(choice.numbers(subscription)):
                     seen += 1

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from verification.journal import checker
 from verification.journal.entries import Entry
 from verification.journal.specification import validate
-from verification.simulation import excuses
-from verification.simulation.excuses import Learned
+from verification.simulation import tolerated
 from verification.simulation.plan import Plan, Result
+from verification.simulation.tolerated import Learned
 
 
 def judged(
@@ -29,7 +29,7 @@ def judged(
         virtual_s: How long the universe lasted.
         is_over: Whether everything was published and settled, some time after the last fault.
     """
-    kept = excuses.without_excused(journal, window_s, learned)
+    kept = tolerated.without_excused(journal, window_s, learned)
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
     violations += validate(kept, checker.Policy(plan.policy)).findings

@@ -54,7 +54,7 @@ class Ordered(StrEnum):
     CARRIED_OUT = "already set aside"
 
 
-class Records:
+class QuarantineAdmin:
     """The quarantine of an outbox; `relay/core/holds.py` describes the items of parked keys and orders.
 
     Every method raises StoreError if the store cannot be read or written.
@@ -243,11 +243,11 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(backend: Backend) -> AsyncIterator[Records]:
+async def open_records(backend: Backend) -> AsyncIterator[QuarantineAdmin]:
     """The quarantine of one outbox."""
     items = backend.open_store()
     try:
-        yield Records(items)
+        yield QuarantineAdmin(items)
     finally:
         await items.close()
 

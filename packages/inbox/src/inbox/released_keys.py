@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from inbox.cancellation import end_tasks, finish, within
 from inbox.errors import DeadLetter, LockLost, NotFetched
 from inbox.handling import Handler, call
+from inbox.key_parker import log_failure, log_parked
 from inbox.lock import Lock
 from inbox.messages import Message
 from inbox.options import Options
 from inbox.parked import EXHAUSTED, UNREADABLE, Cause, Claim, ParkedMessage
 from inbox.parking import ClaimLost, Parking
-from inbox.poison import log_failure, log_parked
 from inbox.telemetry import Telemetry
 
 _LONGEST_DELAY_S = 60.0
@@ -41,7 +41,7 @@ class _Claimed:
         self.locked_until_utc = until
 
 
-class HandOver:
+class ReleasedKeyWorker:
     """Looks for released keys of a topic, and hands their messages to the handler.
 
     Args:

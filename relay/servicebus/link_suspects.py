@@ -23,7 +23,7 @@ GRACE_S = 30.0
 _KEYS_AT_MOST = 1_000
 
 
-class Late:
+class LateAcceptances:
     """The known acceptances that came after the timeout."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Waiting:
     admitted: asyncio.Future[None]
 
 
-class Groups:
+class SuspectBatches:
     """Admits one group of suspects at a time; the next one once all of it has left.
 
     The less suspicious go first: of a hundred in flight, fifty and fifty, then the half of those fifty that ended

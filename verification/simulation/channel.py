@@ -5,7 +5,7 @@ from __future__ import annotations
 from verification.simulation.world import Process, World
 
 
-class Way:
+class Channel:
     """A connection to a service, for everything that is sent to it or comes back.
 
     Attributes:

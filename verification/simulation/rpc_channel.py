@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from verification.simulation.way import Way
+from verification.simulation.channel import Channel
 from verification.simulation.world import World
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ class LineError(Exception):
     """The request was not answered: it may or may not have been carried out."""
 
 
-class Line(Way):
+class RpcChannel(Channel):
     """A way to a service that answers requests.
 
     Of the requests that get lost, half were carried out.

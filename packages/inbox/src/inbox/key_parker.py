@@ -26,7 +26,7 @@ class NotKept(Exception):
     """The store could not set a message aside. It must not be handled, and its successors have to wait."""
 
 
-class Aside:
+class KeyParker:
     """Handles the messages of a session, or sets them aside if their key is parked.
 
     Whether it is parked is read once. While the session is locked, nobody else parks the key, except a receiver

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AttemptContext:
     """How an attempt sends.
 
     Attributes:
@@ -129,7 +129,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class PublisherState:
     """The state that a publisher's turns share: the message contract, and facts about the topic.
 
     Attributes:
@@ -144,10 +144,10 @@ class Shared:
     claims: Claims | None
 
 
-class Turn:
+class KeySender:
     """One partition key's way through one sender, from its first to its last batch."""
 
-    def __init__(self, sender: Sender, shared: Shared, rules: Rules, outcome: KeyOutcome) -> None:
+    def __init__(self, sender: Sender, shared: PublisherState, rules: AttemptContext, outcome: KeyOutcome) -> None:
         self._sender = sender
         self._shared = shared
         self._rules = rules

@@ -29,15 +29,11 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import QueueProperties, SubscriptionProperties, TopicProperties
 
 from relay.backends.findings import Finding, Gap, Level, Why
-from relay.config.clients import (
-    administration_connection,
-    servicebus_administration_client,
-    servicebus_client,
-)
+from relay.config.clients import administration_connection, servicebus_administration_client, servicebus_client
 from relay.config.settings import SERVICEBUS, TOPIC, Settings
 from relay.core.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
 from relay.core.times import format_duration, parse_duration
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import amqp_condition, classify
 from relay.servicebus.status import status_finding
 
@@ -207,7 +203,7 @@ def cannot_list(settings: Settings, gap: Gap) -> OperationError:
     return UsageError(f"{said} with these rights ({gap.said})")
 
 
-def receiving_refused(error: Exception, outlet: Outlet) -> OperationError:
+def receiving_refused(error: Exception, outlet: ReceivingEntity) -> OperationError:
     """Return the error of a command that may not, or cannot, receive from a subscription or a queue."""
     name = str(outlet)
     if names_missing_entity(error):

@@ -20,7 +20,7 @@ class _Key:
     deliveries: frozenset[Delivery] = frozenset()
 
 
-class Followed:
+class OpenTimelines:
     """Counts the changes of the keys that are followed, so that a timeline is read again for its own alone."""
 
     def __init__(self) -> None:

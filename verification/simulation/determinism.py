@@ -195,7 +195,15 @@ _NEW = {id(old): new for old, new in _REPLACED.items()}
 _OLD = {id(new): old for old, new in _REPLACED.items()}
 
 # Modules that need the real ones, or of which no code runs in a universe.
-_LEFT = ("verification.simulation.reality", "_pytest", "pytest", "_strptime", "asyncio", "threading", "logging")
+_LEFT = (
+    "verification.simulation.determinism",
+    "_pytest",
+    "pytest",
+    "_strptime",
+    "asyncio",
+    "threading",
+    "logging",
+)
 
 # Packages whose functions have clocks as default arguments.
 _WITH_DEFAULTS = ("relay", "changefeed", "inbox", "outbox", "azure")

@@ -10,7 +10,7 @@ _SOON_S = 3.0
 longer if it opens many."""
 
 
-class Width:
+class AcceptWindow:
     """Doubles while sessions come soon, and is the smallest again when a request has found none.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verification.simulation import strikes
+from verification.simulation import fault_injection
 from verification.simulation.faults import Fault, Kind
 from verification.simulation.sql.relays import RelayProcess
 from verification.simulation.sql.services import Services
@@ -33,7 +33,7 @@ SERVICES = ("topic", "database", "database", "store")
 _SLOW_STEP_S = 5.0
 
 
-class Strikes(strikes.Strikes):
+class Strikes(fault_injection.Strikes):
     """Strikes with the faults of a plan."""
 
     def __init__(

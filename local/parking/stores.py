@@ -30,7 +30,7 @@ _EFFECTS = "select key, sequence, id from effects order by number"
 _BUSY_S = 20.0
 
 
-class Desk(Protocol):
+class EffectStore(Protocol):
     """The database of a campaign, in one process.
 
     Attributes:
@@ -53,7 +53,7 @@ class Desk(Protocol):
 
 
 @asynccontextmanager
-async def open_desk(address: str) -> AsyncIterator[Desk]:
+async def open_desk(address: str) -> AsyncIterator[EffectStore]:
     """Open the database at an address: `postgresql://…`, or the path of a file of SQLite."""
     if address.startswith(POSTGRESQL):
         yield await PostgresDesk.open(address)

@@ -15,9 +15,9 @@ from relay.backends.findings import Gap
 from relay.config.clients import servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, UsageError
-from relay.servicebus.outlet import Outlet
+from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import classify
-from relay_operator.cli.topic import cannot_list, read_servicebus, receiving_refused
+from relay_operator.cli.servicebus_checks import cannot_list, read_servicebus, receiving_refused
 
 # The lock of a session is renewed for this much longer than the wait for its message.
 _RENEWAL_MARGIN_S = 60.0
@@ -99,7 +99,7 @@ async def open_session(
         UsageError: There is no such subscription or queue, or it does not require sessions.
         ServiceError: Service Bus cannot be reached, or refuses.
     """
-    outlet = Outlet.of(settings, subscription)
+    outlet = ReceivingEntity.of(settings, subscription)
     async with servicebus_client(settings.servicebus) as client, AutoLockRenewer() as renewer:
 
         async def lock() -> ServiceBusReceiver:

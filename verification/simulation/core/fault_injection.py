@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verification.simulation import strikes
+from verification.simulation import fault_injection
 from verification.simulation.core.host import Host
 from verification.simulation.core.services import Services
 from verification.simulation.faults import Fault, Kind
@@ -37,7 +37,7 @@ SERVICES = ("topic", "container", "leases", "store")
 _PARTITIONS = 4
 
 
-class Strikes(strikes.Strikes):
+class Strikes(fault_injection.Strikes):
     """Strikes with the faults of a plan."""
 
     def __init__(self, services: Services, working: Callable[[], list[Host]], keep: Callable[[], None]) -> None:
