@@ -72,7 +72,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
     ("py:class", r".*\.(E|E_co|T|T_co|ConnectionT|ResultT)"),
-    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.turns\.Turn"),
+    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.block_guard\.Turn"),
     ("py:class", r"inbox\.stores\.sql\.statements\.(Statement|Result)|inbox\.signals\.Stoppable"),
     ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
@@ -92,7 +92,7 @@ html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(ROOT / "docs/site/scorer.js")
-html_favicon = "../../relay/console/static/icon.svg"
+html_favicon = "../../packages/operator/src/relay_operator/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
