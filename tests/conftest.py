@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.nodeid import coerce_node_id
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import leaks, local_services, watchdog
 from tests.support.azurite import azurite, blobs
@@ -38,8 +38,9 @@ _SLOW_MODULE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULT
 
 # On a busy machine an example takes as long as it takes. A test has the same examples in each run, by its source;
 # only `make fuzz`, which sets a number of them, draws fresh ones.
-settings.register_profile("tests", settings(deadline=None, derandomize=True))
-settings.register_profile("fuzz", settings(deadline=None, derandomize=False))
+_patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", _patient, derandomize=True)
+settings.register_profile("fuzz", _patient, derandomize=False)
 settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "tests")
 
 

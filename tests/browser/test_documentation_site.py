@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.support.console_page import WAIT_MS
 from tests.support.site import Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
@@ -46,9 +45,9 @@ async def test_a_search_finds_the_page_with_a_word(browser: Browser, address: st
 
     await page.get_by_placeholder("Search").fill("parcel packed")
     await page.get_by_placeholder("Search").press("Enter")
-    await page.locator("#search-results a").first.click(timeout=WAIT_MS)
+    await page.locator("#search-results a").first.click()
 
-    await expect(page.locator("h1")).to_contain_text("Orders", timeout=WAIT_MS)
+    await expect(page.locator("h1")).to_contain_text("Orders")
     await page.close()
 
 
@@ -74,6 +73,6 @@ async def test_a_page_follows_the_readers_colour_scheme(browser: Browser, addres
     background = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
 
     assert (max(background) < 128) is (scheme == "dark")
-    await expect(page.locator(f"img.only-{scheme}")).to_be_visible(timeout=WAIT_MS)
+    await expect(page.locator(f"img.only-{scheme}")).to_be_visible()
     await expect(page.locator("article img:visible")).to_have_count(1)
     await page.close()

@@ -24,7 +24,7 @@ from relay_operator.console.model import (
     Timeline,
     Tracked,
 )
-from tests.support.console_page import WAIT_MS, ConsolePage
+from tests.support.console_page import ConsolePage
 from tests.support.console_view import NOON, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
@@ -135,7 +135,7 @@ async def test_no_text_of_others_becomes_part_of_the_page(console: ConsolePage, 
     title = await page.title()
     await console.view.set(**hostile(console.view.latest, texts))
     await console.view.set(dead_letters=[*console.view.latest.dead_letters, DeadLetterGroup("all", "the last", 0)])
-    await expect(page.locator("#dead-letters")).to_contain_text("the last", timeout=WAIT_MS)
+    await expect(page.locator("#dead-letters")).to_contain_text("the last")
     for details in await page.locator("details summary").all():
         await details.dispatch_event("click")
 

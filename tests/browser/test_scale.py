@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from relay_operator.console.model import Partition, Timeline
 from relay_operator.console.server import serving
-from tests.support.console_page import START_MS, WAIT_MS, Checker, ConsolePage, console_of
+from tests.support.console_page import Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
@@ -30,8 +30,8 @@ async def test_50_000_keys_do_not_choke_it(console: ConsolePage) -> None:
             flow=replace(view.latest.flow, committed=last, published=last),
             recent=[tracked(committed(number, f"contact-{number}")) for number in numbers],
         )
-    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("50\u202f000", timeout=WAIT_MS)
-    await expect(page.locator("#recent tbody tr").first).to_contain_text("contact-50000", timeout=WAIT_MS)
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("50\u202f000")
+    await expect(page.locator("#recent tbody tr").first).to_contain_text("contact-50000")
 
     assert await page.locator("#partitions tbody tr").count() == 64
     assert await page.evaluate("document.querySelectorAll('*').length") < 2500
@@ -49,15 +49,15 @@ async def test_a_lost_stream_is_opened_again_and_shows_what_came_in_between(brow
     page = await context.new_page()
     async with serving(console_of(view, checker), "127.0.0.1", 0) as address:
         await page.goto(address)
-        await expect(page.locator("#connection")).to_have_text("live", timeout=START_MS)
-    await expect(page.locator("#connection")).to_contain_text("reconnecting, last heard at", timeout=START_MS)
+        await expect(page.locator("#connection")).to_have_text("live")
+    await expect(page.locator("#connection")).to_contain_text("reconnecting, last heard at")
     await expect(page.locator("#away")).to_contain_text("The console does not answer. What is below was known at")
     await expect(page.locator(".headline")).to_be_hidden()
 
     await view.count(committed=77)
     async with serving(console_of(view, checker), "127.0.0.1", urlsplit(address).port or 0):
-        await expect(page.locator("#connection")).to_have_text("live", timeout=START_MS)
-        await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77", timeout=WAIT_MS)
+        await expect(page.locator("#connection")).to_have_text("live")
+        await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77")
         await expect(page.locator(".headline")).to_be_visible()
         await expect(page.locator("#away")).to_be_hidden()
         await context.close()

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from relay.backends.findings import Finding, Level
-from tests.support.console_page import START_MS, WAIT_MS, ConsolePage, console_page
+from tests.support.console_page import ConsolePage, console_page
 from tests.support.console_states import LONG, LONG_KEY, LONG_KEY_COMMAND, long_timeline, states
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
@@ -131,7 +131,7 @@ async def test_the_findings_of_a_check_fit_and_can_be_read(browser: Browser) -> 
         console.checker.findings = [Finding(level, f"{LONG} is", f"{LONG} is the remedy.") for level in Level]
         page = await console.open()
         await page.get_by_role("button", name="Run the check").click()
-        await expect(page.locator("#findings li")).to_have_count(len(Level), timeout=START_MS)
+        await expect(page.locator("#findings li")).to_have_count(len(Level))
 
         await page.set_viewport_size({"width": 390, "height": 860})
 
@@ -145,4 +145,4 @@ async def test_what_is_not_known_is_a_dash_and_no_zero(console: ConsolePage) -> 
     assert {each.strip() for each in await page.locator(".big, .measures dd:not(.when)").all_inner_texts()} == {
         "\N{EN DASH}"
     }
-    await expect(page.locator("#connection")).to_have_text("reading", timeout=WAIT_MS)
+    await expect(page.locator("#connection")).to_have_text("reading")

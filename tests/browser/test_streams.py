@@ -9,7 +9,7 @@ from relay_operator.console.application import application_of_streams
 from relay_operator.console.overview import StreamView
 from relay_operator.console.server import loopback, serving
 from tests.browser.test_states import CONTRASTS, OVERFLOWING
-from tests.support.console_page import SHOWN, WAIT_MS, Checker, ConsolePage
+from tests.support.console_page import SHOWN, Checker, ConsolePage
 from tests.support.console_states import states
 from tests.support.console_view import InMemoryView, busy, history
 
@@ -46,14 +46,14 @@ async def test_the_page_of_all_streams_shows_each_and_leads_to_each(browser: Bro
             assert not [each for each in contrasts.values() if each[0] < 4.5]
 
         await views["orders"].show(busy())
-        await expect(orders.locator("td.stale")).to_have_count(0, timeout=WAIT_MS)
+        await expect(orders.locator("td.stale")).to_have_count(0)
         await expect(page.locator("#connection-text")).to_have_text("live")
         await orders.get_by_role("link").click()
         await console.is_live()
         await expect(page.locator(".switch [aria-current]")).to_have_text("orders")
         await page.locator("#key").fill("contact-1")
         await page.keyboard.press("Enter")
-        await expect(page.locator("#timeline .event").first).to_be_visible(timeout=WAIT_MS)
+        await expect(page.locator("#timeline .event").first).to_be_visible()
         await page.get_by_role("button", name="Run the check").click()
         await expect(page.locator("#findings .findings li")).to_have_count(4)
         await page.get_by_role("link", name="All streams").click()

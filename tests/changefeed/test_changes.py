@@ -99,6 +99,8 @@ def test_a_wait_ends_when_its_time_is_over(service: Service) -> None:
     assert time.monotonic() - began >= 0.1
 
 
+@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_reader_that_waits_is_woken_soon_after_the_commit(swept: Service) -> None:
     reader, cursor, took_s = changefeed.Changes(swept.session), 0, []
     writer = swept.connect()

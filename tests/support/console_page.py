@@ -17,10 +17,6 @@ from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.server import loopback, serving
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
-# A machine that does other things as well may take longer than a reader would wait.
-WAIT_MS = 5_000
-START_MS = 10_000
-
 SHOWN = ConsoleSettings("https://traces.test/trace/{trace_id}", show_data=True)
 
 
@@ -73,9 +69,9 @@ class ConsolePage:
     async def is_live(self) -> None:
         """Wait until the stream has sent every section."""
         state = re.compile("live|stale")
-        await expect(self.page.locator("#connection")).to_have_attribute("data-state", state, timeout=START_MS)
+        await expect(self.page.locator("#connection")).to_have_attribute("data-state", state)
         # The last of what the stream sends when it begins.
-        await expect(self.page.locator("[sse-swap=totals]")).not_to_be_empty(timeout=START_MS)
+        await expect(self.page.locator("[sse-swap=totals]")).not_to_be_empty()
 
 
 def console_of(view: InMemoryView, checker: Checker) -> web.Application:

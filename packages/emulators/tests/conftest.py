@@ -8,10 +8,11 @@ import pytest
 
 # The tests of the package run without Hypothesis.
 with suppress(ImportError):
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
     # On a busy machine an example takes as long as it takes. Each run of a test has the same ones, by its source.
-    settings.register_profile("tests", settings(deadline=None, derandomize=True))
+    _patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("tests", _patient, derandomize=True)
     settings.load_profile("tests")
 
 

@@ -25,7 +25,9 @@ JOURNALS = {
     policy: load(Path(__file__).parent / "recorded" / name)
     for policy, name in {Policy.PARK: "cosmos.jsonl.gz", Policy.SKIP: "sql.jsonl.gz"}.items()
 }
-QUICKLY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+QUICKLY = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 OF_PROCESSES = (entries.Killed, entries.Frozen, entries.Resumed)
 
 journal_and_line = st.sampled_from(list(JOURNALS)).flatmap(

@@ -65,13 +65,13 @@ async def send(connection: Connection, **options: int) -> float:
     return time.monotonic() - began
 
 
-async def test_a_failed_send_is_repeated_twice_after_pauses_below_a_second() -> None:
+async def test_a_failed_send_is_repeated_twice_after_pauses() -> None:
     server = Closing()
     async with server as connection:
         took_s = await send(connection)
 
     assert server.connections == 3
-    assert 0.3 < took_s < 3
+    assert took_s > 0.3
 
 
 async def test_a_failed_send_is_repeated_as_often_as_it_is_asked_for() -> None:

@@ -30,11 +30,12 @@ from relay.servicebus.transfers import Transfer, alone
 from tests.support import amqp_peer
 from tests.support.amqp_peer import DISPOSITION, FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
 from tests.support.waiting import forever, look_again
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
 
 ENTITIES = Path(__file__).resolve().parents[3] / "infra" / "emulators" / "Config.json"
 TOPIC = "domain-events"
-WAIT_S = 10.0
+WAIT_S = float(WATCHDOG_S)
 SERIAL = 2**32
 
 

@@ -12,9 +12,10 @@ from relay.servicebus import link_suspects as module
 from relay.servicebus import messages
 from relay.servicebus.link_suspects import LateAcceptances, SuspectBatches, Suspects
 from relay.servicebus.transfers import Transfer
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.topics import event
 
-WAIT_S = 10.0
+WAIT_S = float(WATCHDOG_S)
 
 
 def transfer(key: str, *ids: str) -> Transfer:
