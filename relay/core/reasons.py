@@ -106,38 +106,45 @@ QUARANTINE: Mapping[Reason, Row] = {
     ),
 }
 
+_UNREADABLE = Row(
+    "the outbox, its leases, the rules, the feed or the quarantine cannot be read or written", True, _SERVICE
+)
+_REPEATED = Row("a send did not succeed, or the attempt took too long", True, _WAIT)
+_BROKEN = Row("a defect of the relay", False, _DEFECT)
+_COMMAND = Row("a command cannot do its work", False, "Follow the message of the command.")
+
 ERRORS: Mapping[type[errors.RelayError], Row] = {
-    errors.RelayError: Row("the base of all others", False, _DEFECT),
+    errors.RelayError: _BROKEN,
     errors.SettingsError: Row(
         "settings are missing or wrong",
         False,
         Sentence.of("Correct those that the message names; then `{}`.", CHECK),
     ),
-    errors.SourceError: Row("a page of the outbox, or its checkpoint, cannot be read", True, _SERVICE),
+    errors.SourceError: _UNREADABLE,
     errors.ChangesError: Row(
         "the trigger delivered no JSON array of documents",
         False,
         Sentence.of("Correct or delete what `{}` names.", SCAN),
     ),
-    errors.LeaseError: Row("the leases, which old events are compared with, cannot be read", True, _SERVICE),
-    errors.RulesError: Row("the rules that count for an event cannot be read or written", True, _SERVICE),
-    errors.FeedError: Row("the SQL feed, or its claims, cannot be read or written", True, _SERVICE),
-    errors.QuarantineError: Row("the quarantine cannot be read or written", True, _SERVICE),
-    errors.StoreError: Row("the store of the quarantine cannot be reached, or refuses", True, _SERVICE),
+    errors.LeaseError: _UNREADABLE,
+    errors.RulesError: _UNREADABLE,
+    errors.FeedError: _UNREADABLE,
+    errors.QuarantineError: _UNREADABLE,
+    errors.StoreError: _UNREADABLE,
     errors.PublishError: Row(
         "some events were not accepted", True, "Look up the errors logged as `relay_failed`."
     ),
-    errors.AccountingError: Row("an outcome does not add up: a defect of the relay", False, _DEFECT),
-    errors.OperationError: Row("a command cannot do its work", False, "Follow the message of the command."),
-    errors.UsageError: Row("the arguments make no sense; nothing was done", False, "Correct them: see `--help`."),
-    errors.ServiceError: Row("a service cannot be reached, or refuses the command", True, _SERVICE),
-    errors.SendError: Row("a send did not succeed", True, _WAIT),
+    errors.AccountingError: _BROKEN,
+    errors.OperationError: _COMMAND,
+    errors.UsageError: _COMMAND,
+    errors.ServiceError: _UNREADABLE,
+    errors.SendError: _REPEATED,
     errors.RetryableError: Row(
         "Service Bus is unavailable, throttled or full",
         True,
         "Wait; make room in a full topic, or raise its capacity.",
     ),
-    errors.StaleClearanceError: Row("the attempt took long; old events have to be compared again", True, _WAIT),
+    errors.StaleClearanceError: _REPEATED,
     errors.LostOwnershipError: Row(
         "the claim on a shard was not renewed in time",
         True,

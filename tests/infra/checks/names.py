@@ -387,8 +387,7 @@ def the_readme_lists_every_resource_type_and_version(project: Project) -> None:
     for text in project.files.values():
         used |= set(re.findall(r"^resource \w+ '([^']+)'", text, re.MULTILINE))
     readme = (project.infra / "README.md").read_text(encoding="utf-8")
-    listed = {
-        "@".join(row) for row in re.findall(r"^\| `(Microsoft\.[\w/.]+)` \| ([\w-]+) \|", readme, re.MULTILINE)
-    }
+    rows = re.findall(r"^\| (\d{4}-[\w-]+) \| (`Microsoft\..+`) \|$", readme, re.MULTILINE)
+    listed = {f"{name}@{version}" for version, names in rows for name in re.findall(r"`([^`]+)`", names)}
 
     assert used == listed
