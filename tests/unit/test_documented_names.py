@@ -112,7 +112,7 @@ def test_every_module_and_every_test_that_a_page_names_exists() -> None:
             assert name in tests, f"{path.name}: {name}"
 
 
-def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
+def test_the_page_of_edges_has_every_admin_path_of_the_emulators() -> None:
     source = ROOT / "packages/emulators/src/outbox_emulators"
     written = {
         name
@@ -121,7 +121,7 @@ def test_the_local_stack_has_every_admin_path_of_the_emulators() -> None:
     }
 
     assert len(written) > 8
-    assert set(re.findall(r"/admin/([a-z]+)\b", page("docs/local-stack.md"))) == written
+    assert set(re.findall(r"/admin/([a-z]+)\b", page("packages/emulators/docs/edges.md"))) == written
 
 
 IN_NO_ROW = ("__init__.py", "wording.py")
@@ -253,8 +253,10 @@ def test_the_log_lines_of_the_telemetry_page_are_those_of_the_relay() -> None:
     assert documented == written
 
 
-def test_the_local_stack_has_every_edge_of_the_emulators() -> None:
-    tables = re.findall(r"^\| edge \| .*\n\|[-|]+\n((?:\|.*\n)+)", page("docs/local-stack.md"), re.MULTILINE)
+def test_the_page_of_edges_has_every_edge_of_the_emulators() -> None:
+    tables = re.findall(
+        r"^\| edge \| .*\n\|[-|]+\n((?:\|.*\n)+)", page("packages/emulators/docs/edges.md"), re.MULTILINE
+    )
     first = [row.split("|")[1] for table in tables for row in table.splitlines()]
 
     assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == {

@@ -26,7 +26,7 @@ CONSTANTS
     ClearanceExpires,       \* relay/core/fence.py: what was compared is compared again half a window later
     EveryLeaseCounts,       \* relay/backends/cosmos/leases.py: an event is settled once every lease that covers its key has passed it
 
-    \* Assumptions about the service and its operators: docs/guarantees.md. Each is TRUE.
+    \* Assumptions about the service and its operators: verification/spec/README.md. Each is TRUE.
     TopicDetectsDuplicates, \* a message id that came within the window is dropped
     PagesEndWithCommits,    \* a page of changes does not end within a commit
     OwnersCheckpoint,       \* a lease's position is written by its owner only
