@@ -14,8 +14,8 @@ from local.console.topic import EmulatorTopic
 from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
-from relay.backends.backend import Backend, open_backend
 from relay.core.remedy import Invocation
+from relay_operator.backends.backend import OperatorBackend, open_backend
 from relay_operator.cli.console import check_of, name_of
 from relay_operator.cli.shell import python
 from relay_operator.console.application import application
@@ -37,7 +37,7 @@ def topic_of(stack: Stack) -> EmulatorTopic:
     )
 
 
-def backend_of_page(stack: Stack) -> Backend:
+def backend_of_page(stack: Stack) -> OperatorBackend:
     """Return the backend of the stream that the page shows: the first of the app."""
     return open_backend(stack.streams[0], stack.source)
 

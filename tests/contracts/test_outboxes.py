@@ -20,13 +20,13 @@ from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import ManualClock
-from relay.backends.cosmos.reader import CosmosOutbox
 from relay.backends.outbox import Committed, NextPage, Outbox, Range
-from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import CONSUMER, Settings, SqlFeed
 from relay.core.documents import SourceDocument
 from relay.core.errors import ServiceError
 from relay.core.events import Event, Reason, Rejected
+from relay_operator.backends.cosmos.reader import CosmosOutbox
+from relay_operator.backends.sql.reader import SqlOutbox
 from tests.support import sql_outbox
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.leases import TriggerLeases

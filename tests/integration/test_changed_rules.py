@@ -28,7 +28,6 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.timelines import CosmosTimelines
 from relay.backends.sql.database import Database
-from relay.backends.sql.install import install, install_rules
 from relay.backends.sql.rows import position_time
 from relay.backends.sql.timelines import SqlTimelines
 from relay.config.settings import Settings
@@ -36,6 +35,7 @@ from relay.config.streams import read_streams
 from relay.routes import rulebook
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import Timelines
+from relay_operator.backends.sql.install import install, install_rules
 from relay_operator.cli.generations import format_time
 from tests.support.broker import set_status
 from tests.support.operators import relay_command

@@ -15,8 +15,8 @@ from local.stack.environment import CONTAINERS, container_argument
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.backend import open_backend
 from relay.config.settings import Settings
+from relay_operator.backends.backend import open_backend
 from relay_operator.console.model import Stage
 from relay_operator.console.observer import Observer, observer_of
 from tests.integration.conftest import RelayMaker

@@ -12,15 +12,15 @@ from changefeed import AsyncConsumer, AsyncFeed, setup_feed_async
 from changefeed.statements import AsyncSession, Statement, run_async
 from changefeed.tables import Tables
 from relay.backends.findings import Level
-from relay.backends.sql.backlog import scan
-from relay.backends.sql.check import check
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems
-from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import CONSUMER
 from relay.core.errors import ServiceError
 from relay.core.events import Event
 from relay.routes.selection import BY_DEFAULT
+from relay_operator.backends.sql.backlog import scan
+from relay_operator.backends.sql.check import check
+from relay_operator.backends.sql.reader import SqlOutbox
 from relay_operator.console.model import Stage
 from relay_operator.console.observer import Observer
 from relay_operator.console.ports import Sources

@@ -18,7 +18,7 @@ from changefeed import AsyncConsumer, AsyncFeed
 from local.database import server
 from local.database.counts import SqlCounts
 from local.stack.parts import Part, PartFailed
-from relay.backends.sql.install import install
+from relay_operator.backends.sql.install import install
 from tests.support.outbox import events
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
 from tests.support.watchdog import WATCHDOG_S

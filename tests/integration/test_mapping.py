@@ -14,16 +14,16 @@ from local.stack.environment import DATABASE
 from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.backend import open_backend
 from relay.backends.canary import is_canary
 from relay.backends.cosmos.backend import CosmosBackend
-from relay.backends.cosmos.reader import CosmosOutbox
 from relay.backends.outbox import Range
-from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.events import Reason, Rejected
 from relay.quarantine.quarantine import StoredQuarantine
+from relay_operator.backends.backend import open_backend
+from relay_operator.backends.cosmos.reader import CosmosOutbox
+from relay_operator.backends.sql.reader import SqlOutbox
 from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_operators_smoke import Running
 from tests.support.broker import topic_counts

@@ -13,8 +13,8 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.deadletters.queue import DeadLetterQueue
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
 

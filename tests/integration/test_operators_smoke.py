@@ -18,8 +18,8 @@ from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends import assembly, canary
 from relay.backends.cosmos.backend import CosmosRelay
-from relay.routes.examples import Example
 from relay_operator.cli.smoke import SmokeTest
+from relay_operator.examples import Example
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import Run, relay_command

@@ -52,7 +52,7 @@ async def test_an_install_that_ends_before_any_statement_is_completed_by_the_nex
     async def connect_ending(feed: SqlFeed) -> Ending:
         return Ending(await connect(feed))
 
-    monkeypatch.setattr("relay.backends.sql.install.connect", connect_ending)
+    monkeypatch.setattr("relay_operator.backends.sql.install.connect", connect_ending)
     codes: list[int] = []
     while 0 not in codes and len(codes) < 100:
         left = len(codes)

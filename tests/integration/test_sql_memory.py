@@ -13,7 +13,6 @@ import pytest
 
 from changefeed import AsyncFeed, connect_async
 from changefeed.statements import AsyncSession, Entry, Result, Statement
-from relay.backends.sql import backlog
 from relay.backends.sql import shard as shards_module
 from relay.backends.sql.database import Database
 from relay.backends.sql.memory import Memory, PageSize, size_of
@@ -21,6 +20,7 @@ from relay.backends.sql.worker import Worker
 from relay.core.errors import RetryableError
 from relay.core.events import Event
 from relay.core.results import KeyOutcome
+from relay_operator.backends.sql import backlog
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 from tests.support.waiting import elapse, look_again

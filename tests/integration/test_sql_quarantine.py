@@ -11,13 +11,13 @@ import pytest
 from changefeed import connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from relay.backends.sql.database import Database
-from relay.backends.sql.install import install
 from relay.backends.sql.quarantine import MAX_BODY, SqlItems
 from relay.core import holds
 from relay.core.events import Reason
 from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE
+from relay_operator.backends.sql.install import install
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected

@@ -78,7 +78,7 @@ async def test_an_oversized_event_is_quarantined_and_small_ones_arrive_after_it(
 async def test_without_a_relay_the_event_is_left_to_it_and_reported(
     environment: dict[str, str], sql: SqlDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.backends.sql.canary.CLEAN_UP_S", 0.5)
+    monkeypatch.setattr("relay_operator.backends.sql.canary.CLEAN_UP_S", 0.5)
     sql.create()
 
     run = await smoke(environment, "--timeout", "1")

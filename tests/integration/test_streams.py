@@ -20,9 +20,9 @@ from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import DAY_MS, DuplicateDetection, QueueEntity, Receiving, Sending
 from outbox_emulators.servicebus.server import ServiceBusServer
-from relay.backends.sql.install import install
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
+from relay_operator.backends.sql.install import install
 from tests.support.broker import set_status, topic_counts
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-_OF_OPERATOR = ("cli/", "console/", "deadletters/")
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_OPERATOR = "packages/operator/src/relay_operator"
 
 
 def _file(module: str) -> str:
-    """Return the path of a module of the relay, or of its operator's package."""
-    folder = "packages/operator/src/relay_operator" if module.startswith(_OF_OPERATOR) else "relay"
+    """Return the path of a module of the relay or, where that has none of the name, of its operator's package."""
+    folder = "relay" if (_ROOT / "relay" / f"{module}.py").exists() else _OPERATOR
     return f"{folder}/{module}.py"
 
 
@@ -46,7 +49,7 @@ _RELAY = {
     "core/orders": ("orders", "pipeline", "pipeline_in_memory"),
     "core/place": ("plan", "orders"),
     "core/plan": ("plan",),
-    "quarantine/outcomes": ("removals",),
+    "outcomes": ("removals",),
     "quarantine/parking": ("parking", "quarantine_races", "quarantine"),
     "quarantine/record": (
         *("quarantine_record", "parking", "quarantine_races", "opaque_documents"),
@@ -55,7 +58,7 @@ _RELAY = {
     "core/results": ("outcome", "plan"),
     "routes/conditions": ("streams", "relay_file"),
     "routes/decisions": ("decisions", "streams"),
-    "routes/examples": ("stream_commands", "smoke_layouts"),
+    "examples": ("stream_commands", "smoke_layouts"),
     "routes/file": ("relay_file", "streams", "mapping"),
     "routes/mapping": ("mapping", "relay_file"),
     "routes/pointers": ("relay_file", "streams"),
@@ -270,7 +273,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"relay/large/{module}.py": ("tests/unit/relay/test_large.py", "tests/contracts/test_contents.py")
         for module in ("content", "claims", "blobs")
     },
-    "relay/large/check.py": ("tests/unit/relay/test_large_check.py", "tests/integration/test_operators_check.py"),
+    "packages/operator/src/relay_operator/large_check.py": (
+        "tests/unit/relay/test_large_check.py",
+        "tests/integration/test_operators_check.py",
+    ),
     "relay/quarantine/quarantine.py": (
         *(f"tests/unit/relay/test_{name}.py" for name in ("quarantine", "quarantine_races")),
         "tests/contracts/test_quarantine.py",

@@ -13,8 +13,8 @@ from relay.core.errors import PublishError
 from relay.core.holds import ORDER_TYPE
 from relay.core.results import Outcome
 from relay.core.verdict import REFUSALS
-from relay.quarantine.outcomes import OUTCOME_TYPE
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay_operator.outcomes import OUTCOME_TYPE
 
 
 async def _nothing() -> None:

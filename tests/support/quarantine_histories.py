@@ -150,7 +150,9 @@ class World:
             yield OrderedSender(InMemoryPublisher(self._accepted), (0, 0))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_outbox", lambda _: self.outbox)
+            patch.setattr(
+                "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox", lambda _: self.outbox
+            )
             patch.setattr("relay_operator.cli.quarantine.open_records", records)
             patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
             return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json

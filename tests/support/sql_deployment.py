@@ -13,8 +13,8 @@ import psycopg
 from changefeed import connect, install, setup_feed
 from inbox.cancellation import end_tasks
 from relay.backends.sql.backend import SqlBackend
-from relay.backends.sql.install import migrations
 from relay.config.settings import Settings
+from relay_operator.backends.sql.install import migrations
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 

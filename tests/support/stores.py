@@ -17,11 +17,11 @@ from outbox_emulators.cosmos.server import CosmosServer
 from relay.backends.cosmos.containers import Call, Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.backends.sql.database import Database, connect
-from relay.backends.sql.install import install
 from relay.backends.sql.quarantine import SqlItems
 from relay.config.settings import Settings
 from relay.core.errors import StoreError
 from relay.quarantine.items import Items
+from relay_operator.backends.sql.install import install
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import sql_settings

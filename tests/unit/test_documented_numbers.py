@@ -18,7 +18,6 @@ import outbox.errors
 import outbox.relayable
 import outbox.unit_of_work
 import relay.backends.cosmos.ages
-import relay.backends.cosmos.scan
 import relay.backends.sql.memory
 import relay.backends.sql.worker
 import relay.config.settings
@@ -27,6 +26,7 @@ import relay.core.orders
 import relay.telemetry.attempt
 import relay.telemetry.gauges
 import relay.telemetry.instruments
+import relay_operator.backends.cosmos.scan
 import relay_operator.cli.main
 import relay_operator.cli.quarantine
 import relay_operator.cli.quarantine_admin
@@ -58,11 +58,11 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ),
     ("docs/dead-letters.md", "it has {} lines", relay_operator.cli.quarantine._DEFAULT_LIMIT),
     ("docs/dead-letters.md", "it, {} at most, and release them at the end", relay_operator.deadletters.queue.HELD),
-    ("docs/guarantees.md", "nested at most {} levels deep", relay.backends.cosmos.scan.MAX_DEPTH),
+    ("docs/guarantees.md", "nested at most {} levels deep", relay_operator.backends.cosmos.scan.MAX_DEPTH),
     (
         "docs/guarantees.md",
         "no integer of more than {} characters",
-        relay.backends.cosmos.scan.MAX_INTEGER_CHARACTERS,
+        relay_operator.backends.cosmos.scan.MAX_INTEGER_CHARACTERS,
     ),
     ("docs/guarantees.md", "together within {} bytes", relay.core.events.MAX_PROPERTIES_BYTES),
     ("docs/guarantees.md", "set aside within {} seconds of its commit", relay.core.orders._UNTRIED_S),

@@ -1,4 +1,4 @@
-"""The pages say of each reason, error and state what relay.core.reasons says, and their commands can be typed."""
+"""The pages say of each reason, error and state what `reasons` says, and their commands can be typed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from relay.core import errors
 from relay.core.events import Reason
-from relay.core.reasons import ERRORS, QUARANTINE, STATES, Row, State
 from relay_operator.cli.main import parser
+from relay_operator.reasons import ERRORS, QUARANTINE, STATES, Row, State
 from tests.unit.test_documented_names import commands, page
 
 RUNBOOK, CONTRACT = "docs/runbook.md", "docs/message-contract.md"

@@ -25,7 +25,7 @@ _COMMAND = "relay/__main__.py"
 """It starts the operator's package, which imports the relay."""
 ALLOWED = {
     "relay": frozenset({"changefeed"}),
-    "relay_operator": frozenset({"relay"}),
+    "relay_operator": frozenset({"relay", "changefeed"}),
     **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators", "verification.journal"), NOTHING),
 }
 

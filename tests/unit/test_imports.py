@@ -48,8 +48,8 @@ LATER = {
     *("relay_operator", "relay.large", "outbox", "inbox", "difflib"),
 }
 # What knows an outbox; the commands and the console ask relay.backends and relay.backends.outbox instead.
-FOR_COSMOS_ALONE = {"relay.backends.cosmos.backend", "relay.backends.cosmos"}
-FOR_SQL_ALONE = {"changefeed", "relay.backends.sql.backend", "relay.backends.sql"}
+FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay_operator.backends.cosmos"}
+FOR_SQL_ALONE = {"changefeed", "relay.backends.sql", "relay_operator.backends.sql"}
 SOURCES = FOR_COSMOS_ALONE | FOR_SQL_ALONE
 
 
@@ -112,7 +112,9 @@ def tells_sources_apart(file: Path) -> bool:
 
 
 def test_the_settings_and_the_backends_alone_tell_the_sources_apart() -> None:
-    may = re.compile(r"relay/backends/|relay/(core/place|config/settings|config/streams)\.py")
+    may = re.compile(
+        r"relay/backends/|.*/relay_operator/backends/|relay/(core/place|config/settings|config/streams)\.py"
+    )
     files = [ROOT / "function_app.py", *(file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py"))]
 
     found = {file.relative_to(ROOT).as_posix() for file in files if tells_sources_apart(file)}

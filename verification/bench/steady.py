@@ -21,8 +21,8 @@ import psycopg
 
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import Statement
-from relay.backends.sql import install
 from relay.servicebus.transfers import Transfer
+from relay_operator.backends.sql import install
 from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
 from verification.bench.broker import Broker
 from verification.bench.counting import CountedSessions

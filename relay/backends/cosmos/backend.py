@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,10 +24,6 @@ from relay.telemetry.gauges import LeaseAges
 
 if TYPE_CHECKING:
     from relay.backends.cosmos.ages import LeaseWatch
-    from relay.backends.findings import Finding
-    from relay.backends.outbox import Canary, NextPage, Outbox
-    from relay.backends.scans import Scan
-    from relay.backends.wording import Wording
     from relay.quarantine.items import Items
     from relay.routes.rulebook import Timelines
 
@@ -45,24 +39,6 @@ class CosmosBackend:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-
-    @property
-    def wording(self) -> Wording:
-        from relay.backends.canary import TTL_S
-        from relay.backends.wording import Wording
-
-        settings = self.settings
-        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
-        return Wording(
-            source=f"the container {settings.cosmos_container!r}",
-            own=f"the leases in {settings.cosmos_lease_container!r}{prefix}, and the quarantine "
-            f"{settings.cosmos_quarantine_container!r}",
-            settings=f"COSMOS_CONTAINER '{settings.cosmos_container}'",
-            runs="the function app runs, and what it logged for the last invocation (action relay_failed)",
-            positions="leases",
-            reads="uses this lease container",
-            expiry=f", expires within {TTL_S} s",
-        )
 
     @cached_property
     def relay(self) -> CosmosRelay:
@@ -122,18 +98,8 @@ class CosmosBackend:
             """Measure how long changes have waited that the leases have not passed."""
             await self.watch.look()
 
-    def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        from relay.backends.cosmos.reader import CosmosOutbox
-
-        return CosmosOutbox(self.settings, from_beginning=from_beginning)
-
     def open_store(self) -> Items:
         return CosmosItems(Containers(self.settings))
-
-    def open_canary(self) -> AbstractAsyncContextManager[Canary]:
-        from relay.backends.cosmos.reader import open_canary
-
-        return open_canary(self.settings)
 
     def open_timelines(self) -> Timelines:
         return self._timelines(Containers(self.settings))
@@ -142,23 +108,3 @@ class CosmosBackend:
         from relay.backends.cosmos.timelines import CosmosTimelines
 
         return CosmosTimelines(containers, self.settings.cosmos_container, self.settings.cosmos_lease_container)
-
-    async def waiting_since(self) -> int | None:
-        from relay.backends.cosmos.ages import waiting_since
-
-        return await waiting_since(self.settings)
-
-    async def check(self) -> list[Finding]:
-        from relay.backends.cosmos.check import check
-
-        return await check(self.settings)
-
-    def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
-        from relay.backends.cosmos.check import check_pages
-
-        return check_pages(pages, self.settings.cosmos_container)
-
-    async def scan(self) -> Scan:
-        from relay.backends.cosmos.scan import scan
-
-        return await scan(self.settings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,10 +18,6 @@ from relay.core.errors import UsageError
 from relay.core.pipeline import Relay
 
 if TYPE_CHECKING:
-    from relay.backends.findings import Finding
-    from relay.backends.outbox import Canary, NextPage, Outbox
-    from relay.backends.scans import Scan
-    from relay.backends.wording import Wording
     from relay.quarantine.items import Items
     from relay.routes.history import StreamRules
     from relay.routes.rulebook import Timelines
@@ -42,19 +36,6 @@ class SqlBackend:
         self.settings = settings
         self._feed = settings.feed
         self.shards: int | None = self._feed.shards
-
-    @property
-    def wording(self) -> Wording:
-        from relay.backends.wording import Wording
-
-        return Wording(
-            source=f"the feed {self._feed.feed!r}",
-            own=f"the consumer {self._feed.consumer!r}, and the quarantine {self._feed.quarantine_table!r}",
-            settings=f"SQL_FEED '{self._feed.feed}', SQL_SHARDS '{self._feed.shards}'",
-            runs="the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)",
-            positions="cursors",
-            reads="reads this feed",
-        )
 
     @cached_property
     def relay(self) -> Relay[SqlBatch]:
@@ -91,18 +72,8 @@ class SqlBackend:
             """Publish from the SQL feed until shortly before the next tick; the worker stores the cursors."""
             await read_until_next_tick(self.worker)
 
-    def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        from relay.backends.sql.reader import SqlOutbox
-
-        return SqlOutbox(self._feed, from_beginning=from_beginning)
-
     def open_store(self) -> Items:
         return SqlItems(Database(self._feed, call_timeout_s=None))
-
-    def open_canary(self) -> AbstractAsyncContextManager[Canary]:
-        from relay.backends.sql.canary import open_canary
-
-        return open_canary(self._feed)
 
     def open_timelines(self) -> Timelines:
         return self._timelines(Database(self._feed))
@@ -111,35 +82,3 @@ class SqlBackend:
         from relay.backends.sql.timelines import SqlTimelines
 
         return SqlTimelines(database, self._feed)
-
-    async def waiting_since(self) -> int | None:
-        from relay.backends.sql.backlog import waiting_since
-
-        return await waiting_since(self._feed)
-
-    async def install(self, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
-        """Create the relay's objects in the database, as `relay.backends.sql.install.install_outbox` describes."""
-        from relay.backends.sql.install import install_outbox
-
-        return await install_outbox(
-            self._feed,
-            keep=keep,
-            create_table=create_table,
-            roles=roles,
-            notify=notify,
-            generations=self.settings.rules is not None,
-        )
-
-    async def check(self) -> list[Finding]:
-        from relay.backends.sql.check import check
-
-        return await check(self._feed)
-
-    def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
-        # Its own check says what waits there, also if no reader has given it a position.
-        return []
-
-    async def scan(self) -> Scan:
-        from relay.backends.sql.backlog import scan
-
-        return await scan(self._feed, self.settings.on_poison)

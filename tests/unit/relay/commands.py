@@ -16,13 +16,13 @@ from relay.config.settings import Settings
 from relay.core import holds
 from relay.core.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
-from relay.quarantine.outcomes import Removal
 from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
+from relay_operator.outcomes import Removal
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.operators import Run, relay_command
@@ -148,7 +148,9 @@ class Deployment:
         self.outbox.reach(1_000)
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
-        monkeypatch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_outbox", lambda _: self.outbox)
+        monkeypatch.setattr(
+            "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox", lambda _: self.outbox
+        )
         for module in ("quarantine", "replay", "blocked_keys"):
             monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):

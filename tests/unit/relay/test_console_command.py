@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relay.backends.backend import open_backend
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
+from relay_operator.backends.backend import open_backend
 from relay_operator.cli.console import check_of
 from relay_operator.cli.main import parser
 

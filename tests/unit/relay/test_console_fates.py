@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from local.watching.changes import ENDED, Changes
 from relay.quarantine.items import Filter
-from relay.quarantine.outcomes import Outcome, Removal
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.console import formatting
 from relay_operator.console.model import Arrival, Delivery, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.stream import encoded
+from relay_operator.outcomes import Outcome, Removal
 from tests.support.console_deployment import NOW, Deployment
 
 

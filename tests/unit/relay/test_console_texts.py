@@ -11,7 +11,6 @@ import pytest
 from relay.backends.findings import Finding, Level
 from relay.backends.outbox import cut_text
 from relay.core.errors import BlockedError, SettingsError
-from relay.core.reasons import State
 from relay.core.remedy import PLAIN, Invocation, Sentence, set_aside
 from relay.core.results import KeyFailure, Outcome
 from relay_operator.cli.main import parser
@@ -33,6 +32,7 @@ from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.status import headline
 from relay_operator.console.timeline import steps
 from relay_operator.console.truncation import REASON
+from relay_operator.reasons import State
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 

@@ -15,13 +15,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from relay.backends.findings import Finding
 from relay.core.errors import UsageError
 from relay.core.events import Reason
-from relay.core.reasons import QUARANTINE, STATES, State
 from relay_operator.console.application import Checks, application
 from relay_operator.console.formatting import marked
 from relay_operator.console.model import Flow, Snapshot, Stage, Timeline
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.server import loopback, serving
 from relay_operator.console.stream import message
+from relay_operator.reasons import QUARANTINE, STATES, State
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
 from tests.support.watchdog import WATCHDOG_S
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relay.backends.findings import Gap, Level, Why
-from relay.large.check import _kept
 from relay_operator.cli.servicebus_checks import ServiceBusFacts
+from relay_operator.large_check import _kept
 
 GAP = Gap(Why.FORBIDDEN, "no")
 

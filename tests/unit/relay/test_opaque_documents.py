@@ -13,9 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from changefeed.statements import Entry
-from relay.backends.cosmos.reader import CosmosOutbox
 from relay.backends.cosmos.source import select
-from relay.backends.sql.reader import SqlOutbox
 from relay.backends.sql.rows import of_row
 from relay.backends.sql.rows import select as select_rows
 from relay.config.settings import Settings
@@ -29,6 +27,8 @@ from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
+from relay_operator.backends.cosmos.reader import CosmosOutbox
+from relay_operator.backends.sql.reader import SqlOutbox
 from tests.fuzz.budget import trying
 from tests.support.operators import relay_command
 from tests.unit.relay.commands import ENVIRONMENT

@@ -18,8 +18,6 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
-from relay.backends.backend import open_backend
-from relay.backends.cosmos.reader import CosmosCanary
 from relay.backends.findings import Gap, Why
 from relay.config.settings import Settings
 from relay.core.documents import SourceDocument
@@ -28,6 +26,8 @@ from relay.core.events import Event
 from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.mapping import Long
 from relay.servicebus import messages
+from relay_operator.backends.backend import open_backend
+from relay_operator.backends.cosmos.reader import CosmosCanary
 from relay_operator.cli import smoke_receiver as subscriptions
 from relay_operator.cli.servicebus_checks import ServiceBusFacts
 from relay_operator.cli.smoke import Oversized, Smoke, result_of
@@ -164,7 +164,7 @@ def app(monkeypatch: pytest.MonkeyPatch, close_later: CloseLater) -> App:
     monkeypatch.setattr("relay_operator.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
     monkeypatch.setattr("relay_operator.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
     monkeypatch.setattr("relay_operator.cli.smoke.open_session", opened_session)
-    monkeypatch.setattr("relay.backends.cosmos.backend.CosmosBackend.open_canary", opened)
+    monkeypatch.setattr("relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_canary", opened)
     monkeypatch.setattr("relay_operator.cli.smoke.open_records", opened_records)
     return app
 
@@ -458,7 +458,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
         await asyncio.Event().wait()
 
     app.delete_item = hang  # type: ignore[method-assign]
-    monkeypatch.setattr("relay.backends.cosmos.reader.CLEAN_UP_S", 0.01)
+    monkeypatch.setattr("relay_operator.backends.cosmos.reader.CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(WATCHDOG_S):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json

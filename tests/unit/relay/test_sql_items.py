@@ -13,7 +13,6 @@ from changefeed import ChangefeedError, DatabaseError, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
 from relay.backends.sql import quarantine
 from relay.backends.sql.database import Database
-from relay.backends.sql.install import install, migrations
 from relay.backends.sql.quarantine import SqlItems
 from relay.core import holds
 from relay.core.documents import SourceDocument
@@ -22,6 +21,7 @@ from relay.core.events import Reason, Rejected
 from relay.core.place import Place
 from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
+from relay_operator.backends.sql.install import install, migrations
 from tests.support.outbox import plain
 from tests.support.sql_outbox import sql_settings
 

@@ -11,9 +11,9 @@ import pytest
 from azure.servicebus.management import QueueProperties
 
 from relay.routes.conditions import Condition
-from relay.routes.examples import example
 from relay.routes.selection import Route, Selection
 from relay_operator.cli import run
+from relay_operator.examples import example
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, Deployment, record_id
 from tests.unit.relay.deployments import (
@@ -259,7 +259,7 @@ async def test_install_prepares_the_quarantine_of_each_stream_in_sql(
         prepared.append(backend.settings.feed.quarantine_table)
         return [backend.settings.stream]
 
-    monkeypatch.setattr("relay.backends.sql.backend.SqlBackend.install", install)
+    monkeypatch.setattr("relay_operator.backends.sql.backend.SqlOperatorBackend.install", install)
     sql = {"SQL": "postgresql://127.0.0.1:1/shop"}
 
     done = await relay_command(environment | sql, "install", "--keep", "30d", "--json")

@@ -11,8 +11,8 @@ from azure.cosmos.aio import ContainerProxy
 
 from relay.backends.cosmos.effective_keys import EffectiveKeys
 from relay.backends.cosmos.leases import LeasePosition, Positions
-from relay.backends.cosmos.reader import CosmosOutbox
 from relay.config.settings import Settings
+from relay_operator.backends.cosmos.reader import CosmosOutbox
 from tests.support.outbox import sound
 from tests.unit.relay.commands import ENVIRONMENT
 

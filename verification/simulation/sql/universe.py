@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relay.backends.sql.reader import SqlOutbox
 from relay.config.settings import CONSUMER
 from relay.core.holds import PARKED_TYPE
+from relay_operator.backends.sql.reader import SqlOutbox
 from verification.simulation import determinism
 from verification.simulation.operators import Operator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from relay.backends.backend import open_backend
 from relay.config.settings import Settings
 from relay.quarantine.items import Items
+from relay_operator.backends.backend import open_backend
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.release import Release
 from relay_operator.cli.sender import ordered_sender

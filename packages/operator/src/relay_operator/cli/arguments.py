@@ -10,13 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.backends.backend import SOURCES, Backend, open_backend, open_backends
 from relay.config.clients import administration_address
 from relay.config.settings import Settings
 from relay.config.streams import read_streams, stream_of
 from relay.core.errors import UsageError
 from relay.core.remedy import ENCODED, Invocation, parsed_word
 from relay.core.times import format_duration, parse_duration
+from relay_operator.backends.backend import SOURCES, OperatorBackend, open_backend, open_backends
 from relay_operator.cli import shell
 from relay_operator.cli.terminal import EXIT_CODES, Result, Terminal
 
@@ -166,7 +166,7 @@ def chosen_streams(arguments: argparse.Namespace, environment: Mapping[str, str]
     return streams if arguments.stream is None else [stream_of(streams, arguments.stream)]
 
 
-def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Backend:
+def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) -> OperatorBackend:
     """Return the backend of the outbox that `--stream` and `--source` choose.
 
     Raises the errors of `one_stream` and `open_backend`.
@@ -181,7 +181,7 @@ def administration_of(
     return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
 
 
-def each_outbox(settings: Settings) -> list[tuple[str | None, Backend]]:
+def each_outbox(settings: Settings) -> list[tuple[str | None, OperatorBackend]]:
     """Return the backend of each outbox of a stream, and the `--source` that chooses it.
 
     It is None if there is only one outbox.

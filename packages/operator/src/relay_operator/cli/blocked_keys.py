@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from relay.backends.backend import Backend
 from relay.backends.findings import Finding
 from relay.backends.outbox import NextPage
 from relay.config.settings import OnPoison, Settings
@@ -18,6 +17,7 @@ from relay.core.verdict import rejected
 from relay.quarantine.items import Filter, Item
 from relay.servicebus import messages
 from relay.servicebus.transfers import alone, check_size
+from relay_operator.backends.backend import OperatorBackend
 from relay_operator.cli.quarantine_admin import SHORT_ID, QuarantineAdmin, open_records, to_the_second
 
 # Maximum seconds of all that is read.
@@ -30,7 +30,7 @@ _PAGE = 1000
 _NAMED_KEYS = 10
 
 
-async def holdups(backend: Backend, largest: int | None) -> list[Finding]:
+async def holdups(backend: OperatorBackend, largest: int | None) -> list[Finding]:
     """Return the findings about one outbox.
 
     `largest` is the maximum bytes of a message, None if unknown.
@@ -57,7 +57,7 @@ async def holdups(backend: Backend, largest: int | None) -> list[Finding]:
     return found + backend.check_pages(pages)
 
 
-async def _next_pages(backend: Backend) -> Sequence[NextPage]:
+async def _next_pages(backend: OperatorBackend) -> Sequence[NextPage]:
     outbox = backend.open_outbox()
     try:
         return await outbox.next_pages(min(backend.settings.max_items, _PAGE))

@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from relay.backends.backend import Backend
 from relay.backends.findings import Finding, Level
-from relay.backends.scans import Scan
 from relay.config.clients import ADMIN_VARIABLE, administration_address
 from relay.config.settings import SERVICEBUS, Settings
 from relay.core.errors import SettingsError
 from relay.core.remedy import PLAIN, Invocation, Sentence, render
 from relay.servicebus.senders import differences
+from relay_operator.backends.backend import OperatorBackend
+from relay_operator.backends.scans import Scan
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox, invocation_of
 from relay_operator.cli.blocked_keys import holdups
@@ -192,14 +192,16 @@ async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[F
     """Return the findings about the storage of large events, which is one container for all streams."""
     if settings.claim_check is None:
         return []
-    from relay.large.check import check
+    from relay_operator.large_check import check
 
     lives = [each.longest_life for each in facts]
     longest = None if None in lives else max(life for life in lives if life is not None)
     return await check(settings.claim_check, longest)
 
 
-async def _holdups(backend: Backend, checked: Sequence[Finding], servicebus: ServiceBusFacts) -> list[Finding]:
+async def _holdups(
+    backend: OperatorBackend, checked: Sequence[Finding], servicebus: ServiceBusFacts
+) -> list[Finding]:
     """Return the holdups of one outbox, unless what was `checked` of it says already why they cannot be read."""
     if any(finding.unavailable for finding in checked):
         return []

@@ -10,12 +10,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from relay.backends.backend import open_backend
 from relay.backends.findings import Finding
 from relay.config.settings import Settings
 from relay.config.streams import names_of, read_streams
 from relay.core.errors import SettingsError, UsageError
 from relay.core.remedy import PLAIN, Invocation
+from relay_operator.backends.backend import open_backend
 from relay_operator.cli import check, shell
 from relay_operator.cli.arguments import (
     Commands,

@@ -16,12 +16,12 @@ from relay.backends.findings import Gap
 from relay.config.clients import ADMIN_VARIABLE, servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.cli.arguments import Parser, administration_of
 from relay_operator.cli.servicebus_checks import ServiceBusFacts, cannot_list, read_servicebus, receiving_refused
 from relay_operator.cli.terminal import Terminal, table
 from relay_operator.deadletters.letter import NO_REASON, DeadLetter, iso
 from relay_operator.deadletters.queue import HELD, DeadLetterQueue
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 _LISTED_WHEN_ASKING = 10
 NOT_LOCKED = (

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from relay.config.settings import Settings
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.cli import deadletters_resubmit
 from relay_operator.cli.arguments import Commands, one_stream, positive
 from relay_operator.cli.deadletter_selection import (
@@ -28,6 +27,7 @@ from relay_operator.cli.shell import as_json
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 from relay_operator.deadletters.letter import DeadLetter, body, described
 from relay_operator.deadletters.queue import DeadLetterQueue
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 _DEFAULT_LIMIT = 100
 

@@ -16,7 +16,6 @@ from relay.backends.findings import Gap
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 from relay.core.times import format_duration
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.senders import differences
 from relay_operator.cli.arguments import Commands, one_stream
 from relay_operator.cli.deadletter_selection import (
@@ -31,6 +30,7 @@ from relay_operator.cli.deadletter_selection import (
 from relay_operator.cli.servicebus_checks import ServiceBusFacts, duplicate_window, receiving_refused
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 from relay_operator.deadletters.letter import DeadLetter, iso
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 from relay_operator.deadletters.resubmission import Fate, Resubmission
 
 EXAMPLES = """\

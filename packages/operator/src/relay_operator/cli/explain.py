@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from relay.backends.backend import Backend, open_backend
 from relay.config.settings import Settings
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.errors import StoreError, UsageError
@@ -19,6 +18,7 @@ from relay.quarantine.items import Filter
 from relay.routes.mapping import Long, Moment, Value
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import CONTENT_TYPE, Message
+from relay_operator.backends.backend import OperatorBackend, open_backend
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
 from relay_operator.cli.quarantine_admin import open_records
@@ -78,7 +78,7 @@ def _in_file(name: str) -> StoredDocument:
 
 
 async def _explained(
-    backend: Backend, stored: StoredDocument | None, arguments: argparse.Namespace
+    backend: OperatorBackend, stored: StoredDocument | None, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Explain what one stream does with the event, in the form that `--json` prints."""
     settings, outbox = backend.settings, backend.open_outbox()
@@ -112,7 +112,7 @@ async def _explained(
     return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
 
 
-async def _aside(backend: Backend, partition_key: str, identifier: str) -> dict[str, Any]:
+async def _aside(backend: OperatorBackend, partition_key: str, identifier: str) -> dict[str, Any]:
     """Return what quarantine says of an event: whatever the rules are, a discarded one is published nowhere."""
     async with open_records(backend) as records:
         try:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from relay.backends.backend import Backend, open_backend, open_backends
 from relay.backends.findings import Finding
 from relay.backends.outbox import Outbox
 from relay.config.settings import Settings
@@ -17,6 +16,7 @@ from relay.core.errors import RelayError, RulesError
 from relay.core.place import ulid_time
 from relay.core.remedy import Sentence
 from relay.routes.generations import Generation, Timeline
+from relay_operator.backends.backend import OperatorBackend, open_backend, open_backends
 
 # More changes than these within an hour are those of deployments that take turns.
 _MOST_CHANGES = 5
@@ -36,7 +36,7 @@ async def findings(streams: Sequence[Settings]) -> list[Finding]:
     return found
 
 
-async def _of_outbox(backend: Backend, streams: set[str]) -> list[Finding]:
+async def _of_outbox(backend: OperatorBackend, streams: set[str]) -> list[Finding]:
     settings = backend.settings
     subject = f"the rules of the outbox {settings.outbox}"
     try:
@@ -120,7 +120,7 @@ class Judged:
         return f"by generation {self.generation.number} of the rules, {when}"
 
 
-async def judge(backend: Backend, outbox: Outbox, document: SourceDocument, key: str | None) -> Judged:
+async def judge(backend: OperatorBackend, outbox: Outbox, document: SourceDocument, key: str | None) -> Judged:
     """Return the settings by which a document is judged; `key` is that of a stored event. Raises RelayError."""
     settings = backend.settings
     committed_at = await _committed_at(outbox, document, key)
@@ -147,7 +147,7 @@ async def _committed_at(outbox: Outbox, document: SourceDocument, key: str | Non
     return max(times, default=None)
 
 
-async def _read(backend: Backend) -> Timeline | None:
+async def _read(backend: OperatorBackend) -> Timeline | None:
     timelines = backend.open_timelines()
     try:
         stored = await timelines.read()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from relay.backends.backend import open_sql_backends
 from relay.config.streams import read_streams
+from relay_operator.backends.backend import open_sql_backends
 from relay_operator.cli.arguments import Commands
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 

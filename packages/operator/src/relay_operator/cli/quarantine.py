@@ -13,7 +13,6 @@ from relay.core.errors import UsageError
 from relay.core.events import Reason
 from relay.core.holds import ORDER_PREFIX
 from relay.quarantine.items import Filter, Item, RecordSummary
-from relay.quarantine.outcomes import Outcome, Removal
 from relay_operator.cli.arguments import Commands, Parser, one_outbox, positive
 from relay_operator.cli.quarantine_admin import (
     LEAST_ID,
@@ -30,6 +29,7 @@ from relay_operator.cli.release import Release
 from relay_operator.cli.sender import ordered_sender
 from relay_operator.cli.shell import as_json
 from relay_operator.cli.terminal import ExitCode, Result, Terminal, table
+from relay_operator.outcomes import Outcome, Removal
 
 _DEFAULT_LIMIT = 100
 _LISTED_WHEN_ASKING = 10

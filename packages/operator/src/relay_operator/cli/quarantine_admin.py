@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from operator import attrgetter, itemgetter
 
-from relay.backends.backend import Backend
 from relay.backends.outbox import Outbox
 from relay.core import holds
 from relay.core.errors import ServiceError, StoreError, UsageError
@@ -31,8 +30,9 @@ from relay.quarantine.items import (
     in_order,
     latest,
 )
-from relay.quarantine.outcomes import OUTCOME_TYPE, Removal, Removed
 from relay.quarantine.record import Kept, hold, part_id
+from relay_operator.backends.backend import OperatorBackend
+from relay_operator.outcomes import OUTCOME_TYPE, Removal, Removed
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
@@ -243,7 +243,7 @@ class QuarantineAdmin:
 
 
 @asynccontextmanager
-async def open_records(backend: Backend) -> AsyncIterator[QuarantineAdmin]:
+async def open_records(backend: OperatorBackend) -> AsyncIterator[QuarantineAdmin]:
     """The quarantine of one outbox."""
     items = backend.open_store()
     try:

@@ -13,11 +13,11 @@ from relay.core.documents import SourceDocument
 from relay.core.events import Event, EventName, Reason
 from relay.core.remedy import Sentence, discard, release_key
 from relay.quarantine.items import Filter, RecordSummary
-from relay.quarantine.outcomes import Outcome, Removal
 from relay.quarantine.record import LaterRecord
 from relay_operator.cli.quarantine_admin import SHORT_ID, QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
 from relay_operator.cli.terminal import ExitCode, Progress, Result
+from relay_operator.outcomes import Outcome, Removal
 
 # Maximum number of documents in memory at a time, of up to 2 MB each.
 _CHUNK = 50

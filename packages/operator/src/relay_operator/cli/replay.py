@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay.backends.backend import Backend
 from relay.backends.outbox import Outbox, Range
 from relay.config.clients import Connection, ConnectionString
 from relay.core.errors import UsageError
 from relay.core.place import ulid_time
 from relay.core.remedy import LIST, Sentence
 from relay.core.times import format_time, parse_moment
+from relay_operator.backends.backend import OperatorBackend
 from relay_operator.cli.arguments import Commands, one_outbox, reported
 from relay_operator.cli.quarantine_admin import open_records
 from relay_operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
@@ -131,7 +131,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         return _result(state, replay.counts, sender, backend, dry_run=arguments.dry_run)
 
 
-def _range(arguments: argparse.Namespace, backend: Backend) -> Range:
+def _range(arguments: argparse.Namespace, backend: OperatorBackend) -> Range:
     """Return the range that the options choose, for one outbox.
 
     Raises:
@@ -167,7 +167,9 @@ def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, 
     return ago.get("--from", arguments.since), ago.get("--to", until)
 
 
-def _behind_cursor(arguments: argparse.Namespace, until: float | None, backend: Backend) -> tuple[int, float]:
+def _behind_cursor(
+    arguments: argparse.Namespace, until: float | None, backend: OperatorBackend
+) -> tuple[int, float]:
     """Return the time of `--from-cursor`, and the end of the range."""
     if arguments.since is not None:
         raise UsageError("give either --from or --from-cursor")
@@ -183,7 +185,7 @@ def _behind_cursor(arguments: argparse.Namespace, until: float | None, backend: 
 
 
 async def _identity(
-    chosen: Range, arguments: argparse.Namespace, backend: Backend, outbox: Outbox
+    chosen: Range, arguments: argparse.Namespace, backend: OperatorBackend, outbox: Outbox
 ) -> ReplayIdentity:
     settings = backend.settings
     return ReplayIdentity(
@@ -206,7 +208,12 @@ def _namespace(connection: Connection) -> str:
 
 
 def _result(
-    state: ReplayState, counts: ReplayCounts, sender: OrderedSender | None, backend: Backend, *, dry_run: bool
+    state: ReplayState,
+    counts: ReplayCounts,
+    sender: OrderedSender | None,
+    backend: OperatorBackend,
+    *,
+    dry_run: bool,
 ) -> Result:
     """Return the result of a run; one without a sender is a dry run, or an earlier run has finished the replay."""
     chosen = state.identity.chosen
@@ -273,7 +280,7 @@ def _published_lines(state: ReplayState, sender: OrderedSender | None) -> list[s
     return lines
 
 
-def _remarks(state: ReplayState, counts: ReplayCounts, backend: Backend) -> list[str]:
+def _remarks(state: ReplayState, counts: ReplayCounts, backend: OperatorBackend) -> list[str]:
     lines: list[str] = []
     if counts.skipped:
         lines.append(f"{counts.skipped} event(s) were handled by an earlier run.")

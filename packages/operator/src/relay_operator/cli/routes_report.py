@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from relay.backends.backend import open_backends
 from relay.backends.findings import Finding
 from relay.config.settings import SERVICEBUS, Settings
+from relay_operator.backends.backend import open_backends
 
 
 def explained(streams: Sequence[Settings]) -> Iterator[Finding]:

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from relay.backends.backend import open_sql_backends
 from relay.config.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.core.errors import SettingsError
+from relay_operator.backends.backend import open_sql_backends
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, port_number
 from relay_operator.cli.probes import serving_probes
 from relay_operator.cli.terminal import ExitCode, Result, Terminal, stop_signal

@@ -33,9 +33,9 @@ from relay.config.clients import administration_connection, servicebus_administr
 from relay.config.settings import SERVICEBUS, TOPIC, Settings
 from relay.core.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
 from relay.core.times import format_duration, parse_duration
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import amqp_condition, classify
-from relay.servicebus.status import status_finding
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
+from relay_operator.entity_status import status_finding
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from relay.backends.backend import Backend
 from relay.backends.canary import ACTION, PREFIX, TTL_S, canary, canary_id
 from relay.backends.outbox import Canary
 from relay.config.clients import ADMIN_VARIABLE
@@ -23,12 +22,13 @@ from relay.core.events import Reason
 from relay.core.remedy import Remedy
 from relay.core.times import format_duration
 from relay.quarantine.items import Filter, RecordSummary
-from relay.routes.examples import Example, Unplaceable, example
+from relay_operator.backends.backend import OperatorBackend
 from relay_operator.cli.arguments import Commands, administration_of, one_outbox
 from relay_operator.cli.quarantine_admin import QuarantineAdmin, open_records
 from relay_operator.cli.smoke_diff import Difference, compare
 from relay_operator.cli.smoke_receiver import Session, choose, open_session
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
+from relay_operator.examples import Example, Unplaceable, example
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -196,7 +196,7 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         )
 
 
-def _taken(document: dict[str, Any], backend: Backend) -> Example:
+def _taken(document: dict[str, Any], backend: OperatorBackend) -> Example:
     """Return the document as one that the stream takes. Raises UsageError if it cannot be made one."""
     settings, selection = backend.settings, backend.settings.selection
     try:
@@ -222,7 +222,7 @@ class SmokeTest:
     """Writes the events of a smoke test, finds their fate, and deletes them."""
 
     smoke: Smoke
-    backend: Backend
+    backend: OperatorBackend
     session: Session
     outbox: Canary
     records: QuarantineAdmin
@@ -317,7 +317,7 @@ class SmokeTest:
                 self.smoke.left_behind.append(left)
 
 
-def result_of(smoke: Smoke, backend: Backend) -> Result:
+def result_of(smoke: Smoke, backend: OperatorBackend) -> Result:
     """Return the lines to print, and the exit code. A line that begins with `-> ` is a remedy."""
     lines = _canary_lines(smoke, backend)
     if smoke.oversized is not None:
@@ -339,7 +339,7 @@ def result_of(smoke: Smoke, backend: Backend) -> Result:
     return Result(ExitCode.OK if passed else ExitCode.FINDINGS, data, lines)
 
 
-def _canary_lines(smoke: Smoke, backend: Backend) -> list[str]:
+def _canary_lines(smoke: Smoke, backend: OperatorBackend) -> list[str]:
     if smoke.unaltered and smoke.latency_s is not None:
         milliseconds = round(smoke.latency_s * 1000)
         return [f"ok: the event arrived on '{smoke.subscription}' unaltered, {milliseconds} ms after its write"]
@@ -377,7 +377,7 @@ def _altered_lines(smoke: Smoke) -> list[str]:
     return [*lines, *dict.fromkeys(f"-> {difference.remedy}" for difference in smoke.differences)]
 
 
-def _where_to_look(backend: Backend) -> list[str]:
+def _where_to_look(backend: OperatorBackend) -> list[str]:
     settings, wording = backend.settings, backend.wording
     if settings.label is not None:
         return [

@@ -15,9 +15,9 @@ from relay.backends.findings import Gap
 from relay.config.clients import servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, UsageError
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import classify
 from relay_operator.cli.servicebus_checks import cannot_list, read_servicebus, receiving_refused
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 # The lock of a session is renewed for this much longer than the wait for its message.
 _RENEWAL_MARGIN_S = 60.0

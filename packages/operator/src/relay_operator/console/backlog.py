@@ -11,9 +11,9 @@ from relay.backends.outbox import Committed, id_name, key_name
 from relay.core.events import EventName
 from relay.core.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
-from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 from relay_operator.console.commit_times import started_at
 from relay_operator.console.model import QuarantineRecord, Removal
+from relay_operator.outcomes import OUTCOME_TYPE, Removed
 
 _PAGE = 1000
 _PAGES = 20

@@ -11,10 +11,10 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from relay.backends.outbox import cut_text
-from relay.core.reasons import State
 from relay.core.remedy import CHECK, LIST, PLAIN, SCAN, Invocation, Remedy, Sentence, release_key, set_aside_at_end
 from relay_operator.cli.shell import printable
 from relay_operator.console.truncation import REASON, both_ends, was_cut
+from relay_operator.reasons import State
 
 UNKNOWN = "\N{EN DASH}"
 _THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"

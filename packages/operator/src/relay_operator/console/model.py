@@ -15,9 +15,9 @@ from relay.backends.findings import Finding
 from relay.backends.outbox import Committed, cut_text, id_name, key_name
 from relay.core.events import Reason
 from relay.quarantine.items import RecordSummary
-from relay.quarantine.outcomes import Outcome, Removed
 from relay_operator.console.commit_times import took_s
 from relay_operator.console.truncation import DETAIL, REASON
+from relay_operator.outcomes import Outcome, Removed
 
 EXAMPLES = 10
 """Maximum number of records or messages shown of one reason."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from relay.backends.backend import Backend
+from relay_operator.backends.backend import OperatorBackend
 from relay_operator.console.counts import Counts
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import Flow, Known, Partition, Snapshot, Timeline
@@ -262,7 +262,7 @@ def _without_times(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, number=0, at=0.0, known=known)
 
 
-def observer_of(backend: Backend, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
+def observer_of(backend: OperatorBackend, environment: Mapping[str, str], *, from_beginning: bool) -> Observer:
     """Return an observer of an outbox and the stream's topic. It connects when somebody looks.
 
     Args:

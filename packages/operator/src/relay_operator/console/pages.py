@@ -16,7 +16,6 @@ from markupsafe import Markup
 
 from relay.config.secrecy import quoted
 from relay.core.errors import SettingsError
-from relay.core.reasons import QUARANTINE, STATES
 from relay.core.remedy import render
 from relay_operator.console import formatting
 from relay_operator.console.freshness import FIGURES
@@ -24,6 +23,7 @@ from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
 from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
+from relay_operator.reasons import QUARANTINE, STATES
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
 SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")

@@ -32,8 +32,6 @@ from relay.config.clients import (
 )
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, first_line
-from relay.servicebus.receiving_entity import ReceivingEntity
-from relay.servicebus.status import status_finding
 from relay_operator.console.model import (
     EXAMPLES,
     Arrival,
@@ -46,6 +44,8 @@ from relay_operator.console.model import (
 from relay_operator.console.resourcemanager import resource_manager, variable_of
 from relay_operator.console.truncation import DETAIL, REASON, optional
 from relay_operator.deadletters import letter, sdk
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
+from relay_operator.entity_status import status_finding
 
 # Maximum number of dead letters that are read.
 PEEKED = 200

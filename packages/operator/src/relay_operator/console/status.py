@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay.backends.findings import Level
-from relay.core.reasons import State
 from relay_operator.console.formatting import clock, count, plural, prose, sentence, short, span, visible
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Partition, Snapshot
+from relay_operator.reasons import State
 
 USUAL_LAG_S = 5.0
 """Events wait for as long as a poll of the outbox and a send take."""

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from relay.backends.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
 from relay.core.holds import PARKED_TYPE
 from relay.quarantine.items import Filter, Items, RecordSummary
-from relay.quarantine.outcomes import OUTCOME_TYPE, Removed
 from relay_operator.console.commit_times import written_moment
 from relay_operator.console.model import (
     Arrival,
@@ -23,6 +22,7 @@ from relay_operator.console.model import (
     accepted_at,
 )
 from relay_operator.console.ports import Parts, Sources
+from relay_operator.outcomes import OUTCOME_TYPE, Removed
 
 # Maximum number of records of a key that are read; each costs a row of a query.
 _RECORDS = 10_000

@@ -9,10 +9,10 @@ from types import TracebackType
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import SessionCannotBeLockedError
 
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import amqp_condition
 from relay_operator.deadletters import sdk
 from relay_operator.deadletters.letter import read
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 _PAGE = 100
 _AGAIN_S = 0.5

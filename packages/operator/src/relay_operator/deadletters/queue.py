@@ -19,9 +19,9 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError
 
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay_operator.deadletters import sdk
 from relay_operator.deadletters.letter import DeadLetter, lock_of, read
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 HELD = 10_000
 """Maximum number of dead letters that are locked at a time."""

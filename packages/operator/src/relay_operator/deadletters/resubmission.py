@@ -24,12 +24,12 @@ from relay.config.settings import Settings
 from relay.core.errors import SendError, first_line
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined.lanes import Lane
-from relay.servicebus.receiving_entity import ReceivingEntity
 from relay.servicebus.refusals import classify
 from relay.servicebus.transfers import Transfer
 from relay_operator.deadletters.letter import DeadLetter, copy_of
 from relay_operator.deadletters.lookout import Lookout, SessionBusyError
 from relay_operator.deadletters.queue import DeadLetterQueue, Locked
+from relay_operator.deadletters.receiving_entity import ReceivingEntity
 
 # Partition keys at a time: each has a connection for each subscription.
 _KEYS = 8

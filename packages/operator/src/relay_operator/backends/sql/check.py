@@ -11,13 +11,13 @@ from changefeed import SetupError
 from changefeed.install import migrations
 from changefeed.statements import AsyncSession, Row, Statement, run_async
 from relay.backends.findings import Finding
-from relay.backends.sql.backlog import Backlog
 from relay.backends.sql.catalog import RIGHTS, Catalog, catalog_of
 from relay.backends.sql.database import FAILURES, connect
 from relay.backends.sql.missing import VISIBLE
 from relay.config.settings import SqlFeed
 from relay.core.errors import first_line
 from relay.core.remedy import INSTALL, Remedy, Sentence
+from relay_operator.backends.sql.backlog import Backlog
 
 # Maximum seconds of all that is asked, apart from the wait for signs of life.
 _TIMEOUT_S = 30.0

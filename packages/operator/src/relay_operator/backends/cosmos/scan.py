@@ -20,13 +20,13 @@ from relay.backends.cosmos.feed import behind, integers_of_any_length
 from relay.backends.cosmos.leases import LeasePosition, read_positions
 from relay.backends.cosmos.source import event_of
 from relay.backends.findings import Finding
-from relay.backends.scans import Places, Refused, Scan, refused_findings
 from relay.config.settings import Settings
 from relay.core.documents import StoredDocument
 from relay.core.errors import OperationError
 from relay.core.events import Event, Rejected
 from relay.core.remedy import Sentence
 from relay.routes.mapping import Fields
+from relay_operator.backends.scans import Places, Refused, Scan, refused_findings
 
 MAX_DEPTH = 63
 """Maximum levels of a document, counting itself; the array of the page makes 64."""

@@ -14,13 +14,13 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.leases import read_positions
-from relay.backends.cosmos.locks import stale_locks
 from relay.backends.cosmos.overlaps import overlaps
 from relay.backends.findings import Finding, Level
 from relay.backends.outbox import NextPage
 from relay.config.settings import Settings
 from relay.core.errors import first_line
 from relay.core.times import format_duration
+from relay_operator.backends.cosmos.locks import stale_locks
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, DatabaseProxy

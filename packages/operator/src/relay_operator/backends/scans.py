@@ -9,8 +9,8 @@ from typing import Any
 from relay.backends.findings import Finding
 from relay.config.settings import OnPoison
 from relay.core.events import Rejected
-from relay.core.reasons import QUARANTINE
 from relay.core.remedy import Sentence, set_aside
+from relay_operator.reasons import QUARANTINE
 
 # Maximum number of events that are named; the others are counted.
 _NAMED_EVENTS = 20

@@ -26,8 +26,6 @@ from relay.backends.cosmos.feed import (
     of_type,
 )
 from relay.backends.cosmos.leases import LeasePosition, Positions, read_positions
-from relay.backends.cosmos.locks import stale_locks
-from relay.backends.cosmos.scan import undeliverable
 from relay.backends.cosmos.source import event_of, select
 from relay.backends.findings import Finding
 from relay.backends.outbox import CLEAN_UP_S, Committed, Found, NextPage, Position, Range, Reading
@@ -39,6 +37,8 @@ from relay.core.events import Event, Rejected
 from relay.core.place import Place, PlaceInFeed
 from relay.routes.mapping import PLAIN, Fields
 from relay.routes.pointers import Pointer
+from relay_operator.backends.cosmos.locks import stale_locks
+from relay_operator.backends.cosmos.scan import undeliverable
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

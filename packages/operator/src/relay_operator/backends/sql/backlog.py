@@ -17,7 +17,6 @@ from changefeed.tables import Tables, Waiting
 from changefeed.ulid import milliseconds
 from relay.backends.canary import is_canary
 from relay.backends.findings import Finding
-from relay.backends.scans import Places, Refused, Scan, refused_findings
 from relay.backends.sql.database import FAILURES, connect, explaining
 from relay.backends.sql.memory import Memory, PageSize, size_of
 from relay.backends.sql.rows import document_if_taken, document_of, event_in, position_time
@@ -25,6 +24,7 @@ from relay.config.settings import OnPoison, SqlFeed
 from relay.core.errors import first_line
 from relay.core.events import Event, Rejected
 from relay.core.times import format_duration
+from relay_operator.backends.scans import Places, Refused, Scan, refused_findings
 
 # Number of looks at the owner of a claim within the time that it lasts.
 _LOOKS = 8

@@ -1,0 +1,67 @@
+"""The operators' side of an outbox in Cosmos DB: read, check and scan it, and write a canary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from relay.backends.cosmos.backend import CosmosBackend
+
+if TYPE_CHECKING:
+    from relay.backends.findings import Finding
+    from relay.backends.outbox import Canary, NextPage, Outbox
+    from relay_operator.backends.scans import Scan
+    from relay_operator.backends.wording import Wording
+
+
+class CosmosOperatorBackend(CosmosBackend):
+    """An outbox in Cosmos DB (`relay_operator.backends.backend.OperatorBackend`)."""
+
+    @property
+    def wording(self) -> Wording:
+        from relay.backends.canary import TTL_S
+        from relay_operator.backends.wording import Wording
+
+        settings = self.settings
+        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
+        return Wording(
+            source=f"the container {settings.cosmos_container!r}",
+            own=f"the leases in {settings.cosmos_lease_container!r}{prefix}, and the quarantine "
+            f"{settings.cosmos_quarantine_container!r}",
+            settings=f"COSMOS_CONTAINER '{settings.cosmos_container}'",
+            runs="the function app runs, and what it logged for the last invocation (action relay_failed)",
+            positions="leases",
+            reads="uses this lease container",
+            expiry=f", expires within {TTL_S} s",
+        )
+
+    def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
+        from relay_operator.backends.cosmos.reader import CosmosOutbox
+
+        return CosmosOutbox(self.settings, from_beginning=from_beginning)
+
+    def open_canary(self) -> AbstractAsyncContextManager[Canary]:
+        from relay_operator.backends.cosmos.reader import open_canary
+
+        return open_canary(self.settings)
+
+    async def waiting_since(self) -> int | None:
+        from relay.backends.cosmos.ages import waiting_since
+
+        return await waiting_since(self.settings)
+
+    async def check(self) -> list[Finding]:
+        from relay_operator.backends.cosmos.check import check
+
+        return await check(self.settings)
+
+    def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
+        from relay_operator.backends.cosmos.check import check_pages
+
+        return check_pages(pages, self.settings.cosmos_container)
+
+    async def scan(self) -> Scan:
+        from relay_operator.backends.cosmos.scan import scan
+
+        return await scan(self.settings)

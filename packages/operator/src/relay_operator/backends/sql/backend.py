@@ -1,0 +1,74 @@
+"""The operators' side of an SQL outbox: read, check, scan and install it, and write a canary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from relay.backends.sql.backend import SqlBackend
+
+if TYPE_CHECKING:
+    from relay.backends.findings import Finding
+    from relay.backends.outbox import Canary, NextPage, Outbox
+    from relay_operator.backends.scans import Scan
+    from relay_operator.backends.wording import Wording
+
+
+class SqlOperatorBackend(SqlBackend):
+    """An SQL outbox (`relay_operator.backends.backend.OperatorBackend`), and its installation."""
+
+    @property
+    def wording(self) -> Wording:
+        from relay_operator.backends.wording import Wording
+
+        return Wording(
+            source=f"the feed {self._feed.feed!r}",
+            own=f"the consumer {self._feed.consumer!r}, and the quarantine {self._feed.quarantine_table!r}",
+            settings=f"SQL_FEED '{self._feed.feed}', SQL_SHARDS '{self._feed.shards}'",
+            runs="the relay runs, and what it logged last (action relay_failed, relay_feed_unavailable)",
+            positions="cursors",
+            reads="reads this feed",
+        )
+
+    def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
+        from relay_operator.backends.sql.reader import SqlOutbox
+
+        return SqlOutbox(self._feed, from_beginning=from_beginning)
+
+    def open_canary(self) -> AbstractAsyncContextManager[Canary]:
+        from relay_operator.backends.sql.canary import open_canary
+
+        return open_canary(self._feed)
+
+    async def waiting_since(self) -> int | None:
+        from relay_operator.backends.sql.backlog import waiting_since
+
+        return await waiting_since(self._feed)
+
+    async def install(self, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
+        """Create the relay's objects in the database, as `install_outbox` describes."""
+        from relay_operator.backends.sql.install import install_outbox
+
+        return await install_outbox(
+            self._feed,
+            keep=keep,
+            create_table=create_table,
+            roles=roles,
+            notify=notify,
+            generations=self.settings.rules is not None,
+        )
+
+    async def check(self) -> list[Finding]:
+        from relay_operator.backends.sql.check import check
+
+        return await check(self._feed)
+
+    def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
+        # Its own check says what waits there, also if no reader has given it a position.
+        return []
+
+    async def scan(self) -> Scan:
+        from relay_operator.backends.sql.backlog import scan
+
+        return await scan(self._feed, self.settings.on_poison)
