@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.config.settings import OnPoison
 from tests.fuzz.budget import trying
-from tests.support.quarantine_histories import KEYS, Fate, Model, Modelled, World
+from tests.support.quarantine_histories import KEYS, Fate, Model, Modelled, World, operated
 from tests.support.stores import Store
 
 # A history in memory takes some 30 ms, on a database ten times that.
@@ -30,6 +31,13 @@ ACTIONS = (
 )
 STEP = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7))
 STEPS, FEW_STEPS = st.lists(STEP, min_size=12, max_size=24), st.lists(STEP, min_size=8, max_size=12)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def commands() -> Iterator[None]:
+    """Let the commands run on the stores of these tests."""
+    with operated():
+        yield
 
 
 def key_of(number: int) -> str:
@@ -80,11 +88,36 @@ async def compare(world: World, model: Model) -> None:
     """Compare what the operator is shown, and what the topic has, with the model."""
     listed = await world.command("list")
     for key in KEYS:
-        records = [each["documentId"] for each in listed["records"] if each["partitionKey"] == key]
-        assert records == [each.id for each in model.of(key, Fate.ASIDE)]
+        records = [
+            (each["documentId"], each["reason"]) for each in listed["records"] if each["partitionKey"] == key
+        ]
+        assert records == [(each.id, each.reason) for each in model.of(key, Fate.ASIDE)]
         assert world.topic.get(key, []) == model.topic.get(key, [])
     assert {each["partitionKey"] for each in listed["parked"]} == model.parked
     assert {each["eventId"] for each in listed["orders"]} == {each.id for each in model.events if each.is_ordered}
+
+
+async def compare_each(world: World, model: Model) -> None:
+    """Compare what the operator is shown of each event with the model."""
+    for event in model.events:
+        explained = await world.explain(event.id, event.key)
+        assert explained["outcome"] == ("quarantine" if event.is_poison else "publish")
+        assert re.fullmatch(said(model, event), explained.get("quarantine", "")), (event, explained)
+    for record in await world.records():
+        shown = (await world.command("show", record["id"]))["record"]
+        assert shown["document"] in world.outbox.documents
+        assert {name: shown[name] for name in record} == record
+
+
+def said(model: Model, event: Modelled) -> str:
+    """The sentence, as a pattern, that `explain` has of the quarantine."""
+    if event.fate is Fate.ASIDE:
+        return f"it is in quarantine since .*: {event.reason}"
+    if event.fate is Fate.DISCARDED or event.is_released:
+        return f"it was {'released' if event.is_released else 'discarded'} by .* at .*"
+    if event.is_ordered:
+        return "it was ordered at .* that it be set aside at its next attempt"
+    return "its key is parked since .*" if event.key in model.parked else ""
 
 
 async def play(store: Store, policy: OnPoison, steps: Sequence[Step], *, compares: int) -> None:
@@ -95,6 +128,7 @@ async def play(store: Store, policy: OnPoison, steps: Sequence[Step], *, compare
         await do(world, model, step, done)
         if done % compares == 0 or done == len(steps):
             await compare(world, model)
+            await compare_each(world, model)
 
 
 @pytest.mark.parametrize("store", MEMORY, indirect=True)

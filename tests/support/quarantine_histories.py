@@ -7,8 +7,9 @@ what they have to do when nobody interferes, and shares no code with them.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from relay.config.settings import OnPoison
 from relay.core.documents import StoredDocument
 from relay.core.errors import PublishError, QuarantineError, StoreError
+from relay.core.events import Reason
 from relay.core.holds import ORDER_TYPE, PARKED_TYPE
 from relay.core.pipeline import Relay
 from relay.quarantine.items import ItemNotFound, Items
@@ -25,12 +27,47 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
+from relay_operator.outcomes import OUTCOME_TYPE
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_outbox import InMemoryOutbox
-from tests.support.operators import relay_command
+from tests.support.operators import Run, relay_command
+from tests.support.schedules import Step, Stepped
 from tests.unit.relay.commands import ENVIRONMENT
 
-Step = Callable[[], Awaitable[object]]
+
+@dataclass(frozen=True, slots=True)
+class _Acting:
+    """The outbox, the store and the topic of a command."""
+
+    outbox: InMemoryOutbox
+    items: Any
+    publisher: Any
+
+
+_ACTING: ContextVar[_Acting] = ContextVar("acting")
+
+
+@contextmanager
+def operated() -> Iterator[None]:
+    """Let the commands of worlds run on the worlds' own stores until the block ends, several at a time."""
+
+    @asynccontextmanager
+    async def records(_: object) -> AsyncIterator[QuarantineAdmin]:
+        yield QuarantineAdmin(_ACTING.get().items)
+
+    @asynccontextmanager
+    async def sender(_: object) -> AsyncIterator[OrderedSender]:
+        yield OrderedSender(_ACTING.get().publisher, (0, 0))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
+            lambda _: _ACTING.get().outbox,
+        )
+        patch.setattr("relay_operator.cli.quarantine.open_records", records)
+        patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
+        patch.setattr("relay_operator.cli.explain.open_records", records)
+        yield
 
 
 KEYS = ("k", "K", "k ")
@@ -49,7 +86,7 @@ class Interrupted:
     def __init__(self, items: Items) -> None:
         self._items = items
         self._calls = 0
-        self.others: dict[int, Step] = {}
+        self.others: dict[int, Callable[[], Awaitable[object]]] = {}
         self.fails: int | None = None
         self.is_done = False
 
@@ -123,9 +160,10 @@ class World:
             self._first = self.process(self.items)
         return await self._handle(self._first, number, passes=passes)
 
-    async def attempt_elsewhere(self, number: int) -> None:
-        """Relay the page in another process, which is never interrupted and stores no checkpoint."""
-        await self._handle(self.process(self._raw), number, passes=False)
+    async def attempt_elsewhere(self, number: int, *, step: Step | None = None, passes: bool = False) -> None:
+        """Relay the page in another process, which is never interrupted; with `step`, it waits for its turns."""
+        items = self._raw if step is None else Stepped(self._raw, step)
+        await self._handle(self.process(items), number, passes=passes)
 
     async def _handle(self, relay: Relay[Sequence[StoredDocument]], number: int, *, passes: bool) -> bool:
         page = self.page
@@ -139,32 +177,39 @@ class World:
 
     async def command(self, *words: str, raw: bool = False) -> dict[str, Any]:
         """Run `python -m relay quarantine …`; `raw` is not interrupted."""
-        items = self._raw if raw else self.items
+        return (await self._run("quarantine", *words, items=self._raw if raw else self.items)).json
 
-        @asynccontextmanager
-        async def records(_: object) -> AsyncIterator[QuarantineAdmin]:
-            yield QuarantineAdmin(items)
+    async def run(self, *words: str, step: Step | None = None) -> Run:
+        """Run a command; with `step`, it waits for its turn before each call of the store and of the topic."""
+        return await self._run(*words, items=self._raw, step=step)
 
-        @asynccontextmanager
-        async def sender(_: object) -> AsyncIterator[OrderedSender]:
-            yield OrderedSender(InMemoryPublisher(self._accepted), (0, 0))
+    async def _run(self, *words: str, items: Any, step: Step | None = None) -> Run:
+        publisher: Any = InMemoryPublisher(self._accepted)
+        if step is not None:
+            items, publisher = Stepped(items, step), Stepped(publisher, step)
+        token = _ACTING.set(_Acting(self.outbox, items, publisher))
+        try:
+            return await relay_command(ENVIRONMENT, *words, "--json")
+        finally:
+            _ACTING.reset(token)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox", lambda _: self.outbox
-            )
-            patch.setattr("relay_operator.cli.quarantine.open_records", records)
-            patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
-            return (await relay_command(ENVIRONMENT, "quarantine", *words, "--json")).json
+    async def explain(self, identifier: str, key: str) -> dict[str, Any]:
+        """The answer of `python -m relay explain` about an event."""
+        (found,) = (await self.run("explain", identifier, "--key", key)).json["streams"]
+        return dict(found)
 
     async def records(self) -> list[dict[str, Any]]:
         """The records as an operator is shown them, whom nobody interrupts."""
         found: list[dict[str, Any]] = (await self.command("list", raw=True))["records"]
         return found
 
+    async def removed(self) -> dict[str, str]:
+        """The events whose records operators have removed, by the records' ids."""
+        return {item["recordId"]: item["documentId"] for item in await self._raw.of_type(OUTCOME_TYPE)}
+
     async def clear(self) -> None:
         """Remove everything from the store, for the next history."""
-        for kind in (RECORD_TYPE, PART_TYPE, PARKED_TYPE, ORDER_TYPE):
+        for kind in (RECORD_TYPE, PART_TYPE, PARKED_TYPE, ORDER_TYPE, OUTCOME_TYPE):
             for item in await self._raw.of_type(kind):
                 with suppress(ItemNotFound):
                     await self._raw.delete(item["id"], item["partitionKey"])
@@ -181,13 +226,21 @@ class Fate(Enum):
 
 @dataclass
 class Modelled:
-    """An event of the model."""
+    """An event of the model.
+
+    Attributes:
+        is_ordered: Whether an operator's order to set it aside is pending.
+        reason: The reason for which it was set aside, if it was.
+        is_released: Whether it was published from the quarantine.
+    """
 
     id: str
     key: str
     is_poison: bool
     fate: Fate = Fate.WAITING
     is_ordered: bool = False
+    reason: Reason | None = None
+    is_released: bool = False
 
 
 @dataclass
@@ -218,7 +271,8 @@ class Model:
         for event in self.of(key, Fate.WAITING):
             if key in self.parked or event.is_ordered or (event.is_poison and self.policy is not OnPoison.BLOCK):
                 # What is ordered need not wait for what blocks the key.
-                event.fate, event.is_ordered = Fate.ASIDE, False
+                event.fate, event.reason = Fate.ASIDE, self._reason(event)
+                event.is_ordered = False
                 if self.policy is OnPoison.PARK:
                     self.parked.add(key)
             elif event.is_poison or is_blocked:
@@ -226,6 +280,11 @@ class Model:
             else:
                 self._publish(event)
         return not is_blocked
+
+    def _reason(self, event: Modelled) -> Reason:
+        if event.is_poison:
+            return Reason.DATA_NOT_OBJECT
+        return Reason.SET_ASIDE if event.is_ordered else Reason.KEY_PARKED
 
     def _publish(self, event: Modelled) -> None:
         event.fate = Fate.PUBLISHED
@@ -238,6 +297,7 @@ class Model:
                 is_chosen = chosen is None or event.id in chosen
                 if is_chosen and not event.is_poison:
                     self._publish(event)
+                    event.is_released = True
                 elif key in self.parked:
                     break
             touched = chosen is None or any(each.id in chosen for each in self.events if each.key == key)

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from verification.simulation import determinism, runner
-from verification.simulation.plan import EVENTS, FAULTS, Kind, Plan, Result
+from verification.simulation.plan import Kind, Plan, Result
 
 # Seconds between two lines that say how far it is.
 _EVERY_S = 10.0
@@ -32,8 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="the first universe; a random one if it is left out")
     parser.add_argument("--runs", type=int, help="number of universes of each kind (default: 100, or --seconds)")
     parser.add_argument("--seconds", type=float, help="processor time to run for, in all, instead of --runs")
-    parser.add_argument("--events", type=int, default=EVENTS, help="of each universe (default: %(default)s)")
-    parser.add_argument("--faults", type=int, default=FAULTS, help="of each universe (default: %(default)s)")
+    parser.add_argument("--events", type=int, help="of each universe (default: as many as its kind has)")
+    parser.add_argument("--faults", type=int, help="of each universe (default: as many as its kind has)")
     parser.add_argument("--without", type=int, nargs="+", default=[], help="numbers of faults that are left out")
     parser.add_argument("--journal", type=Path, help="write the journal of the last universe to this file")
     parser.add_argument("--logs", action="store_true", help="show what the code logs")
@@ -43,11 +43,12 @@ def _parser() -> argparse.ArgumentParser:
 def _run(name: str, first: int, options: argparse.Namespace) -> bool:
     """Run the universes of a kind; returns whether a guarantee was violated."""
     kind = runner.kind_named(name)
+    sizes = _sizes(options)
     started = shown = determinism.seconds()
     processor_s = time.process_time()
     number, virtual_s, events, excused = 0, 0.0, 0, 0
     for seed in _seeds(first, options):
-        plan = kind.plan(seed, options.events, options.faults).without(options.without)
+        plan = kind.plan(seed, **sizes).without(options.without)
         result = runner.run(kind, plan)
         number += 1
         virtual_s += result.virtual_s
@@ -72,6 +73,11 @@ def _run(name: str, first: int, options: argparse.Namespace) -> bool:
     return False
 
 
+def _sizes(options: argparse.Namespace) -> dict[str, int]:
+    """Return the sizes of a plan that are not left to its kind."""
+    return {name: size for name in ("events", "faults") if (size := getattr(options, name)) is not None}
+
+
 def _seeds(first: int, options: argparse.Namespace) -> Iterator[int]:
     if options.seconds is None:
         yield from range(first, first + (options.runs or 100))
@@ -87,8 +93,8 @@ def _seeds(first: int, options: argparse.Namespace) -> Iterator[int]:
 def _report(name: str, kind: Kind, plan: Plan, result: Result, options: argparse.Namespace) -> None:
     """Say what is wrong, how to see it again, and which faults it takes."""
     print(f"{name}: seed {plan.seed}, policy {plan.policy}:", *result.violations, sep="\n  ", flush=True)
-    sizes = f"--events {options.events} --faults {options.faults}"
-    command = f"python -m verification.simulation --kinds {name} --seed {plan.seed} --runs 1 {sizes}"
+    sizes = "".join(f" --{size} {number}" for size, number in _sizes(options).items())
+    command = f"python -m verification.simulation --kinds {name} --seed {plan.seed} --runs 1{sizes}"
     print(f"To see it again:\n  {command}", flush=True)
     if options.without:
         return

@@ -57,7 +57,7 @@ class InMemoryRecords(QuarantineAdmin):
     """The quarantine on a store in memory.
 
     Attributes:
-        gone: Ids of documents whose records somebody removes between the listing and the reading.
+        gone: Ids of documents whose records somebody removes between the listing and the reading or removal.
         coming: Documents that the relay stores as soon as a record was removed.
         behind: Whether a listing has what was removed since the one before it.
     """
@@ -131,12 +131,15 @@ class InMemoryRecords(QuarantineAdmin):
 
     async def remove(
         self, summary: RecordSummary, outbox: Outbox | None = None, removal: Removal | None = None
-    ) -> None:
-        await super().remove(summary, outbox, removal)
+    ) -> bool:
+        if summary.document_id in self.gone:
+            await super().remove(summary)
+        is_removed = await super().remove(summary, outbox, removal)
         if self.behind:
             self._removed.append(summary)
         if self.coming:
             self.put(self.coming.pop(0), "key-parked")
+        return is_removed
 
 
 class Deployment:

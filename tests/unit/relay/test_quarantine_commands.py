@@ -163,6 +163,18 @@ async def test_a_refused_discard_is_reported_to_scripts(deployment: Deployment) 
     assert [run["discarded"] for run in (refused, done)] == [[], [identifier]]
 
 
+async def test_what_another_operator_has_removed_is_not_called_discarded(deployment: Deployment) -> None:
+    gone, _ = put(deployment, "a-1", "a-2")
+    deployment.records.gone.add("a-1")
+
+    run = await deployment.run("quarantine", "discard", "--all", "--yes")
+    again = await deployment.data("quarantine", "discard", "--all", "--yes")
+
+    assert (run.code, run.out) == (1, f"discarded 1\n  {gone[:12]}  was removed by somebody else\n")
+    assert (again["exitCode"], again["discarded"], again["gone"]) == (0, [], [])
+    assert deployment.records.left == []
+
+
 async def test_where_nobody_can_be_asked_only_a_yes_discards(deployment: Deployment) -> None:
     put(deployment, "a-1")
 

@@ -11,7 +11,8 @@ from relay.core.documents import StoredDocument
 from relay.core.errors import LeaseError
 from relay.core.events import Event, Received, Rejected
 from relay.core.evidence import AcceptedLedger
-from relay.core.pipeline import Relay
+from relay.core.pipeline import BatchT, Relay
+from relay.core.ports import Source
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
@@ -21,9 +22,11 @@ from verification.simulation.senders import SimulatedSenders
 from verification.simulation.store import SimulatedItems
 
 if TYPE_CHECKING:
+    from verification.simulation import services
     from verification.simulation.core.container import Container
     from verification.simulation.core.leases import Leases
     from verification.simulation.core.services import Services
+    from verification.simulation.world import Process
 
 
 class WorkerDiedError(Exception):
@@ -91,7 +94,9 @@ class Worker:
 
     async def _handle(self, documents: Sequence[StoredDocument], invocation: str, retry: int) -> None:
         if self._relay is None:
-            self._relay = assemble(self._services, self._services.world.running)
+            services = self._services
+            source = SimulatedSource(services.to_leases, services.leases, services.container)
+            self._relay = assemble(services, services.world.running, source)
         await self._relay.handle(documents, invocation, retry)
 
     def _answer(self, answer: asyncio.Future[None], error: BaseException | None) -> None:
@@ -112,7 +117,7 @@ def _settle(answer: asyncio.Future[None], error: BaseException | None) -> None:
         answer.set_exception(error)
 
 
-def assemble(services: Services, process: Any) -> Relay[Iterable[StoredDocument | None]]:
+def assemble(services: services.Services, process: Process, source: Source[BatchT]) -> Relay[BatchT]:
     """Assemble the relay of a process, with everything that it has in memory."""
     publisher = ServiceBusPublisher(
         SimulatedSenders(process, services.to_topic, services.topic),
@@ -123,7 +128,7 @@ def assemble(services: Services, process: Any) -> Relay[Iterable[StoredDocument 
         duplicate_window_s=services.topic.window_s,
     )
     return Relay(
-        SimulatedSource(services.to_leases, services.leases, services.container),
+        source,
         publisher,
         StoredQuarantine(SimulatedItems(services.to_store, services.store)),
         duplicate_window_s=services.topic.window_s,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from verification.simulation.leases.container import Change, Container, Partition, page_of
 from verification.simulation.leases.processor import Lease, Leases, Part
 
-Deliver = Callable[[Lease, list[Change]], bool]
-"""Invoke the function with a page that was read through a lease; returns whether it has succeeded."""
+Deliver = Callable[[str, Lease, list[Change]], bool]
+"""Invoke the function of the host of a name with a page that was read through a lease; returns its success."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Hosts:
         reader.read = reader.page[-1].lsn if reader.page else partition.lsn
 
     def _invoke(self, host: Host, reader: Reader) -> None:
-        if not self._deliver(reader.lease, reader.page):
+        if not self._deliver(host.name, reader.lease, reader.page):
             return
         position, reader.page = reader.page[-1].lsn, []
         if self._has_lost(host, reader):

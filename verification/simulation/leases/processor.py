@@ -114,22 +114,19 @@ class Leases:
         """Return True if no lease would still deliver the event."""
         return all(change.lsn <= each.position for each in self.covering(change.slot))
 
-    def positions(self) -> Positions:
+    def positions(self, keys: EffectiveKeys) -> Positions:
         """Return the positions as the relay reads them."""
-        return Positions(_KEYS, [LeasePosition.from_document(_document(each)) for each in self.all.values()])
+        return Positions(keys, [LeasePosition.from_document(_document(each)) for each in self.all.values()])
 
 
-class _Keys(EffectiveKeys):
-    """The keys of this container, which are their own effective keys."""
+class Keys(EffectiveKeys):
+    """The keys of this container, numbers or their hexadecimal digits, which are their own effective keys."""
 
     def __init__(self) -> None:
         pass
 
     async def of(self, value: object) -> str | None:
-        return f"{value:X}8"
-
-
-_KEYS = _Keys()
+        return f"{value}8" if isinstance(value, str) else f"{value:X}8"
 
 
 def bound(slot: int) -> str:

@@ -17,7 +17,7 @@ from verification.journal.entries import Entry, digest_of
 from verification.simulation.faults import Fault, Kind
 from verification.simulation.leases.container import SLOTS, Change, Container
 from verification.simulation.leases.hosts import Hosts
-from verification.simulation.leases.processor import Lease, Leases, bound
+from verification.simulation.leases.processor import Keys, Lease, Leases, bound
 from verification.simulation.plan import Plan, Result
 
 # Small histories find more in the same time than large ones.
@@ -153,27 +153,29 @@ class History:
 
     # The function.
 
-    def _deliver(self, lease: Lease, page: list[Change]) -> bool:
+    def _deliver(self, host: str, lease: Lease, page: list[Change]) -> bool:
         """Attempt to deliver a page, as a process that remembers nothing."""
-        positions = self.leases.positions()
+        positions = self.leases.positions(_KEYS)
         for change in page:
-            is_first, is_settled = change.number not in self.published, self.leases.has_settled(change)
             if _result(positions.has_passed(change.slot, change.lsn)):
-                if is_first and change.number not in self.leases.skipped:
-                    self._wrong(Wrong.MISSING, f"{_name(change)} was dropped, and nobody has published it")
+                self._stop(change)
                 continue
-            if is_settled and not is_first:
-                self._wrong(Wrong.DUPLICATED, f"{_name(change)} was sent again, though every lease had passed it")
             if self._entropy.random() < _FAILING and not self.hosts.are_kind:
                 return False
-            self._publish(lease, change)
+            self._publish(host, lease, change)
         return True
 
-    def _publish(self, lease: Lease, change: Change) -> None:
+    def _stop(self, change: Change) -> None:
+        """Judge that an event is not sent, by an attempt that succeeds."""
+        if change.number not in self.published | self.leases.skipped:
+            self._wrong(Wrong.MISSING, f"{_name(change)} was dropped, and nobody has published it")
+
+    def _publish(self, host: str, lease: Lease, change: Change) -> None:
+        """Judge that an event is accepted."""
         self.journal.append(
             entries.Accepted(
                 at=self.step,
-                by=str(lease.owner),
+                by=host,
                 key=bound(change.slot),
                 id=str(change.number),
                 digest=_DIGEST,
@@ -182,6 +184,8 @@ class History:
         )
         if change.number in self.published:
             self.repeats += 1
+            if self.leases.has_settled(change):
+                self._wrong(Wrong.DUPLICATED, f"{_name(change)} was sent again, though every lease had passed it")
             return
         # Of what lies before the lease's beginning another lease is in charge.
         before = {
@@ -263,6 +267,7 @@ class History:
 
 
 _DIGEST = digest_of("{}", "")
+_KEYS = Keys()
 
 
 def _name(change: Change) -> str:

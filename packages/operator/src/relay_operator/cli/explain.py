@@ -21,7 +21,7 @@ from relay.servicebus.messages import CONTENT_TYPE, Message
 from relay_operator.backends.backend import OperatorBackend, open_backend
 from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
-from relay_operator.cli.quarantine_admin import open_records
+from relay_operator.cli.quarantine_admin import QuarantineAdmin, open_records
 from relay_operator.cli.servicebus_checks import STANDARD_BYTES
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 
@@ -116,18 +116,33 @@ async def _aside(backend: OperatorBackend, partition_key: str, identifier: str) 
     """Return what quarantine says of an event: whatever the rules are, a discarded one is published nowhere."""
     async with open_records(backend) as records:
         try:
-            kept = await records.find(Filter(partition_key=partition_key))
-            removed = await records.removed(partition_key)
+            said = await _said(records, partition_key, identifier)
         except StoreError as error:
-            return {"quarantine": f"the quarantine cannot be read: {error}"}
-    for record in reversed(kept):
+            said = f"the quarantine cannot be read: {error}"
+    return {} if said is None else {"quarantine": said}
+
+
+async def _said(records: QuarantineAdmin, partition_key: str, identifier: str) -> str | None:
+    """Return what counts first of an event: its record, its removed record, a pending order, its parked key.
+
+    Raises StoreError.
+    """
+    for record in reversed(await records.find(Filter(partition_key=partition_key))):
         if record.document_id == identifier:
-            return {"quarantine": f"it is in quarantine since {record.quarantined_at}: {record.reason}"}
-    for each in reversed(removed):
+            return f"it is in quarantine since {record.quarantined_at}: {record.reason}"
+    for each in reversed(await records.removed(partition_key)):
         if each.document_id == identifier:
-            said = f": {each.why}" if each.why else ""
-            return {"quarantine": f"it was {each.outcome} by {each.by} at {each.at}{said}"}
-    return {}
+            why = f": {each.why}" if each.why else ""
+            return f"it was {each.outcome} by {each.by} at {each.at}{why}"
+    for order in await records.orders(partition_key):
+        if order["eventId"] == identifier:
+            return f"it was ordered at {order['orderedAt']} that it be set aside at its next attempt"
+    parked = (await records.parked(partition_key)).get(partition_key)
+    if parked is None:
+        return None
+    return (
+        f"its key is parked since {parked['since']}: if it is not published yet, it is set aside behind the others"
+    )
 
 
 def _large(settings: Settings) -> str:

@@ -277,19 +277,22 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
             "withdrawn": [],
             "notWithdrawn": [],
             "unparked": [],
+            "gone": [],
             "missing": missing,
         }
         if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
             return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
         removal = Removal.by_this_account(Outcome.DISCARDED, arguments.why)
-        await _remove(chosen, records, outbox, removal, terminal)
+        gone = await _remove(chosen, records, outbox, removal, terminal)
         withdrawn = [order for order in orders if await records.withdraw(order)]
         unparked, parked = await _unpark(chosen, records)
-    data["discarded"] = [summary.id for summary in chosen]
+    discarded = [summary.id for summary in chosen if summary not in gone]
+    data["discarded"], data["gone"] = discarded, [summary.id for summary in gone]
     data["withdrawn"] = [order["id"] for order in withdrawn]
     data["notWithdrawn"] = [order["id"] for order in orders if order not in withdrawn]
     data["unparked"] = unparked
-    lines = [f"discarded {len(chosen)}"] if chosen or not orders else []
+    lines = [f"discarded {len(discarded)}"] if chosen or not orders else []
+    lines += [f"  {summary.id[:SHORT_ID]}  was removed by somebody else" for summary in gone]
     lines += [f"withdrew the order {short_order(order)}" for order in withdrawn]
     lines += [
         f"the order {short_order(order)} was carried out or withdrawn in the meantime"
@@ -299,7 +302,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     lines += [f"partition key {key!r} is no longer parked" for key in unparked]
     lines += [f"partition key {key!r} stays parked until its other records are released" for key in parked]
     lines += [f"{identifier} is not in quarantine" for identifier in missing]
-    code = ExitCode.FINDINGS if missing or data["notWithdrawn"] else ExitCode.OK
+    code = ExitCode.FINDINGS if missing or gone or data["notWithdrawn"] else ExitCode.OK
     return Result(code, {**data, "refused": False}, lines)
 
 
@@ -317,13 +320,17 @@ def _confirmed(chosen: list[RecordSummary], orders: list[Item], terminal: Termin
 
 async def _remove(
     chosen: list[RecordSummary], records: QuarantineAdmin, outbox: Outbox, removal: Removal, terminal: Terminal
-) -> None:
+) -> list[RecordSummary]:
+    """Remove records; returns those that somebody else has removed."""
     progress = terminal.progress("discarded", len(chosen))
+    gone = []
     for number, summary in enumerate(chosen, start=1):
-        await records.remove(summary, outbox, removal)
+        if not await records.remove(summary, outbox, removal):
+            gone.append(summary)
         progress.update(number)
     if chosen:
-        progress.finish(len(chosen))
+        progress.finish(len(chosen) - len(gone))
+    return gone
 
 
 async def _unpark(discarded: list[RecordSummary], records: QuarantineAdmin) -> tuple[list[str], list[str]]:

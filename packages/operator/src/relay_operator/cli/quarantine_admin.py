@@ -107,12 +107,15 @@ class QuarantineAdmin:
 
     async def remove(
         self, summary: RecordSummary, outbox: Outbox | None = None, removal: Removal | None = None
-    ) -> None:
+    ) -> bool:
         """Remove a record and its parts in one transaction, if they still exist; and store who did so.
 
         What was parked behind another event has no order that holds it. It gets one in the same transaction, as a
         later attempt at its page would publish it, or set it aside again; not if `outbox` says that the relay has
         passed it.
+
+        Returns:
+            False if somebody else has removed it: then it is stored what they did.
         """
         ids = [summary.id, *_part_ids(summary)]
         operations: list[Operation] = list(map(Delete, ids))
@@ -129,6 +132,12 @@ class QuarantineAdmin:
             for item in ids:
                 with suppress(ItemNotFound):
                     await self._items.delete(item, summary.partition_key)
+            return False
+        return True
+
+    async def note(self, summary: RecordSummary, removal: Removal) -> None:
+        """Store what an operator did with a record that somebody else has removed."""
+        await self._items.create(removal.item(summary))
 
     async def removed(self, partition_key: str) -> list[Removed]:
         """The records of a key that operators have released or discarded, the earliest first."""

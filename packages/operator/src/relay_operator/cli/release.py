@@ -213,7 +213,9 @@ class Release:
         removed = []
         for position, (summary, event) in enumerate(loaded):
             if position in accepted:
-                await self._records.remove(summary, self._outbox, self._removal)
+                if not await self._records.remove(summary, self._outbox, self._removal):
+                    # Whoever discarded it was too late: it is published.
+                    await self._records.note(summary, self._removal)
                 removed.append(summary)
             elif refusal := rejected.get(position):
                 self.still_invalid.append(StillInvalid(summary, str(refusal.reason), refusal.detail))
