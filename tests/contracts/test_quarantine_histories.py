@@ -137,7 +137,7 @@ async def play(store: Store, policy: OnPoison, steps: Sequence[Step], *, compare
 async def test_one_after_another_does_what_the_model_says(
     store: Store, policy: OnPoison, steps: Sequence[Step]
 ) -> None:
-    await play(store, policy, steps, compares=1)
+    await play(store, policy, steps, compares=3)
 
 
 @pytest.mark.parametrize("store", DATABASES, indirect=True)

@@ -62,6 +62,9 @@ BEGINNINGS = {
     "nothing is attempted yet": Beginning(OnPoison.PARK, (SOUND, SOUND), pending=(0,), is_attempted=False),
 }
 
+QUICK = ("the key is parked", "poison blocks the key", "nothing is attempted yet")
+"""The other ones are begun in by slow tests."""
+
 ACTS = ("release all", "release 0", "release 1", "discard 0", "discard 1", "add 1", "withdraw", "attempt")
 
 
@@ -194,7 +197,9 @@ async def judged(key: Key, schedule: Schedule, actors: Sequence[Actor], acts: Se
 
 
 @pytest.mark.parametrize("store", MEMORY, indirect=True)
-@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in BEGINNINGS]
+)
 async def test_two_at_one_key_lose_and_repeat_nothing_and_say_what_they_did(store: Store, name: str) -> None:
     tried = [await explore(store, BEGINNINGS[name], acts, 1) for acts in combinations_with_replacement(ACTS, 2)]
 
