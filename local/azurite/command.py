@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from local.azurite.faults import FaultyBlobs
 from local.azurite.server import Azurite, AzuriteFailed, connection_string
+from local.stack.parts import exit_code_of
 from outbox_emulators.process import announce, until_stopped
 
 
@@ -20,7 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped: 0; 1 when Azurite cannot be started, or ends, with the reason on standard error."""
+    """Serve until stopped: 0; 1 when Azurite cannot be started, with the reason on standard error.
+
+    When Azurite ends, return what passes its end on: `exit_code_of`, or 1 if it ended with 0.
+    """
     try:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(Azurite(0 if arguments.faults else arguments.port))
@@ -32,9 +36,9 @@ async def run(arguments: argparse.Namespace) -> int:
             stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
             ending = asyncio.create_task(server.wait())
             await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
-            ended = ending.done()
+            code = ending.result() or 1 if ending.done() else 0
             ending.cancel()
     except AzuriteFailed as failure:
         print(failure, file=sys.stderr)
         return 1
-    return 1 if ended else 0
+    return exit_code_of(code)

@@ -1,31 +1,42 @@
-"""The Functions hosts of a stack: what each says of the attempts that are under way."""
+"""The processes of a stack: what the Functions hosts say of their attempts, and what has ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
 
 from local.stack.counts import admin_get
+from local.stack.environment import Source
+from local.stack.parts import Part
 from local.stack.supervisor import Stack
+from local.stack.upkeep import Ended
+from relay.backends.findings import Finding
+from relay.core.remedy import Remedy, Sentence
 from relay_operator.console.ports import Attempt
 
 _TIMEOUT_S = 2.0
 # A page that was withheld is read again every 13 seconds.
 _WITHHELD_S = 60.0
+_REPLAY = Remedy("replay", options=("--from", "1d"))
+# How long an end is shown after the part was started again.
+_NEWS_S = 60.0
 
 
-class FunctionsHosts:
-    """See `relay_operator.console.ports.Hosts`. A host that was killed, or is starting, says nothing."""
+class StackHosts:
+    """See `relay_operator.console.ports.Hosts`. A host that was killed, or is starting, has no attempts."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, wall: Callable[[], float] = time.time) -> None:
         self._stack = stack
+        self._wall = wall
         self._http: aiohttp.ClientSession | None = None
 
     async def attempts(self) -> Mapping[str, Attempt]:
-        """See ports.Hosts."""
+        """See ports.Hosts. A worker of the SQL source does not report its attempts."""
+        if self._stack.source is Source.SQL:
+            return {}
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
         found: dict[str, Attempt] = {}
@@ -37,6 +48,19 @@ class FunctionsHosts:
             for function in status["functions"]:
                 found |= _attempts(function, time.time())
         return found
+
+    async def obstacles(self) -> Sequence[Finding]:
+        """See ports.Hosts. An end without a loss is not news for long."""
+        now = self._wall()
+        return [
+            _finding(each)
+            for each in self._stack.upkeep.ended.values()
+            if each.loses is not None or each.restored_at is None or now - each.restored_at <= _NEWS_S
+        ]
+
+    def has_ended(self, owner: str, /) -> bool:
+        """See ports.Hosts."""
+        return any(_is_of(owner, host) for host in self._stack.ended_hosts)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -56,3 +80,23 @@ def _attempts(function: Mapping[str, Any], now: float) -> dict[str, Attempt]:
         lease: Attempt(attempt["number"], attempt["error"]) for lease, attempt in function["attempts"].items()
     }
     return withheld | retried
+
+
+def _finding(ended: Ended) -> Finding:
+    if ended.restored_at is None:
+        return Finding.error(ended.text, "Wait: it is ready within seconds, or the stack ends and says why.")
+    if ended.loses is None:
+        return Finding.warning(ended.text, "Nothing is to be done.")
+    if ended.name.startswith("servicebus"):
+        return Finding.warning(ended.text, Sentence.of("To publish the events again, `{}`.", _REPLAY))
+    return Finding.warning(ended.text, "Write large events that no consumer has received yet again.")
+
+
+def _is_of(owner: str, host: Part) -> bool:
+    """Return True if this owner of a lease or claim belongs to a host or worker.
+
+    A lease is owned by the instance and its function, a claim by machine, process and instance.
+    """
+    if (relay := host.details.get("relay_pid")) is not None:
+        return owner.split("/")[1:2] == [str(relay)]
+    return owner.startswith(f"{host.name}-")

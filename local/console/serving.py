@@ -9,9 +9,8 @@ from pathlib import Path
 from aiohttp import web
 
 from local.console.actions import Actions
-from local.console.hosts import FunctionsHosts
+from local.console.hosts import StackHosts
 from local.console.topic import EmulatorTopic
-from local.stack.environment import Source
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
 from relay.core.remedy import Invocation
@@ -48,9 +47,8 @@ def observer_of_stack(stack: Stack, topic: EmulatorTopic, *, always: bool = Fals
     It knows what the emulators know; `always` is that of Observer.
     """
     backend = backend_of_page(stack)
-    hosts = FunctionsHosts(stack) if stack.source is Source.COSMOS else None
     outbox = backend.open_outbox(from_beginning=True)
-    return Observer(Sources(outbox, topic, backend.open_store(), hosts), always=always)
+    return Observer(Sources(outbox, topic, backend.open_store(), StackHosts(stack)), always=always)
 
 
 @asynccontextmanager

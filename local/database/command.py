@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from local.database.server import PostgresFailed, PostgresServer
-from outbox_emulators.process import announce, until_stopped
+from outbox_emulators.process import announce, announce_again, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `postgresql`."""
     parser.add_argument("--port", type=int, default=5432, help="on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--data", type=Path, help="folder to keep the data in; a temporary one by default")
+    parser.add_argument(
+        "--temporary", action="store_true", help="remove the folder of --data when it stops, unless it is killed"
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")
 
 
@@ -35,8 +40,10 @@ async def run(arguments: argparse.Namespace) -> int:
             await server.start()
             announce({"part": "postgresql", "port": server.port, "url": server.url, "data": str(data)})
             stopping = asyncio.create_task(until_stopped(exit_with_stdin=arguments.exit_with_stdin))
-            keeping = asyncio.create_task(server.keep_running())
+            keeping = asyncio.create_task(server.keep_running(partial(announce_again, "the server")))
             await asyncio.wait({stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                keeping.result()
         except PostgresFailed as failure:
             print(failure, file=sys.stderr)
             return 1
@@ -45,4 +52,6 @@ async def run(arguments: argparse.Namespace) -> int:
                 keeping.cancel()
                 await asyncio.wait({keeping})
             await server.stop()
+        if arguments.temporary:
+            shutil.rmtree(folder, ignore_errors=True)
     return 0

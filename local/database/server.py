@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -37,6 +38,8 @@ _POLL_EVERY_S = 0.05
 # Maximum number of free ports that are tried.
 _PORTS = 5
 _PAUSE_S = 0.25
+# Maximum number of attempts to start a server again.
+_STARTS = 5
 
 _OPTIONS = {
     # A process's writes survive its end, however it ends. Only a crash of the machine needs fsync.
@@ -81,7 +84,8 @@ class PostgresServer:
         """Make what is missing, start, and wait until the database can be used. Raises PostgresFailed."""
         await asyncio.to_thread(prepare, self._data)
         if not self._takes_any:
-            await self._start()
+            was_killed = (self._data / "postmaster.pid").exists()
+            await (self._start_again() if was_killed else self._start())
             return
         for left in reversed(range(_PORTS)):
             self.port = _free_port()
@@ -103,15 +107,33 @@ class PostgresServer:
         except TimeoutError as error:
             raise PostgresFailed(f"PostgreSQL does not answer within {_START_TIMEOUT_S:.0f} s") from error
 
-    async def keep_running(self) -> None:
-        """Start the server again whenever it ends; until cancelled."""
+    async def keep_running(self, started_again: Callable[[int], None]) -> None:
+        """Start the server again whenever it ends; until cancelled.
+
+        Args:
+            started_again: Called with the exit code of a server once there is another one in its place.
+
+        Raises:
+            PostgresFailed: It did not start again.
+        """
         while True:
             assert self._process is not None
             code = await self._process.wait()
             print(f"PostgreSQL ended with exit code {code}; starting it again.", file=sys.stderr, flush=True)
+            await self._start_again()
+            started_again(code)
+
+    async def _start_again(self) -> None:
+        for left in reversed(range(_STARTS)):
             # The processes of the connections outlive it for a moment, and until then it refuses to start.
             await asyncio.sleep(_PAUSE_S)
-            await self._launch()
+            try:
+                await self._start()
+            except PostgresFailed:
+                if not left:
+                    raise
+            else:
+                return
 
     async def stop(self) -> None:
         """Stop the server and its connections."""

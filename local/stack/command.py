@@ -12,7 +12,7 @@ from pathlib import Path
 from local.azurite import server as azurite
 from local.console.serving import serving_console
 from local.sending.routed import STACK_APP
-from local.stack import detached, ports
+from local.stack import detached, outboxes, ports
 from local.stack.environment import Source, write_env_file
 from local.stack.live import show_rates
 from local.stack.lock import DEFAULT_ENV_FILE, AlreadyRunsError, Lock, option
@@ -20,6 +20,7 @@ from local.stack.parts import ROOT
 from local.stack.ports import PortsInUseError
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
+from local.stack.upkeep import Ended
 from outbox_emulators.process import Stopped, until_done
 from outbox_emulators.shell import python
 from relay.config.clients import ADMIN_VARIABLE
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part fails (1).
+    """Run the stack until Ctrl-C or SIGTERM (exit code 0), or until a part is given up (1).
 
     With `--detach`, return when it is ready (0), or could not be started (1). A second stack with the same env
     file is refused (1), as are ports that are in use (1).
@@ -112,24 +113,37 @@ async def _serve(arguments: argparse.Namespace) -> None:
         chosen = ports.chosen(arguments)
         blobs = azurite.missing() is None
         ports.check(chosen, arguments.source, hosts=not arguments.no_functions, blobs=blobs)
-        options = _options(arguments, chosen)
-        async with Stack(options) as stack, serving_console(stack, chosen[ports.PAGE], arguments.env_file) as page:
-            await stack.check_listening()
-            ready_url, admin_url = f"{page}ready", stack.administration[ADMIN_VARIABLE]
-            write_env_file(
-                arguments.env_file,
-                {
-                    **stack.settings,
-                    **stack.administration,
-                    "LOCAL_STACK_READY": ready_url,
-                    STACK_APP: str(arguments.app.resolve()),
-                    "LOCAL_SERVICEBUS_ADMIN": admin_url,
-                },
-            )
-            lines = _addresses(stack, admin_url, page, arguments.env_file)
-            lock.ready(ready_url, lines)
-            _print_lines([*lines, f"{_logs(arguments)}   Ctrl-C stops everything."])
-            await _watch(stack, arguments.rates_every)
+        with outboxes.keeping(_options(arguments, chosen)) as options:
+            await _serve_stack(arguments, options, lock, chosen[ports.PAGE])
+
+
+async def _serve_stack(arguments: argparse.Namespace, options: StackOptions, lock: Lock, port: int) -> None:
+    async with Stack(options) as stack, serving_console(stack, port, arguments.env_file) as page:
+        await stack.check_listening()
+        ready_url, admin_url = f"{page}ready", stack.administration[ADMIN_VARIABLE]
+        write_env_file(
+            arguments.env_file,
+            {
+                **stack.settings,
+                **stack.administration,
+                "LOCAL_STACK_READY": ready_url,
+                STACK_APP: str(arguments.app.resolve()),
+                "LOCAL_SERVICEBUS_ADMIN": admin_url,
+            },
+        )
+
+        def lines() -> list[str]:
+            ended = [f"  {each}." for each in stack.upkeep.sentences]
+            return [*_addresses(stack, admin_url, page, arguments.env_file), *ended]
+
+        def tell(ended: Ended) -> None:
+            lock.ready(ready_url, lines())
+            _print_lines([f"{ended.text}."])
+
+        lock.ready(ready_url, lines())
+        stack.upkeep.listen(tell)
+        _print_lines([*lines(), f"{_logs(arguments)}   Ctrl-C stops everything."])
+        await _watch(stack, arguments.rates_every)
 
 
 def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[str]:
@@ -171,7 +185,7 @@ def _print_lines(lines: Sequence[str]) -> None:
 
 
 async def _watch(stack: Stack, rates_every_s: float | None) -> None:
-    """Show rates until a part ends, which is raised; an interval of 0 shows none."""
+    """Keep the parts running and show rates, until a part is given up, which is raised; 0 shows no rates."""
     if rates_every_s is not None and rates_every_s <= 0:
         await stack.watch()
     async with Readings(stack) as readings:

@@ -1,7 +1,7 @@
 """The lock of a running stack: a file next to its env file, which only one stack can hold.
 
-The operating system releases the lock when the process ends, however it ends. So a file that is left behind says
-nothing, and a process id in it is never another process's.
+The operating system releases the lock when the process ends, however it ends. So a file that is left behind names
+no stack that runs; it has how the last one ended, if it was not stopped.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from outbox_emulators.shell import python
 
@@ -68,18 +68,18 @@ class Lock:
                 self._file.close()
                 raise AlreadyRunsError(already_runs(self._env_file))
             time.sleep(_POLL_EVERY_S)
-        self._write(Running(os.getpid()))
+        self._write(asdict(Running(os.getpid())))
         return self
 
     def ready(self, url: str, lines: Sequence[str]) -> None:
         """Say that the stack is ready."""
-        self._write(Running(os.getpid(), url, tuple(lines)))
+        self._write(asdict(Running(os.getpid(), url, tuple(lines))))
 
-    def _write(self, state: Running | None) -> None:
+    def _write(self, state: Mapping[str, Any] | None) -> None:
         self._file.seek(0)
         self._file.truncate()
         if state is not None:
-            self._file.write(json.dumps(asdict(state)).encode())
+            self._file.write(json.dumps(state).encode())
         self._file.flush()
 
     def __exit__(
@@ -88,7 +88,8 @@ class Lock:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._write(None)
+        # Everything else is a signal, or the end.
+        self._write({"ended": str(exception)} if isinstance(exception, Exception) else None)
         self._file.close()
 
 
@@ -112,6 +113,21 @@ def running(env_file: Path) -> Running | None:
         time.sleep(_POLL_EVERY_S)
 
 
+def last_end(env_file: Path) -> str | None:
+    """Return how the last stack of this env file ended, in a sentence; None if it was stopped, or one runs."""
+    path = _path(env_file)
+    if not path.exists() or running(env_file) is not None:
+        return None
+    with _open(path) as file:
+        try:
+            state = json.loads(file.read())
+        except ValueError:
+            return None
+    if (ended := state.get("ended")) is not None:
+        return f"The last one ended by itself: {ended}"
+    return f"The last one was killed: process {state.get('pid')} ended without a word, and its parts with it."
+
+
 def already_runs(env_file: Path) -> str:
     """Describe where the stack of this env file runs, and what to do."""
     stack = running(env_file)
@@ -121,6 +137,13 @@ def already_runs(env_file: Path) -> str:
         f"another one with `{python()} -m local up --port 0 --env-file .local/second.env "
         "--logs .local/second-logs`."
     )
+
+
+def none_runs(env_file: Path) -> str:
+    """Return that no stack of this env file runs, how the last one ended, and how to start one."""
+    end = last_end(env_file)
+    sentences = ["No local stack runs.", *([] if end is None else [end]), f"{how_to_start(env_file)}."]
+    return ("\n" if end and "\n" in end else " ").join(sentences)
 
 
 def how_to_start(env_file: Path) -> str:

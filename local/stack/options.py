@@ -18,6 +18,7 @@ class StackOptions:
         source: Where the events come from: Cosmos DB, or PostgreSQL.
         shards: Number of shards of the SQL feed.
         data: A file that keeps Cosmos DB's documents, or a folder for PostgreSQL; nothing is kept when None.
+        temporary: Whether PostgreSQL removes that folder when it stops, unless it is killed.
         entities: The queues and topics, in the official emulator's Config.json format; None for the project's.
         app: The folder with function_app.py and host.json.
         logs: The folder of the parts' logs.
@@ -41,6 +42,7 @@ class StackOptions:
     blobs_port: int | None = None
     blob_faults: bool = False
     data: Path | None = None
+    temporary: bool = False
     entities: Path | None = None
     app: Path = ROOT
     logs: Path = Path(".local/logs")

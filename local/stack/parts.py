@@ -8,13 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from local.stack.environment import past_proxies
-from outbox_emulators.process import READY
+from outbox_emulators.process import AGAIN, READY
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -46,13 +48,26 @@ class Part:
     Attributes:
         name: Its name in errors.
         details: The JSON object it printed after READY.
+        loses: What is gone when its process has ended, as the subject of a sentence; None if it keeps everything.
+        ready_at: When it was ready last, by the clock `time.monotonic`.
     """
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None,
+        loses: str | None,
+    ) -> None:
         self.name = name
         self.details: dict[str, Any] = {}
-        self._process = process
+        self.loses = loses
+        self.ready_at = 0.0
+        self._command = command
         self._log = log
+        self._environment = environment
+        self._process: asyncio.subprocess.Process
 
     @classmethod
     async def start(
@@ -62,6 +77,7 @@ class Part:
         *arguments: str,
         log: Path,
         environment: Mapping[str, str] | None = None,
+        loses: str | None = None,
     ) -> Part:
         """Start `python -m module arguments` and wait until it is ready.
 
@@ -71,30 +87,44 @@ class Part:
             arguments: Its command line.
             log: The file that its standard error is appended to.
             environment: Variables in addition to this process's own.
+            loses: See the attribute.
 
         Raises:
             PartFailed: It ended, or was not ready in time.
         """
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as sink:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", module, *arguments),
+        part = cls(name, (module, *arguments), log, environment, loses)
+        await part._start()
+        return part
+
+    async def start_again(self) -> None:
+        """Start a part that has ended once more, on the ports that it had.
+
+        Kills what its process has left running. Raises PartFailed if it ends again, or is not ready in time.
+        """
+        await self.kill()
+        self._command = _on_the_same_ports(self._command, self.details)
+        await self._start()
+
+    async def _start(self) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as sink:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", *self._command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=sink,
-                env=child_environment(environment),
+                env=child_environment(self._environment),
                 **own_group(),
             )
-        part = cls(name, process, log)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                part.details = await part._await_ready()
+                self.details = await self._await_ready()
         except BaseException as error:
-            await part.kill()
+            await self.kill()
             if isinstance(error, TimeoutError):
-                raise part.failure(f"was not ready within {START_TIMEOUT_S:.0f} s") from None
+                raise self.failure(f"was not ready within {START_TIMEOUT_S:.0f} s") from None
             raise
-        return part
+        self.ready_at = time.monotonic()
 
     async def _await_ready(self) -> dict[str, Any]:
         async for line in self.output:
@@ -102,7 +132,7 @@ class Part:
             if text.startswith(READY):
                 details: dict[str, Any] = json.loads(text.removeprefix(READY))
                 return details
-        raise self.failure(f"ended with exit code {await self.wait()} before it was ready")
+        raise self.failure(f"{describe_end(await self.wait())} before it was ready")
 
     def failure(self, what: str) -> PartFailed:
         """Return an error that says what happened to this part, with the end of its log."""
@@ -121,6 +151,17 @@ class Part:
         assert self._process.stdout is not None
         return self._process.stdout
 
+    async def programs_ended(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield each program of the part that has ended and was started again by it, and how it ended.
+
+        Ends with its output, which nobody else may read meanwhile.
+        """
+        async for line in self.output:
+            text = line.decode(errors="replace")
+            if text.startswith(AGAIN):
+                again = json.loads(text.removeprefix(AGAIN))
+                yield again["program"], describe_end(again["exit_code"])
+
     def send_line(self, text: str) -> None:
         """Write a line to its standard input."""
         assert self._process.stdin is not None
@@ -130,6 +171,12 @@ class Part:
     def ended(self) -> bool:
         """True if the process has ended."""
         return self._process.returncode is not None
+
+    @property
+    def end(self) -> str:
+        """How the process ended, as the rest of a sentence about it."""
+        assert self._process.returncode is not None
+        return describe_end(self._process.returncode)
 
     @property
     def killed(self) -> bool:
@@ -147,8 +194,12 @@ class Part:
         return code
 
     async def stop(self) -> None:
-        """Close its standard input, at which it stops; kill it if it does not stop in time."""
+        """Close its standard input, at which it stops; kill it if it does not stop in time.
+
+        Of a part that has ended, kill what its process has left running.
+        """
         if self.ended:
+            await self.kill()
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -199,7 +250,12 @@ class Part:
 
 
 async def emulator(
-    name: str, *arguments: str, log: Path, label: str | None = None, environment: Mapping[str, str] | None = None
+    name: str,
+    *arguments: str,
+    log: Path,
+    label: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    loses: str | None = None,
 ) -> Part:
     """Start `cosmos`, `servicebus` or `functions` of the emulators; `label` is what errors call it, if not `name`.
 
@@ -207,7 +263,40 @@ async def emulator(
         PartFailed: As `Part.start` does.
     """
     command = (name, "--exit-with-stdin", *arguments)
-    return await Part.start(label or name, "outbox_emulators", *command, log=log, environment=environment)
+    return await Part.start(
+        label or name, "outbox_emulators", *command, log=log, environment=environment, loses=loses
+    )
+
+
+def describe_end(code: int) -> str:
+    """Return how a process ended, as the rest of a sentence about it.
+
+    A module here that runs a program passes its end on: with 128 and the number of the signal, as a shell does.
+    """
+    number = -code if code < 0 else code - 128
+    name = signal.Signals(number).name if number in set(signal.Signals) else None
+    if name is None:
+        return f"ended with exit code {code}"
+    if code < 0:
+        return f"was killed by {name}"
+    return f"ended with exit code {code}, as its program was killed by {name}"
+
+
+def exit_code_of(code: int) -> int:
+    """Return the exit code that passes on how a program ended: 128 and the number of the signal that killed it."""
+    return 128 - code if code < 0 else code
+
+
+def _on_the_same_ports(command: Sequence[str], details: Mapping[str, Any]) -> Sequence[str]:
+    """Return a command line with the ports that the part has announced in place of those that it was given.
+
+    The number of an option such as `--admin-port` is announced as `admin_port`.
+    """
+    announced = {f"--{name.replace('_', '-')}": str(value) for name, value in details.items()}
+    return [
+        announced.get(before, word) if before.endswith("port") else word
+        for before, word in pairwise(["", *command])
+    ]
 
 
 async def until_ended(process: asyncio.subprocess.Process, within_s: float) -> None:

@@ -23,7 +23,7 @@ async def run(arguments: argparse.Namespace) -> int:
     """Print the addresses of the running stack: 0; 1 when a part of it is not ready; 2 when no stack runs."""
     stack = lock.running(arguments.env_file)
     if stack is None:
-        print(f"No local stack runs. {lock.how_to_start(arguments.env_file)}.", file=sys.stderr)
+        print(lock.none_runs(arguments.env_file), file=sys.stderr)
         return 2
     missing = await _problem(stack)
     title, *addresses = stack.lines or ("The local stack is starting.",)

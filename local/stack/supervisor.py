@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -14,11 +15,14 @@ from local.stack import destinations, outboxes
 from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
+from local.stack.upkeep import Upkeep
 from outbox_emulators.functions.status import UNABLE
 from relay.config.settings import SERVICEBUS, Settings
 from relay.config.streams import read_streams
 
 _WORKER = "local.stack.worker"
+
+_MESSAGES = "its messages, and its memory of duplicates,"
 
 
 class Stack:
@@ -31,6 +35,7 @@ class Stack:
         blobs: Blob Storage; None if the options ask for none.
         recordings: Where Cosmos DB and Service Bus record what they do, if the options ask for it.
         hosts: The Functions hosts that run, or the workers of the SQL source.
+        upkeep: Remembers the parts that `watch` has started again.
         edge_journal: Where all hosts and workers, killed ones included, record the edge cases they met.
     """
 
@@ -48,6 +53,7 @@ class Stack:
         self._ended_hosts: list[Part] = []
         self._started_hosts = 0
         self._hosts_changed = asyncio.Event()
+        self.upkeep = Upkeep()
 
     async def __aenter__(self) -> Self:
         self.edge_journal.unlink(missing_ok=True)
@@ -96,6 +102,11 @@ class Stack:
         return {f"{name}_ADMIN": f"http://127.0.0.1:{each.details['admin_port']}" for name, each in parts.items()}
 
     @property
+    def ended_hosts(self) -> Sequence[Part]:
+        """The hosts and workers that ran before, and have ended or were killed."""
+        return self._ended_hosts
+
+    @property
     def source(self) -> Source:
         """Where the events come from."""
         return self._options.source
@@ -115,6 +126,7 @@ class Stack:
             *("--entities", str(entities or ENTITIES)),
             *(*options.edge_options, *options.servicebus_options, *options.record_options("servicebus")),
             log=options.logs / "servicebus.log",
+            loses=_MESSAGES,
         )
         self._services.append(self.servicebus)
         for name, path in needed.items():
@@ -124,6 +136,7 @@ class Stack:
                 *("--port", "0", "--admin-port", "0", "--entities", str(path), *options.edge_options),
                 log=options.logs / f"{label}.log",
                 label=label,
+                loses=_MESSAGES,
             )
             self._namespaces[name] = part
             self._services.append(part)
@@ -133,32 +146,54 @@ class Stack:
         if options.blobs_port is not None:
             arguments = ["azurite", "--exit-with-stdin", "--port", str(options.blobs_port)]
             arguments += ["--faults"] if options.blob_faults else []
-            self.blobs = await Part.start("azurite", "local", *arguments, log=options.logs / "azurite.log")
+            self.blobs = await Part.start(
+                "azurite",
+                "local",
+                *arguments,
+                log=options.logs / "azurite.log",
+                loses="the bodies of large events",
+            )
             self._services.append(self.blobs)
 
-    async def start_host(self, **settings: str) -> Part:
+    async def start_host(self, instead_of: Part | None = None, **settings: str) -> Part:
         """Start one more Functions host on the app, or one more worker of the SQL source.
 
-        The first host takes the configured port, others a free one. `settings` replace or add to the stack's.
-        Its requests to Azure name it in the last word of their User-Agent.
+        The first host takes the configured port, others a free one, but one `instead_of` another its port.
+        `settings` replace or add to the stack's. Its requests to Azure name it in the last word of their
+        User-Agent.
         """
         self._started_hosts += 1
-        starting = self._start_worker if self.source is Source.SQL else self._start_functions
-        kind = "worker" if self.source is Source.SQL else "functions"
-        label = f"{kind}-{self._started_hosts}"
+        label = f"{self._kind_of_host}-{self._started_hosts}"
         # https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.useragentpolicy
-        host = await starting(label, {**self.settings, "AZURE_HTTP_USER_AGENT": label, **settings})
+        environment = {**self.settings, "AZURE_HTTP_USER_AGENT": label, **settings}
+        if self.source is Source.SQL:
+            host = await self._start_worker(label, environment)
+        else:
+            port = self._options.functions_port if not self.hosts else 0
+            host = await self._start_functions(
+                label, environment, port if instead_of is None else instead_of.details["port"]
+            )
         self.hosts.append(host)
         self._hosts_changed.set()
         return host
 
+    @property
+    def _kind_of_host(self) -> str:
+        return "worker" if self.source is Source.SQL else "functions"
+
     async def replace_host(self) -> Part:
         """Kill the first host, if there is one, as a crash does, and start another; `watch` takes it as meant."""
-        if self.hosts:
-            host = self.hosts.pop(0)
-            self._ended_hosts.append(host)
-            self._kill(host)
-        return await self.start_host()
+        if not self.hosts:
+            return await self.start_host()
+        host = self.hosts[0]
+        self._take_out(host)
+        self._kill(host)
+        return await self._start_instead_of(host)
+
+    async def _start_instead_of(self, host: Part) -> Part:
+        """Start a host in place of one that has ended, or was killed: its port is free once it has ended."""
+        await host.wait()
+        return await self.start_host(host)
 
     async def _start_worker(self, label: str, environment: Mapping[str, str]) -> Part:
         log = self._options.logs / f"{label}.log"
@@ -166,9 +201,8 @@ class Stack:
         arguments = () if ahead_s is None else (str(ahead_s),)
         return await Part.start(label, _WORKER, *arguments, log=log, environment=environment)
 
-    async def _start_functions(self, label: str, environment: Mapping[str, str]) -> Part:
+    async def _start_functions(self, label: str, environment: Mapping[str, str], port: int) -> Part:
         options = self._options
-        port = options.functions_port if not self.hosts else 0
         return await emulator(
             "functions",
             *("--app", str(options.app), "--port", str(port), "--instance", label),
@@ -228,23 +262,33 @@ class Stack:
         self._ended_hosts.append(host)
 
     async def watch(self) -> None:
-        """Wait until a part ends unexpectedly, and raise that; never returns.
+        """Start each part again that ends unexpectedly; returns never.
 
         Raises:
-            PartFailed: Naming the part, its exit code and the end of its log.
+            PartFailed: A part has ended again and again, and is given up.
         """
-        while True:
-            self._hosts_changed.clear()
-            waits = {asyncio.create_task(part.wait()): part for part in (*self._services, *self.hosts)}
-            changing = asyncio.create_task(self._hosts_changed.wait())
-            try:
-                await asyncio.wait({*waits, changing}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (*waits, changing):
-                    task.cancel()
-            for task, part in waits.items():
-                if task.done() and not task.cancelled() and (part in self._services or part in self.hosts):
-                    raise part.failure(f"ended unexpectedly with exit code {task.result()}")
+        try:
+            async with asyncio.TaskGroup() as keeping:
+                for part in self._services:
+                    keeping.create_task(self.upkeep.keep(part))
+                kept: set[Part] = set()
+                while True:
+                    self._hosts_changed.clear()
+                    for host in (each for each in self.hosts if each not in kept):
+                        keeping.create_task(self._keep_host(host))
+                    kept.update(self.hosts)
+                    await self._hosts_changed.wait()
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _keep_host(self, host: Part) -> None:
+        """Start another host when this one ends, unless it was taken out before: then the end is meant."""
+        await self.upkeep.end_of(host)
+        if host in self.hosts:
+            self._take_out(host)
+            # The worker of a Functions host lives on for a while, as in Azure.
+            self._kill(host)
+            await self.upkeep.start_again(host, partial(self._start_instead_of, host), self._kind_of_host)
 
     async def stop(self) -> None:
         """Stop the hosts, then the services they use."""

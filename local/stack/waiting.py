@@ -44,8 +44,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 )
                 return 1
             await asyncio.sleep(_POLL_EVERY_S)
-    what = "The local stack has ended; see its logs." if seen else "No local stack runs."
-    print(f"{what} {lock.how_to_start(arguments.env_file)}.", file=sys.stderr)
+    print(lock.none_runs(arguments.env_file), file=sys.stderr)
     return 2
 
 

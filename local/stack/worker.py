@@ -10,6 +10,7 @@ import asyncio
 import sys
 from contextlib import suppress
 
+from local.stack.parts import exit_code_of
 from outbox_emulators.process import announce, heed_signals, until_stopped
 
 _RELAY = ("-m", "relay", "run")
@@ -33,7 +34,7 @@ async def work() -> int:
     code = await ending
     await following
     stopping.cancel()
-    return code
+    return exit_code_of(code)
 
 
 async def _follow(relay: asyncio.subprocess.Process) -> None:

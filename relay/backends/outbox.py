@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+import math
+from collections.abc import AsyncGenerator, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,12 +92,16 @@ class Position:
         owner: The host or process that holds it; None if none does.
         position: The checkpoint or the cursor, as text; None if nothing is done yet.
         place: Up to and including which `Committed.place` everything is done; None if nothing is.
+        renewal: A value that changes whenever the owner shows that it is alive; None if that is not known.
+        held_s: Seconds after the last renewal for which the partition stays its owner's.
     """
 
     name: str
     owner: str | None
     position: str | None
     place: PlaceInFeed | None
+    renewal: Hashable = None
+    held_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

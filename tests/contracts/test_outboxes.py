@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -261,6 +262,22 @@ async def test_a_position_says_what_the_relay_has_passed(harness: Harness) -> No
     for each in found.values():
         assert await harness.outbox.partition_of(each.partition_key) in (None, each.partition)
     assert all(each.position for each in positions.values())
+
+
+async def test_a_renewal_changes_whenever_the_owner_stores_its_position_and_only_then(harness: Harness) -> None:
+    found = []
+    for name in ("a", "b"):
+        await harness.commit(event(name, "k"))
+        await everything(harness.outbox)
+        await harness.pass_all()
+        read = [
+            {(each.name, each.renewal, each.held_s) for each in await harness.outbox.positions()} for _ in range(2)
+        ]
+        assert read[0] == read[1]
+        found.append(read[0])
+
+    assert found[0] != found[1]
+    assert all(0 < held_s < math.inf for _, _, held_s in found[0] | found[1])
 
 
 async def next_pages(outbox: Outbox, limit: int = 10) -> list[NextPage]:

@@ -97,7 +97,7 @@ class Key:
             await self.world.command("add", KEY, self.ids[number], "--yes")
 
     def actor(self, act: str, invocation: int) -> Actor | None:
-        """What somebody does; None if there is nothing to do it with."""
+        """Return an action of somebody; None if there is nothing to do it with."""
         verb, _, which = act.partition(" ")
         if verb == "attempt":
             return partial(self._attempt, invocation)

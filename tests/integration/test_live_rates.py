@@ -16,8 +16,9 @@ from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
 from local.stack.environment import DATABASE
-from tests.integration.test_stack import ANY_PORTS, ROOT, assert_nothing_remains_after
+from tests.integration.test_stack import assert_nothing_remains_after
 from tests.support.outbox import event, events
+from tests.support.up import ANY_PORTS, ROOT
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]

@@ -9,8 +9,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
@@ -27,49 +26,15 @@ from tests.support.outbox import events
 from tests.support.pages import section
 from tests.support.sql_outbox import SqlOutbox
 from tests.support.subscriber import Subscriber
+from tests.support.up import ANY_PORTS, ROOT, stack_up, start
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
-ROOT = Path(__file__).resolve().parents[2]
-ANY_PORTS = ("--port", "0")
 SQL = ("--source", "sql")
 # Where it is installed.
 BLOBS = () if missing() else ("azurite",)
 DEMO_EVENTS = 400
-
-
-async def start(folder: Path, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "local", *arguments),
-        *("--env-file", str(folder / "stack.env"), "--logs", str(folder / "logs")),
-        cwd=ROOT,
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-@asynccontextmanager
-async def stack_up(
-    folder: Path, *options: str, **environment: str
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str]]]:
-    """`up` on free ports, once it is ready, and what it printed."""
-    process = await start(folder, "up", *ANY_PORTS, *options, **environment)
-    assert process.stdout is not None
-    printed = []
-    try:
-        async with asyncio.timeout(WATCHDOG_S):
-            async for line in process.stdout:
-                printed.append(line.decode().strip())
-                if "Ctrl-C" in printed[-1]:
-                    break
-        yield process, printed
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def test_the_stack_prints_its_addresses_keeps_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ async def page(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
 
 @asynccontextmanager
 async def watched(stack: Stack) -> AsyncIterator[asyncio.Task[None]]:
-    """The task with which `up` notices that a part has ended."""
+    """The task with which `up` starts parts again."""
     task = asyncio.create_task(stack.watch())
     yield task
     task.cancel()
@@ -269,11 +269,20 @@ async def test_a_killed_host_is_replaced_and_the_next_one_goes_on(page: Page) ->
         assert killed.ended
         assert [host.name for host in page.stack.hosts] == ["functions-2"]
         assert not watching.done()
-        # A host that ends on its own still ends the stack.
+        assert page.stack.upkeep.sentences == []
+        # One that ends on its own is replaced too, and said.
+        replaced = asyncio.Event()
+        page.stack.upkeep.listen(lambda ended: None if ended.restored_at is None else replaced.set())
+        port = page.stack.hosts[0].details["port"]
         page.stack.kill_host()
-        with pytest.raises(Exception, match="functions-2 ended unexpectedly"):
-            await asyncio.wait_for(watching, WATCHDOG_S)
-    await page.stack.replace_host()
+        await asyncio.wait_for(replaced.wait(), WATCHDOG_S)
+
+        [host] = page.stack.hosts
+        assert (host.name, host.details["port"]) == ("functions-3", port)
+        [said] = page.stack.upkeep.sentences
+        assert re.fullmatch(
+            r"functions-2 was killed by SIGKILL at \S+ UTC; functions-3 was started in its place at \S+ UTC", said
+        )
 
 
 async def counts(page: Page) -> dict[str, int]:

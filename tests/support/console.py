@@ -53,8 +53,17 @@ class InMemoryHosts:
     retries: dict[str, Attempt] = field(default_factory=dict)
     closed: bool = False
 
+    findings: Sequence[Finding] = ()
+    ended: Collection[str] = ()
+
     async def attempts(self) -> Mapping[str, Attempt]:
         return self.retries
+
+    async def obstacles(self) -> Sequence[Finding]:
+        return self.findings
+
+    def has_ended(self, owner: str, /) -> bool:
+        return owner in self.ended
 
     async def close(self) -> None:
         self.closed = True

@@ -45,6 +45,7 @@ class InMemoryOutbox:
     fails: str | None = None
     closed: bool = False
     blocked: list[Finding] = field(default_factory=list)
+    renewals: dict[str, int] = field(default_factory=dict)
     _read: int = 0
 
     def commit(self, identifier: str, partition_key: str = "k", **more: object) -> Committed:
@@ -87,6 +88,7 @@ class InMemoryOutbox:
             at = self.positions_at.get(event.partition)
             if at is None or event.place > at:
                 self.positions_at[event.partition] = event.place
+                self.renewals[event.partition] = self.renewals.get(event.partition, 0) + 1
 
     def reach(self, lsn: int | None) -> None:
         """Set the positions to those after everything up to an LSN was published.
@@ -117,7 +119,14 @@ class InMemoryOutbox:
     async def positions(self) -> Sequence[Position]:
         self.answer()
         return [
-            Position(name, "host", None if place is None else str(place[0]), place)
+            Position(
+                name,
+                "host",
+                None if place is None else str(place[0]),
+                place,
+                renewal=self.renewals.get(name),
+                held_s=60.0,
+            )
             for name, place in self.positions_at.items()
         ]
 

@@ -50,6 +50,7 @@ class LeasePosition:
         maximum: The first one behind it; equal to `minimum` if the range is unknown.
         owner: The host that holds it; None if none does.
         continuation: The change feed's ETag, as stored; None if nothing is done yet.
+        etag: The document's own, which every renewal changes; None if it was not read.
     """
 
     id: str
@@ -57,6 +58,7 @@ class LeasePosition:
     maximum: str
     owner: str | None
     continuation: str | None
+    etag: str | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> LeasePosition:
@@ -66,7 +68,14 @@ class LeasePosition:
             minimum, maximum = bounds["min"], bounds["max"]
         except (KeyError, TypeError):
             minimum = maximum = ""
-        return cls(document["id"], minimum, maximum, document.get("Owner"), document.get("ContinuationToken"))
+        return cls(
+            document["id"],
+            minimum,
+            maximum,
+            document.get("Owner"),
+            document.get("ContinuationToken"),
+            document.get("_etag"),
+        )
 
     @property
     def token(self) -> str:
@@ -196,7 +205,7 @@ async def read_positions(
     definition = await monitored.read()
     container_id = f"_{definition['_rid']}{_SEPARATOR}"
     documents = leases.query_items(
-        "SELECT c.id, c.FeedRange, c.ContinuationToken, c.Owner FROM c WHERE CONTAINS(c.id, @container)",
+        "SELECT c.id, c.FeedRange, c.ContinuationToken, c.Owner, c._etag FROM c WHERE CONTAINS(c.id, @container)",
         parameters=[{"name": "@container", "value": container_id}],
     )
     found = [LeasePosition.from_document(document) async for document in documents]

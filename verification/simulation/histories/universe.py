@@ -47,7 +47,7 @@ def simulate(chosen: Plan) -> Result:
 
 
 class _Containers:
-    """What a source asks of the account's containers: the positions of the leases."""
+    """The positions of the leases, which a source asks its containers for."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

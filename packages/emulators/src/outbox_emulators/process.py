@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 READY = "READY "
+AGAIN = "AGAIN "
 
 T = TypeVar("T")
 
@@ -26,6 +27,11 @@ class Stopped(Exception):
 def announce(details: Mapping[str, object]) -> None:
     """Print the line on standard output that says the process serves, and where, as JSON for a supervisor."""
     print(READY + json.dumps(details), flush=True)
+
+
+def announce_again(program: str, exit_code: int) -> None:
+    """Print the line that says that a program of this process had ended, and runs again."""
+    print(AGAIN + json.dumps({"program": program, "exit_code": exit_code}), flush=True)
 
 
 def explain(title: str, facts: Mapping[str, object]) -> None:

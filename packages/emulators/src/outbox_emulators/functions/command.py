@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from outbox_emulators import process
@@ -128,6 +129,7 @@ async def run(arguments: argparse.Namespace) -> int:
             shutdown_timeout_s=arguments.shutdown_timeout_s,
             edges=Edges(arguments.edges, arguments.edges_journal),
             separate_worker=True,
+            worker_replaced=partial(process.announce_again, "the worker"),
         )
         await host.start()
     except HostError as error:

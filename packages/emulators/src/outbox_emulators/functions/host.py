@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from pathlib import Path
@@ -62,7 +62,8 @@ class Host:
 
     With an `exported_log` an app that cannot be indexed does not end the host: as the real one, it stays up with
     no functions, and only that file has the reason. `worker_times_out` is the same for a worker that has not
-    initialised within 10 s. A worker outlives a killed host for `orphan_limit_s` at most.
+    initialised within 10 s. A worker outlives a killed host for `orphan_limit_s` at most. `worker_replaced` is
+    called with the exit code of a worker that has ended on its own, once there is another.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Host:
         edges: Edges | None = None,
         separate_worker: bool = False,
         worker: Worker | None = None,
+        worker_replaced: Callable[[int], None] = lambda code: None,
     ) -> None:
         self.instance = instance or str(uuid.uuid4())
         self._app_directory = app_directory.resolve()
@@ -95,6 +97,7 @@ class Host:
         self._exported_log = exported_log
         self._worker_times_out = worker_times_out
         self._orphan_limit_s = orphan_limit_s
+        self._worker_replaced = worker_replaced
         self._shutdown_timeout_s = shutdown_timeout_s
         self.crash = Crash(
             {
@@ -218,8 +221,13 @@ class Host:
 
     def _make_worker(self, environment: Mapping[str, str]) -> Worker:
         if self._separate_worker:
-            limit_s = self._orphan_limit_s
-            return ProcessWorker(self._app_directory, environment, self.edges, orphan_limit_s=limit_s)
+            return ProcessWorker(
+                self._app_directory,
+                environment,
+                self.edges,
+                orphan_limit_s=self._orphan_limit_s,
+                replaced=self._worker_replaced,
+            )
         return InProcessWorker(self._app_directory)
 
     def _kill_worker(self) -> None:

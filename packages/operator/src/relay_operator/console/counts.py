@@ -52,6 +52,7 @@ class Counts:
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
+        self._of_hosts: Sequence[Finding] = ()
         self._of_topic: Sequence[Finding] = ()
         self._of_outbox: Sequence[Finding] = ()
         self._obstacles_at = float("-inf")
@@ -69,7 +70,7 @@ class Counts:
     @property
     def obstacles(self) -> Sequence[Finding]:
         """The findings that keep the whole relay from working."""
-        return [*self._of_topic, *self._of_outbox]
+        return [*self._of_hosts, *self._of_topic, *self._of_outbox]
 
     def state_of(self, partition_key: str) -> Hashable:
         """Return a value that changes when a key is parked or unparked, or has other records in quarantine."""
@@ -88,6 +89,7 @@ class Counts:
             return
         at, whole = self._clock(), False
         async with self._parts.reading("hosts"):
+            self._of_hosts = await self._sources.hosts.obstacles()
             self.attempts = await self._sources.hosts.attempts()
             whole = True
         self._freshness.note(Part.HOSTS, at, whole)

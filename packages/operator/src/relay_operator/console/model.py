@@ -56,6 +56,8 @@ class Partition:
             if that cannot be seen from here.
         still_since: Since when it has not moved although something waits; None if nothing waits, or if it was
             not seen to move yet.
+        held_s: Seconds until the lease or claim of an owner that is gone ends, negative since it has ended; None
+            if the owner is alive, as far as is known.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Partition:
     error: str | None = None
     withheld: str | None = None
     still_since: float | None = None
+    held_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

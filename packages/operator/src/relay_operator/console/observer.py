@@ -241,7 +241,15 @@ class Observer:
     def _partitions(self) -> Sequence[Partition]:
         """Return the partitions with the hosts' attempts, as far as these are known."""
         attempts = {} if self._freshness.known(Part.HOSTS).stale else self._counts.attempts
-        return tuple(_attempted(each, attempts.get(each.name)) for each in self._progress.figures.partitions)
+        partitions = self._progress.figures.partitions
+        return tuple(_attempted(self._with_owner(each), attempts.get(each.name)) for each in partitions)
+
+    def _with_owner(self, partition: Partition) -> Partition:
+        """Return a partition with what is known of its owner's end."""
+        hosts, owner = self._sources.hosts, partition.owner
+        has_ended = hosts is not None and owner is not None and hosts.has_ended(owner)
+        held_s = self._progress.owners.held_s(partition.name, self._clock(), has_ended=has_ended)
+        return partition if held_s is None else replace(partition, held_s=held_s)
 
 
 def _attempted(partition: Partition, attempt: Attempt | None) -> Partition:

@@ -65,6 +65,12 @@ class Hosts(Protocol):
     async def attempts(self) -> Mapping[str, Attempt]:
         """Return the current attempt of each partition that is being retried or withheld, by partition name."""
 
+    async def obstacles(self) -> Sequence[Finding]:
+        """Return the findings about processes that have ended, and what was lost with them."""
+
+    def has_ended(self, owner: str, /) -> bool:
+        """Return True if this owner of a partition is known to have ended."""
+
     async def close(self) -> None:
         """Close every connection."""
 

@@ -14,6 +14,7 @@ from relay_operator.console.commit_times import estimated_at
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import Delivery, Partition, Problem, Removal, Stage, Tracked, accepted_at
 from relay_operator.console.open_timelines import OpenTimelines
+from relay_operator.console.owners import Owners
 from relay_operator.console.ports import Parts, Sources
 from relay_operator.console.rates import Latencies, Rate
 from relay_operator.console.recent import Recent
@@ -67,6 +68,7 @@ class Progress:
     Attributes:
         committed: Number of events read, and their rate, as of the last look that could read the outbox.
         figures: Those of the last look that could read everything, to the end of the outbox.
+        owners: Of the partitions, as of the last look that could read the positions.
         latest: The latest events; `recent` are those of the last look that could read the topic as well.
     """
 
@@ -99,6 +101,7 @@ class Progress:
         self._remembered: OrderedDict[int, None] = OrderedDict()
         self._positions: dict[str, Position] = {}
         self._moved_at: dict[str, float] = {}
+        self.owners = Owners()
         self._looked_at = clock()
         # Everything that was committed before this time has been read; None if that was long ago, or never so.
         self._read_up_to: float | None = None
@@ -238,6 +241,7 @@ class Progress:
     async def _read_positions(self) -> None:
         positions = await self._outbox.positions()
         now, before = self._clock(), self._positions
+        self.owners.note(positions, now)
         self._positions = {position.name: position for position in positions}
         for name, position in self._positions.items():
             if name in before and before[name].position != position.position:

@@ -64,7 +64,9 @@ def _states(snapshot: Snapshot) -> Iterator[Headline]:
     """
     yield from _stopped(snapshot)
     yield from _unread(snapshot)
+    yield from _gone(snapshot)
     yield from _late(snapshot)
+    yield from _obstacles(snapshot, Level.WARNING, Level.OK)
     if aside := _aside(snapshot):
         text = ", ".join(plural(number, one, many) for _, number, one, many in aside)
         yield Headline(Level.WARNING, f"{text}.", aside[0][0])
@@ -84,8 +86,7 @@ def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
             f"{first} is deleted by its time to live in {span(flow.headroom_s)}{then}.",
             State.TTL_HEADROOM,
         )
-    for obstacle in snapshot.obstacles:
-        yield Headline(obstacle.level, f"{sentence(prose(obstacle.what, 300))}.")
+    yield from _obstacles(snapshot, Level.ERROR, Level.UNKNOWN)
     if withheld := [each for each in snapshot.partitions if each.withheld is not None]:
         text = "stopped at a document that the host cannot hand over: see the error below."
         yield Headline(Level.ERROR, f"{_who(withheld)} {text}", State.UNDELIVERED)
@@ -127,12 +128,37 @@ def _late(snapshot: Snapshot) -> Iterator[Headline]:
         yield Headline(Level.WARNING, f"{_events(flow.waiting or 0)} {wait} {span(flow.lag_s)}.", State.LAG)
 
 
+def _obstacles(snapshot: Snapshot, *levels: Level) -> Iterator[Headline]:
+    for obstacle in snapshot.obstacles:
+        if obstacle.level in levels:
+            yield Headline(obstacle.level, f"{sentence(prose(obstacle.what, 300))}.")
+
+
+def _gone(snapshot: Snapshot) -> Iterator[Headline]:
+    """Yield that owners are gone whose leases nobody else has taken yet."""
+    gone = [each for each in snapshot.partitions if each.held_s is not None and not is_unowned(each)]
+    if not gone:
+        return
+    name, others = short(gone[0].name, 40), len(gone) - 1
+    which = f"partition {name} and {count(others)} more" if others else f"partition {name}"
+    left_s = max(each.held_s or 0 for each in gone)
+    lease = "its lease or claim" if others == 0 else "the last of its leases or claims"
+    ends = f"ends in {span(left_s)}" if left_s > 0 else "has ended"
+    yield Headline(
+        Level.WARNING, f"The owner of {which} is gone: {lease} {ends}, and then another one takes over."
+    )
+
+
 def is_unowned(partition: Partition) -> bool:
     """Return True if nobody takes a partition with waiting events.
 
     Between two owners, nobody has it for a moment.
     """
-    return partition.owner is None and partition.behind > 0 and partition.oldest_s > _BETWEEN_OWNERS_S
+    if partition.behind == 0:
+        return False
+    if partition.owner is None:
+        return partition.oldest_s > _BETWEEN_OWNERS_S
+    return partition.held_s is not None and partition.held_s < -_BETWEEN_OWNERS_S
 
 
 def _who(partitions: list[Partition]) -> str:

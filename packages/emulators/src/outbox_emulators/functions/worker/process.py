@@ -38,7 +38,8 @@ class ProcessWorker:
     The invocations of a worker that dies fail at once, and it is replaced at once. A worker that exceeds
     functionTimeout is killed with all that it runs; the other invocations fail only at their own timeouts, as
     observed on host 4.1037. `own` ignores the platform's library if it is installed. A worker finishes
-    its invocations without a host that was killed, for `orphan_limit_s` at most.
+    its invocations without a host that was killed, for `orphan_limit_s` at most. `replaced` is called with the
+    exit code of one that has ended on its own, once there is another.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class ProcessWorker:
         *,
         own: bool = False,
         orphan_limit_s: float = ORPHAN_LIMIT_S,
+        replaced: Callable[[int], None] = lambda code: None,
     ) -> None:
         self._app_directory = app_directory
         self._environment = environment
         self._edges = edges
         self._options = [*(["--own"] if own else []), "--orphan-limit-s", str(orphan_limit_s)]
+        self._replaced = replaced
         self._child: _Child | None = None
         self._spawning = asyncio.Lock()
         self._stopping = False
@@ -93,15 +96,18 @@ class ProcessWorker:
     def _died(self, child: _Child) -> None:
         if self._stopping or child is not self._child:
             return
-        replacing: asyncio.Task[object] = asyncio.create_task(self._replace())
+        replacing: asyncio.Task[object] = asyncio.create_task(self._replace(child))
         self._replacing.add(replacing)
         replacing.add_done_callback(self._replacing.discard)
 
-    async def _replace(self) -> None:
+    async def _replace(self, child: _Child) -> None:
         try:
             await self._living()
         except HostError as error:
             logger.error("No other worker could be started: %s", error)
+        else:
+            if child.exit_code is not None:
+                self._replaced(child.exit_code)
 
 
 class _Child:
@@ -116,6 +122,8 @@ class _Child:
     ) -> None:
         self.functions: Sequence[IndexedFunction] = ()
         self.has_ended = False
+        # Of one that has ended on its own.
+        self.exit_code: int | None = None
         self._process = process
         self._reader = reader
         self._writer = writer
@@ -231,7 +239,7 @@ class _Child:
         self.has_ended = True
         self._writer.close()
         if not self._killed_on_purpose:
-            code = await self._process.wait()
+            code = self.exit_code = await self._process.wait()
             self._edges.met(Edge.WORKER_KILLED)
             logger.error("Worker process %d ended with exit code %d", self._process.pid, code)
             for outcome in self._pending.values():

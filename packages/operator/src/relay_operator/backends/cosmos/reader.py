@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 # The ids of one query, whose text may have 512 KB.
 _IDS = 100
 
+# The trigger's leaseExpirationInterval, unless the app sets another.
+_LEASE_S = 60.0
+
 
 class CosmosOutbox:
     """Reads the change feed and the leases; `outbox.Outbox` says what each method does.
@@ -278,7 +281,8 @@ class CosmosOutbox:
 
 def _position(lease: LeasePosition) -> Position:
     text = None if lease.continuation is None else lease.continuation.strip('"')
-    return Position(lease.token, lease.owner, text, None if lease.done < 0 else (lease.done, sys.maxsize))
+    place = None if lease.done < 0 else (lease.done, sys.maxsize)
+    return Position(lease.token, lease.owner, text, place, lease.etag, _LEASE_S)
 
 
 class CosmosCanary:

@@ -113,7 +113,9 @@ class SqlOutbox:
             claim = claims.get(shard_id)
             owner, cursor = (None, START) if claim is None else (claim.owner, claim.cursor)
             text = None if cursor == START else to_text(cursor)
-            found.append(Position(str(shard_id), owner, text, None if text is None else (text, 0)))
+            place = None if text is None else (text, 0)
+            renewal = None if claim is None else claim.version
+            found.append(Position(str(shard_id), owner, text, place, renewal, self._settings.claim_s))
         return found
 
     async def obstacles(self) -> Sequence[Finding]:
