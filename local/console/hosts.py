@@ -58,9 +58,9 @@ class StackHosts:
             if each.loses is not None or each.restored_at is None or now - each.restored_at <= _NEWS_S
         ]
 
-    def has_ended(self, owner: str, /) -> bool:
+    def ended_at(self, owner: str, /) -> float | None:
         """See ports.Hosts."""
-        return any(_is_of(owner, host) for host in self._stack.ended_hosts)
+        return next((at for host, at in self._stack.ended_hosts.items() if _is_of(owner, host)), None)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -50,7 +51,7 @@ class Stack:
         self.blobs: Part | None = None
         self._services: list[Part] = []
         self._namespaces: dict[str, Part] = {}
-        self._ended_hosts: list[Part] = []
+        self._ended_hosts: dict[Part, float] = {}
         self._started_hosts = 0
         self._hosts_changed = asyncio.Event()
         self.upkeep = Upkeep()
@@ -102,8 +103,8 @@ class Stack:
         return {f"{name}_ADMIN": f"http://127.0.0.1:{each.details['admin_port']}" for name, each in parts.items()}
 
     @property
-    def ended_hosts(self) -> Sequence[Part]:
-        """The hosts and workers that ran before, and have ended or were killed."""
+    def ended_hosts(self) -> Mapping[Part, float]:
+        """The hosts and workers that have ended, or were killed: when, in seconds since 1970."""
         return self._ended_hosts
 
     @property
@@ -238,7 +239,7 @@ class Stack:
         """Stop every host; each releases its leases."""
         hosts, self.hosts = self.hosts, []
         await asyncio.gather(*(host.stop() for host in hosts))
-        self._ended_hosts += hosts
+        self._ended_hosts |= dict.fromkeys(hosts, time.time())
 
     async def host_ended(self) -> Part:
         """Wait until a host ends for any reason; returns it, removed from `hosts`."""
@@ -259,7 +260,7 @@ class Stack:
 
     def _take_out(self, host: Part) -> None:
         self.hosts.remove(host)
-        self._ended_hosts.append(host)
+        self._ended_hosts[host] = time.time()
 
     async def watch(self) -> None:
         """Start each part again that ends unexpectedly; returns never.

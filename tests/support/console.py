@@ -54,7 +54,7 @@ class InMemoryHosts:
     closed: bool = False
 
     findings: Sequence[Finding] = ()
-    ended: Collection[str] = ()
+    ended: dict[str, float] = field(default_factory=dict)
 
     async def attempts(self) -> Mapping[str, Attempt]:
         return self.retries
@@ -62,8 +62,8 @@ class InMemoryHosts:
     async def obstacles(self) -> Sequence[Finding]:
         return self.findings
 
-    def has_ended(self, owner: str, /) -> bool:
-        return owner in self.ended
+    def ended_at(self, owner: str, /) -> float | None:
+        return self.ended.get(owner)
 
     async def close(self) -> None:
         self.closed = True

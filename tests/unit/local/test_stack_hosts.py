@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,17 @@ async def test_the_owner_of_leases_or_claims_has_ended_with_its_process(
     host = await Part.start(name, "made_up_host", details, log=tmp_path / "log", environment=path)
     stack.hosts.append(host)
     hosts = StackHosts(stack)
-    running = hosts.has_ended(own)
+    running = hosts.ended_at(own)
 
     host.kill_alone()
+    before = time.time()
     await stack.until_ended(host)
 
-    assert (running, hosts.has_ended(own)) == (False, True)
-    assert [owner for owner in others if hosts.has_ended(owner)] == []
+    ended_at = hosts.ended_at(own)
+    assert running is None
+    assert ended_at is not None
+    assert before <= ended_at <= time.time()
+    assert [owner for owner in others if hosts.ended_at(owner)] == []
     await stack.stop()
 
 

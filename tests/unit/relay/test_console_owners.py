@@ -51,9 +51,17 @@ async def test_an_owner_that_does_not_renew_its_lease_is_gone_and_the_lease_ends
 
 async def test_an_owner_that_is_known_to_have_ended_is_gone_at_once(relayed: Deployment) -> None:
     await look(relayed, 5)
-    relayed.hosts.ended = {"host"}
+    relayed.hosts.ended = {"host": relayed.now}
 
     assert await look(relayed) == [54, 54]
+
+
+async def test_a_lease_is_counted_from_the_end_of_its_owner_where_nobody_looked_before(
+    relayed: Deployment,
+) -> None:
+    relayed.hosts.ended = {"host": NOW - 40}
+
+    assert await look(relayed) == [20, 20]
 
 
 async def test_nothing_is_said_of_an_owner_while_nobody_looked(relayed: Deployment) -> None:
@@ -65,7 +73,7 @@ async def test_nothing_is_said_of_an_owner_while_nobody_looked(relayed: Deployme
 
 async def test_nothing_is_said_of_an_owner_whose_renewals_are_not_known(relayed: Deployment) -> None:
     relayed.outbox.renewals = {}
-    relayed.hosts.ended = {"host"}
+    relayed.hosts.ended = {"host": NOW}
 
     assert await look(relayed, 90) == [None, None]
 
@@ -80,13 +88,13 @@ def partition(name: str, held_s: int | None, behind: int = 0) -> Partition:
         (
             [partition("0", 21)],
             Level.WARNING,
-            "The owner of partition 0 is gone: its lease or claim ends in 21\N{NARROW NO-BREAK SPACE}s, "
+            "The owner of partition 0 is gone: its lease or claim ends within 21\N{NARROW NO-BREAK SPACE}s, "
             "and then another one takes over.",
         ),
         (
             [partition("0", 21), partition("1", 34, behind=5), partition("2", None)],
             Level.WARNING,
-            "The owner of partition 0 and 1 more is gone: the last of its leases or claims ends in "
+            "The owner of partition 0 and 1 more is gone: the last of its leases or claims ends within "
             "34\N{NARROW NO-BREAK SPACE}s, and then another one takes over.",
         ),
         (
@@ -112,7 +120,7 @@ async def test_the_partition_says_when_the_lease_of_its_owner_ends(relayed: Depl
 
     html = Pages("t", ConsoleSettings(), Commands(), ()).sections(snapshot)["partitions"]
 
-    assert "Owner gone, its lease or claim ends in 21" in html
+    assert "Owner gone, its lease or claim ends within 21" in html
     assert re.search("functions-1-relay</bdi> <span[^>]*>gone<", html)
 
 

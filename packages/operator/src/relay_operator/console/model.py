@@ -56,8 +56,8 @@ class Partition:
             if that cannot be seen from here.
         still_since: Since when it has not moved although something waits; None if nothing waits, or if it was
             not seen to move yet.
-        held_s: Seconds until the lease or claim of an owner that is gone ends, negative since it has ended; None
-            if the owner is alive, as far as is known.
+        held_s: Seconds within which the lease or claim of an owner that is gone ends, negative since it has ended;
+            None if the owner is alive, as far as is known.
     """
 
     name: str

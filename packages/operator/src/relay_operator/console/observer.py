@@ -247,8 +247,8 @@ class Observer:
     def _with_owner(self, partition: Partition) -> Partition:
         """Return a partition with what is known of its owner's end."""
         hosts, owner = self._sources.hosts, partition.owner
-        has_ended = hosts is not None and owner is not None and hosts.has_ended(owner)
-        held_s = self._progress.owners.held_s(partition.name, self._clock(), has_ended=has_ended)
+        ended_at = None if hosts is None or owner is None else hosts.ended_at(owner)
+        held_s = self._progress.owners.held_s(partition.name, self._clock(), ended_at)
         return partition if held_s is None else replace(partition, held_s=held_s)
 
 

@@ -38,13 +38,13 @@ class Owners:
         owned = [each for each in positions if each.owner is not None and each.renewal is not None]
         self._seen = {each.name: _noted(each, before.get(each.name), now) for each in owned}
 
-    def held_s(self, name: str, now: float, *, has_ended: bool) -> int | None:
-        """Return the seconds for which the partition stays that of an owner that is gone; negative afterwards.
+    def held_s(self, name: str, now: float, ended_at: float | None) -> int | None:
+        """Return the seconds within which the partition is free of an owner that is gone; negative afterwards.
 
         Args:
             name: The partition.
             now: The current time.
-            has_ended: Whether it is known that the owner has ended.
+            ended_at: When the owner has ended; None if that is not known.
 
         Returns:
             None if there is no owner, or if it is alive, as far as is known.
@@ -52,8 +52,9 @@ class Owners:
         seen = self._seen.get(name)
         if seen is None or math.isinf(seen.held_s):
             return None
-        silent_s = now - seen.at
-        return math.ceil(seen.held_s - silent_s) if has_ended or silent_s > seen.held_s * _SILENT else None
+        silent_s = now - (seen.at if ended_at is None else min(ended_at, seen.at))
+        is_gone = ended_at is not None or silent_s > seen.held_s * _SILENT
+        return math.ceil(seen.held_s - silent_s) if is_gone else None
 
 
 def _noted(position: Position, before: _Seen | None, now: float) -> _Seen:

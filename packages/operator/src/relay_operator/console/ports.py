@@ -68,8 +68,8 @@ class Hosts(Protocol):
     async def obstacles(self) -> Sequence[Finding]:
         """Return the findings about processes that have ended, and what was lost with them."""
 
-    def has_ended(self, owner: str, /) -> bool:
-        """Return True if this owner of a partition is known to have ended."""
+    def ended_at(self, owner: str, /) -> float | None:
+        """Return when this owner of a partition has ended, in seconds since 1970; None if that is not known."""
 
     async def close(self) -> None:
         """Close every connection."""

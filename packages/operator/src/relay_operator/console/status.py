@@ -143,7 +143,7 @@ def _gone(snapshot: Snapshot) -> Iterator[Headline]:
     which = f"partition {name} and {count(others)} more" if others else f"partition {name}"
     left_s = max(each.held_s or 0 for each in gone)
     lease = "its lease or claim" if others == 0 else "the last of its leases or claims"
-    ends = f"ends in {span(left_s)}" if left_s > 0 else "has ended"
+    ends = f"ends within {span(left_s)}" if left_s > 0 else "has ended"
     yield Headline(
         Level.WARNING, f"The owner of {which} is gone: {lease} {ends}, and then another one takes over."
     )
