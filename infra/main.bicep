@@ -287,7 +287,7 @@ var deploymentContainer = 'app-package'
 // ISO 8601 to seconds. The relay's setting is derived from the topic's window, so that the two cannot differ.
 var duplicateDetectionSeconds = dateTimeToEpoch(dateTimeAdd('1970-01-01T00:00:00Z', duplicateDetectionWindow, 'yyyy-MM-ddTHH:mm:ssZ'))
 
-// Every container by its stream: relay/streams.py has the names.
+// Every container by its stream: relay/config/streams.py has the names.
 var inCosmos = filter(streams, each => empty(each.?feed))
 var cosmosStreams = map(empty(inCosmos) ? fail('streams has no outbox in Cosmos DB: deploy sql.bicep') : inCosmos, each => {
   name: each.name
