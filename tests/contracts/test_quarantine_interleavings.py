@@ -207,6 +207,7 @@ async def test_two_at_one_key_lose_and_repeat_nothing_and_say_what_they_did(stor
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("store", MEMORY, indirect=True)
 @pytest.mark.parametrize("name", BEGINNINGS)
 async def test_two_who_are_interrupted_twice_lose_and_repeat_nothing(store: Store, name: str) -> None:

@@ -25,7 +25,7 @@ GROUPS = read_groups()
 _AT_MOST_MB = 215
 
 _RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.stack", "local.watching")
-_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "samples.contacts")
+_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "relay_operator", "samples.contacts")
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
     "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
@@ -72,7 +72,12 @@ for root in roots:
 
 def required_by_local() -> list[str]:
     """Return the requirements of the group `local` outside pyproject.toml."""
-    own = {"./inbox": "servicebus-inbox", "./outbox": "cosmos-outbox", "./emulators": "outbox-emulators"}
+    own = {
+        "./packages/operator": "outbox-relay-operator",
+        "./packages/inbox": "servicebus-inbox",
+        "./packages/outbox": "cosmos-outbox",
+        "./packages/emulators": "outbox-emulators",
+    }
     found = []
     for option, name in zip(BESIDE_LOCAL[::2], BESIDE_LOCAL[1::2], strict=True):
         if option == "-r":
