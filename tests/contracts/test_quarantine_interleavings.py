@@ -213,7 +213,7 @@ async def test_two_at_one_key_lose_and_repeat_nothing_and_say_what_they_did(stor
 async def test_two_who_are_interrupted_twice_lose_and_repeat_nothing(store: Store, name: str) -> None:
     tried = [await explore(store, BEGINNINGS[name], acts, 2) for acts in combinations_with_replacement(ACTS, 2)]
 
-    assert sum(tried) > 300
+    assert sum(tried) > 250
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ async def test_two_who_are_interrupted_twice_lose_and_repeat_nothing(store: Stor
 async def test_three_at_one_key_lose_and_repeat_nothing(store: Store, name: str) -> None:
     tried = [await explore(store, BEGINNINGS[name], acts, 1) for acts in combinations(ACTS, 3)]
 
-    assert sum(tried) > 500
+    assert sum(tried) > 200
 
 
 @pytest.mark.slow
