@@ -16,7 +16,7 @@ from verification.simulation import runner
 SIZES = {"leases": ("400", "30"), "rules": ("400", "30"), "wire": ("20", "4")}
 """The numbers of events and faults: a history has few rounds, and a universe of the wire very many."""
 OTHER_SIZES = ("60", "12")
-QUICK = ("core", "sql")
+QUICK = ("core",)
 PLAIN = {"PYTHONHASHSEED": "1", "TZ": "UTC"}
 OTHER = {"PYTHONHASHSEED": "2", "TZ": "Pacific/Kiritimati"}
 

