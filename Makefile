@@ -114,7 +114,7 @@ lint: .venv/.installed-lint ## ruff: style and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: .venv/.installed-types ## mypy: strict for relay/, outbox/, inbox/ and changefeed/
+types: .venv/.installed-types ## mypy: strict for the relay, its operators' package and the libraries
 	@$(PY) -m mypy
 
 COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \

@@ -174,7 +174,7 @@ class Part:
 
     @property
     def end(self) -> str:
-        """How the process ended, as the rest of a sentence about it."""
+        """Return the end of the process as the rest of a sentence, such as `was killed by SIGKILL`."""
         assert self._process.returncode is not None
         return describe_end(self._process.returncode)
 

@@ -47,7 +47,7 @@ LATER = {
     ),
     *("relay_operator", "relay.large", "outbox", "inbox", "difflib"),
 }
-# What knows an outbox; the commands and the console ask relay.backends and relay.backends.outbox instead.
+# Modules of one source. The commands and the console ask relay_operator.backends.backend instead.
 FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay_operator.backends.cosmos"}
 FOR_SQL_ALONE = {"changefeed", "relay.backends.sql", "relay_operator.backends.sql"}
 SOURCES = FOR_COSMOS_ALONE | FOR_SQL_ALONE

@@ -74,6 +74,12 @@ async def test_a_failed_send_is_repeated_twice_after_pauses() -> None:
     assert took_s > 0.3
 
 
+async def test_the_pauses_between_the_sends_are_below_a_second() -> None:
+    async with Closing() as connection, servicebus_client(connection) as client:
+        # As azure.servicebus (7.15.0) doubles them: _base_handler._get_backoff_time.
+        assert client._config.retry_backoff_factor * 2**client._config.retry_total < 1
+
+
 async def test_a_failed_send_is_repeated_as_often_as_it_is_asked_for() -> None:
     server = Closing()
     async with server as connection:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
+from relay.backends.canary import TTL_S
+from relay.backends.cosmos import ages
 from relay.backends.cosmos.backend import CosmosBackend
-
-if TYPE_CHECKING:
-    from relay.backends.findings import Finding
-    from relay.backends.outbox import Canary, NextPage, Outbox
-    from relay_operator.backends.scans import Scan
-    from relay_operator.backends.wording import Wording
+from relay.backends.findings import Finding
+from relay.backends.outbox import Canary, NextPage, Outbox
+from relay_operator.backends.cosmos import check, reader, scan
+from relay_operator.backends.scans import Scan
+from relay_operator.backends.wording import Wording
 
 
 class CosmosOperatorBackend(CosmosBackend):
@@ -20,9 +20,6 @@ class CosmosOperatorBackend(CosmosBackend):
 
     @property
     def wording(self) -> Wording:
-        from relay.backends.canary import TTL_S
-        from relay_operator.backends.wording import Wording
-
         settings = self.settings
         prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
         return Wording(
@@ -37,31 +34,19 @@ class CosmosOperatorBackend(CosmosBackend):
         )
 
     def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        from relay_operator.backends.cosmos.reader import CosmosOutbox
-
-        return CosmosOutbox(self.settings, from_beginning=from_beginning)
+        return reader.CosmosOutbox(self.settings, from_beginning=from_beginning)
 
     def open_canary(self) -> AbstractAsyncContextManager[Canary]:
-        from relay_operator.backends.cosmos.reader import open_canary
-
-        return open_canary(self.settings)
+        return reader.open_canary(self.settings)
 
     async def waiting_since(self) -> int | None:
-        from relay.backends.cosmos.ages import waiting_since
-
-        return await waiting_since(self.settings)
+        return await ages.waiting_since(self.settings)
 
     async def check(self) -> list[Finding]:
-        from relay_operator.backends.cosmos.check import check
-
-        return await check(self.settings)
+        return await check.check(self.settings)
 
     def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
-        from relay_operator.backends.cosmos.check import check_pages
-
-        return check_pages(pages, self.settings.cosmos_container)
+        return check.check_pages(pages, self.settings.cosmos_container)
 
     async def scan(self) -> Scan:
-        from relay_operator.backends.cosmos.scan import scan
-
-        return await scan(self.settings)
+        return await scan.scan(self.settings)

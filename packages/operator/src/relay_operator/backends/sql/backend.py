@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
+from relay.backends.findings import Finding
+from relay.backends.outbox import Canary, NextPage, Outbox
 from relay.backends.sql.backend import SqlBackend
-
-if TYPE_CHECKING:
-    from relay.backends.findings import Finding
-    from relay.backends.outbox import Canary, NextPage, Outbox
-    from relay_operator.backends.scans import Scan
-    from relay_operator.backends.wording import Wording
+from relay_operator.backends.scans import Scan
+from relay_operator.backends.sql import backlog, canary, check, install, reader
+from relay_operator.backends.wording import Wording
 
 
 class SqlOperatorBackend(SqlBackend):
@@ -20,8 +18,6 @@ class SqlOperatorBackend(SqlBackend):
 
     @property
     def wording(self) -> Wording:
-        from relay_operator.backends.wording import Wording
-
         return Wording(
             source=f"the feed {self._feed.feed!r}",
             own=f"the consumer {self._feed.consumer!r}, and the quarantine {self._feed.quarantine_table!r}",
@@ -32,25 +28,17 @@ class SqlOperatorBackend(SqlBackend):
         )
 
     def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        from relay_operator.backends.sql.reader import SqlOutbox
-
-        return SqlOutbox(self._feed, from_beginning=from_beginning)
+        return reader.SqlOutbox(self._feed, from_beginning=from_beginning)
 
     def open_canary(self) -> AbstractAsyncContextManager[Canary]:
-        from relay_operator.backends.sql.canary import open_canary
-
-        return open_canary(self._feed)
+        return canary.open_canary(self._feed)
 
     async def waiting_since(self) -> int | None:
-        from relay_operator.backends.sql.backlog import waiting_since
-
-        return await waiting_since(self._feed)
+        return await backlog.waiting_since(self._feed)
 
     async def install(self, *, keep: str, create_table: bool, roles: bool, notify: bool) -> list[str]:
         """Create the relay's objects in the database, as `install_outbox` describes."""
-        from relay_operator.backends.sql.install import install_outbox
-
-        return await install_outbox(
+        return await install.install_outbox(
             self._feed,
             keep=keep,
             create_table=create_table,
@@ -60,15 +48,11 @@ class SqlOperatorBackend(SqlBackend):
         )
 
     async def check(self) -> list[Finding]:
-        from relay_operator.backends.sql.check import check
-
-        return await check(self._feed)
+        return await check.check(self._feed)
 
     def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
         # Its own check says what waits there, also if no reader has given it a position.
         return []
 
     async def scan(self) -> Scan:
-        from relay_operator.backends.sql.backlog import scan
-
-        return await scan(self._feed, self.settings.on_poison)
+        return await backlog.scan(self._feed, self.settings.on_poison)
