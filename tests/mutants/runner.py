@@ -69,12 +69,15 @@ class Workbench:
         """How long a mutant may take, by how long the tests take without one. Raises BrokenError."""
         began = time.monotonic()
         failed, output = self._run(tests, 600, bytecode=True)
-        if failed:
+        if failed is not False:
             raise BrokenError(f"these fail without a mutant: {' '.join(tests)}\n{output}")
         return max(_LEAST_S, 5 * (time.monotonic() - began))
 
-    def kills(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> bool:
-        """Return True if one of `tests` fails on `mutant`, or does not end within `limit_s` seconds."""
+    def outcome(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> str:
+        """Return "killed" if one of `tests` fails on `mutant`, "survived" if all pass.
+
+        "timed_out" if they do not end within `limit_s` seconds: the mutant never ends, or the machine is busy.
+        """
         path = self._copy / mutant.path
         whole, stat = path.read_bytes(), path.stat()
         self._tries += 1
@@ -82,12 +85,14 @@ class Workbench:
             path.write_text(mutant.text)
             # A separate time, so that no cached bytecode is taken for the mutant's.
             os.utime(path, (self._tries, self._tries))
-            return self._run(tests, limit_s, bytecode=False)[0]
+            failed = self._run(tests, limit_s, bytecode=False)[0]
         finally:
             path.write_bytes(whole)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        return "timed_out" if failed is None else "killed" if failed else "survived"
 
-    def _run(self, tests: Sequence[str], limit_s: float, *, bytecode: bool) -> tuple[bool, str]:
+    def _run(self, tests: Sequence[str], limit_s: float, *, bytecode: bool) -> tuple[bool | None, str]:
+        """Return True if a test fails, None if they do not end in time, and the last of their output."""
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             child = os.fork()
             if child == 0:
@@ -118,14 +123,14 @@ class Workbench:
         return int(pytest.main([*options, f"--rootdir={self._copy}", f"--timeout={limit_s:g}", *tests]))
 
 
-def _wait(child: int, limit_s: float) -> bool:
+def _wait(child: int, limit_s: float) -> bool | None:
     ends = time.monotonic() + limit_s
     while time.monotonic() < ends:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status != 0
         time.sleep(0.01)
-    return True
+    return None
 
 
 def _end(child: int) -> None:
