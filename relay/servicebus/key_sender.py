@@ -154,55 +154,52 @@ class KeySender:
         self._outcome = outcome
 
     async def send_in_order(self, events: Sequence[Event]) -> None:
-        """Send `events`; batch n+1 leaves only after batch n was accepted. Raises SendError for one that fails."""
-        limits = self._sender.known_limits or await self._limits()
-        for transfer in in_batches(events, self._shared.message_of, limits.batch):
-            if self._stopped:
-                return
-            if transfer.is_batch:
-                await self._send_batch(transfer)
-            else:
-                await self._send_alone(transfer, limits)
+        """Send `events`, each transfer after the one before it was accepted. Raises SendError for one that fails.
+
+        The halves of a refused batch are sent in its place, until the culprit is alone.
+        """
+        limits = await self._limits()
+        # The last one is next; its transfers are encoded one by one.
+        left = [in_batches(events, self._shared.message_of, limits.batch)]
+        while left and not self._stopped:
+            transfer = next(left[-1], None)
+            if transfer is None:
+                left.pop()
+            elif not transfer.is_batch:
+                if (claim := await self._send_alone(transfer, limits)) is not None:
+                    left.append(iter([claim]))
+            elif not await self._send_batch(transfer):
+                limits = await self._limits()
+                middle = len(transfer.events) // 2
+                halves = transfer.events[middle:], transfer.events[:middle]
+                left += [in_batches(half, self._shared.message_of, limits.batch) for half in halves]
 
     @property
     def _stopped(self) -> bool:
         return bool(self._outcome.rejected) and self._rules.judge.stops_behind
 
     async def _limits(self) -> LinkLimits:
-        return await self._sender.limits(self._left_s())
+        return self._sender.known_limits or await self._sender.limits(self._left_s())
 
     def _left_s(self) -> float:
         """Return the seconds for one step. Raises RetryableError at the end of the attempt."""
         return self._rules.deadline.left_s(at_most=self._rules.send_timeout_s)
 
-    async def _send_batch(self, batch: Transfer) -> None:
+    async def _send_batch(self, batch: Transfer) -> bool:
+        """Return False if the batch was refused whole, and has to be taken apart."""
         try:
             duration_s = await self._send(batch)
         except PoisonError:
-            await self._split(batch.events)
+            return False
         except RetryableError as error:
             if not error.refused or not (self._rules.isolate or error.ended_alone):
                 raise
-            await self._split(batch.events)
-        else:
-            self._accept(batch, duration_s)
+            return False
+        self._accept(batch, duration_s)
+        return True
 
-    async def _split(self, events: Sequence[Event]) -> None:
-        """Split a batch that was refused whole.
-
-        Halves it until the culprit is alone, and sends the rest in order.
-        """
-        middle = len(events) // 2
-        for half in (events[:middle], events[middle:]):
-            if self._stopped:
-                return
-            if len(half) == 1:
-                limits = self._sender.known_limits or await self._limits()
-                await self._send_alone(alone(half[0], self._shared.message_of), limits)
-            else:
-                await self.send_in_order(half)
-
-    async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> None:
+    async def _send_alone(self, transfer: Transfer, limits: LinkLimits) -> Transfer | None:
+        """Send one event, or set it aside. Returns the claim to send in its place if it is too large."""
         (event,) = transfer.events
         try:
             check_size(transfer, limits.message)
@@ -214,16 +211,16 @@ class KeySender:
             is_whole = transfer.message_of is self._shared.message_of
             if claims is None or not error.too_large or not is_whole:
                 self._judge(event, error)
-                return
+                return None
         except RetryableError as error:
             if error.refused:
                 self._outcome.blocked_by = event.id
             raise
         else:
             self._accept(transfer, duration_s)
-            return
+            return None
         claim = await claims.claim(event, self._left_s())
-        await self._send_alone(alone(event, lambda _: claim), limits)
+        return alone(event, lambda _: claim)
 
     def _judge(self, event: Event, refusal: PoisonError) -> None:
         """Set the event aside, or stop here. Raises the error of a verdict to wait."""

@@ -36,7 +36,12 @@ async def go_on(self: KeySender, events: Sequence[Event]) -> None:
     failed: RetryableError | None = None
     for transfer in in_batches(events, self._shared.message_of, limits.batch):
         try:
-            await (self._send_batch(transfer) if transfer.is_batch else self._send_alone(transfer, limits))
+            if not transfer.is_batch:
+                await self._send_alone(transfer, limits)
+            elif not await self._send_batch(transfer):
+                middle = len(transfer.events) // 2
+                await go_on(self, transfer.events[:middle])
+                await go_on(self, transfer.events[middle:])
         except RetryableError as error:
             failed = error
     if failed is not None:
