@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from azure.servicebus._pyamqp._decode import decode_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,35 @@ def test_a_value_is_read_and_the_next_one_is_found(encoded: bytes, value: object
     # An attach has fourteen.
     assert fields[2:14] == [None] * 12
     assert type(fields[0]) is type(value)
+
+
+def written(frame: bytes) -> tuple[int, list[Any], bytes]:
+    """Return the channel, the fields and the payload of a frame as the SDK decodes it."""
+    (_, fields), channel = decode_frame(memoryview(frame)[8:]), int.from_bytes(frame[6:8], "big")
+    assert int.from_bytes(frame[:4], "big") == len(frame)
+    assert frame[4:6] == b"\x02\x00"
+    return channel, fields[:10], bytes(fields[11] or b"")
+
+
+def test_a_transfer_is_written_as_the_sdk_reads_it() -> None:
+    tag = (2**32 - 1).to_bytes(4, "big")
+
+    first, last = map(written, frames.transfer(2**32 - 1, 0x80013700, b"abc", frames._HEADER_BYTES + 2))
+
+    # Handle, delivery-id, delivery-tag, message-format, settled, more; AMQP 1.0, part 2.7.5.
+    for (channel, fields, payload), more, part in ((first, True, b"ab"), (last, False, b"c")):
+        assert (channel, payload) == (frames.CHANNEL, part)
+        assert fields[:6] == [frames.HANDLE, 2**32 - 1, tag, 0x80013700, False, more]
+        assert [type(each) for each in fields[4:6]] == [bool, bool]
+        assert fields[6:] == [None, None, False, False]
+
+
+def test_an_abort_is_written_as_the_sdk_reads_it() -> None:
+    channel, fields, payload = written(frames.abort(7, 0))
+
+    assert (channel, payload) == (frames.CHANNEL, b"")
+    assert fields == [frames.HANDLE, 7, (7).to_bytes(4, "big"), 0, False, False, None, None, False, True]
+    assert {type(each) for each in (fields[4], fields[5], fields[8], fields[9])} == {bool}
 
 
 @pytest.mark.parametrize("encoded", SKIPPED, ids=[encoded.hex()[:8] for encoded in SKIPPED])
