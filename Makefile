@@ -40,7 +40,7 @@ DOCS ?=
 REQUIREMENTS := pyproject.toml requirements.txt $(wildcard packages/*/pyproject.toml)
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec simulate soak bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec simulate bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -71,10 +71,6 @@ spec: .venv/.installed-spec ## Check the specifications, and that each needs its
 
 simulate: .venv/.installed-test ## Run simulated universes, each by its seed: SEED= RUNS= SIMULATE="--kinds core --seconds 60"
 	@$(PY) -m verification.simulation $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(SIMULATE)
-
-soak: EVENTS := $(if $(filter command line environment,$(origin EVENTS)),$(EVENTS),1000000)
-soak: .venv/.installed-test ## Very many events: all arrive once, and the relay's memory stays flat: EVENTS=
-	@$(PY) -m local soak --events $(EVENTS)
 
 bench: .venv/.installed-test ## Measure against the baselines, in a few minutes: FULL=1 BENCH="--only NAME"
 	@$(PY) -m verification.bench $(if $(FULL),--full) $(BENCH)

@@ -39,8 +39,6 @@ _COMMANDS = {
     "watch": ("local.watching.command", "follow the events of the running stack"),
     "demo": ("local.demo.command", "write, relay and receive events on a separate stack, and check what arrives"),
     "chaos": ("local.chaos.command", "inject faults from a seed, and check the guarantees"),
-    "parking": ("local.parking.command", "kill a consumer that parks keys, and check order and effects"),
-    "soak": ("local.soak.command", "relay many events: all arrive once, and memory does not grow"),
     "provision": ("local.stack.provision", "create the database and its containers on an account or emulator"),
     "postgresql": ("local.database.command", "start only PostgreSQL, for an SQL outbox"),
     "azurite": ("local.azurite.command", "start only Blob Storage, for large events"),

@@ -30,7 +30,7 @@ from local.demo.committed import Store, open_store
 from local.demo.console import differences
 from local.demo.contacts import contacts
 from local.demo.load import Load
-from local.demo.processor import shares, used_so_far
+from local.demo.processor import resident_bytes, shares, used_so_far
 from local.demo.subscriber import Observer
 from local.demo.summary import ERRORS, is_correct, lines
 from local.demo.tally import Tally
@@ -53,6 +53,7 @@ _CONTACTS = "contacts"
 # Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
 _LAST_ARRIVALS_S = 1.5
+_MEMORY_SAMPLES = 10
 
 _ACCOUNTS_RATE = 600.0
 _API_RATE = 150.0
@@ -211,8 +212,9 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             async with _background(*(each.run() for each in receivers), _replace_killed_hosts(stack, console)):
                 began, before = time.monotonic(), used_so_far(stack, *services)
                 writing = asyncio.create_task(_write(arguments, load, store, tallies))
+                memory: list[int] = []
                 try:
-                    await _follow(arguments, tallies, load, writing, stack, console)
+                    await _follow(arguments, tallies, load, writing, stack, console, memory)
                 finally:
                     writing.cancel()
                 used = shares(before, used_so_far(stack, *services), time.monotonic() - began)
@@ -234,6 +236,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             **tally.speed(),
             **{f"commit_to_consumer_{name}": value for name, value in counts.items() if name.endswith("_ms")},
             "processor": {name: round(share, 3) for name, share in used.items()},
+            "relay_rss_mib": [round(size / 2**20, 1) for size in memory],
             "edge_cases": await _edge_cases(stack),
         }
         for difference in differing:
@@ -304,10 +307,12 @@ async def _follow(
     writing: asyncio.Task[None],
     stack: Stack,
     console: Console,
+    memory: list[int],
 ) -> None:
     """Show progress until everything committed has arrived, or nothing has for `--timeout` seconds.
 
-    The first of the tallies has every event.
+    The first of the tallies has every event. `memory` gets the resident bytes of the relay, at each tenth of the
+    events.
     """
     tally = tallies[0]
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -323,6 +328,8 @@ async def _follow(
                 writing.result()
             bars.update(written_bar, completed=load.progress.events)
             bars.update(delivered_bar, completed=tally.arrived)
+            if tally.arrived * _MEMORY_SAMPLES >= (len(memory) + 1) * arguments.events:
+                memory.append(resident_bytes(stack))
             if kill_at is not None and tally.arrived >= kill_at:
                 kill_at = None
                 stack.kill_host()

@@ -1,4 +1,4 @@
-"""The processor time that the parts of the demo use."""
+"""The processor time that the parts of the demo use, and the memory of the relay."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def used_so_far(stack: Stack, *services: int) -> Seconds:
         with suppress(psutil.NoSuchProcess):
             found[part, pid] = processor_seconds(psutil.Process(pid))
     return found
+
+
+def resident_bytes(stack: Stack) -> int:
+    """Return the resident size of the relay's processes."""
+    total = 0
+    for host in stack.hosts:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(host.pid)
+            total += sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+    return total
 
 
 def _processes(stack: Stack, services: tuple[int, ...]) -> Iterator[tuple[str, int]]:

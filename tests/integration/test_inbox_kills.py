@@ -1,4 +1,4 @@
-"""Consumers that are killed between effect and settlement: every effect once, in order, and nothing skipped.
+"""Consumers that are killed anywhere: every effect once, in order, and nothing skipped.
 
 `INBOX_KILLS=20 python -m pytest tests/integration/test_inbox_kills.py` kills that many in each store.
 """
@@ -23,7 +23,8 @@ import pytest
 from local.stack.parts import ROOT
 from tests.support.inbox import broker
 from tests.support.inbox_stores import cosmos_container
-from tests.support.killed_consumer import ALL
+from tests.support.killed_consumer import ALL, MENDED, STATEMENT
+from tests.support.waiting import look_again
 from tests.support.watchdog import CAMPAIGN, WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
@@ -87,6 +88,17 @@ async def consumer(*arguments: object) -> AsyncIterator[asyncio.subprocess.Proce
             await process.wait()
 
 
+def by_key(effects: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    handled = defaultdict(list)
+    for key, identifier in effects:
+        handled[key].append(identifier)
+    return handled
+
+
+def every_one(number: int) -> dict[str, list[str]]:
+    return {key: [f"{key}-{each}" for each in range(1, number + 1)] for key in KEYS}
+
+
 @CAMPAIGN
 @pytest.mark.parametrize("kind", PLACES)
 async def test_consumers_that_are_killed_have_every_effect_once_and_in_order(
@@ -110,12 +122,39 @@ async def test_consumers_that_are_killed_have_every_effect_once_and_in_order(
             await servicebus.until_empty()
             process.terminate()
             said, _ = await asyncio.wait_for(process.communicate(), WATCHDOG_S)
-        handled = defaultdict(list)
-        for key, identifier in await effects():
-            handled[key].append(identifier)
 
         assert process.returncode == 0
-        assert handled == {key: [f"{key}-{each}" for each in range(1, number + 1)] for key in KEYS}
+        assert by_key(await effects()) == every_one(number)
         # What was committed before a kill came again, and was skipped.
         assert again + said.count(b"again") >= KILLS // 2
+        assert servicebus.dead() == []
+
+
+@CAMPAIGN
+@pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
+async def test_consumers_that_are_killed_while_they_park_keys_have_every_effect_once_and_in_order(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    rng, number = random.Random(KILLS), 5
+    async with (
+        PLACES[kind](request) as (place, effects),
+        broker(request.getfixturevalue("tmp_path"), MaxDeliveryCount=1000) as servicebus,
+    ):
+        servicebus.publish(*KEYS, count=number)
+        for _ in range(2 * KILLS):
+            arguments = kind, place, servicebus.connection_string, STATEMENT, rng.randint(5, 60)
+            async with consumer(*arguments) as process:
+                await asyncio.wait_for(process.communicate(), WATCHDOG_S)
+            assert process.returncode == -signal.SIGKILL
+            await servicebus.expire_locks()
+        async with consumer(kind, place, servicebus.connection_string, MENDED, 0) as process:
+            async with asyncio.timeout(WATCHDOG_S):
+                while by_key(await effects()) != every_one(number):
+                    await look_again()
+            await servicebus.until_empty()
+            process.terminate()
+            await asyncio.wait_for(process.communicate(), WATCHDOG_S)
+
+        assert process.returncode == 0
+        assert by_key(await effects()) == every_one(number)
         assert servicebus.dead() == []

@@ -4,6 +4,10 @@ It handles the messages of the queue, and appends the id of each to a list of it
 record. At the POINT of the COUNTth message that it handles first it ends with SIGKILL: `inside`, when the effect
 is made and not committed, or `after`, when it is committed and the message is not completed. With the point
 `never` it runs until it is stopped. It prints `again` for each message that it skips.
+
+With the points `statement` and `mended` it parks keys, and first releases those that are parked. At `statement` it
+cannot handle the second message of a key, and ends after the COUNTth statement of its store; at `mended` it can
+handle every message, and runs until it is stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +27,11 @@ CREATE = "create table if not exists handled (number {}, key text, id text)"
 ADD = "insert into handled (key, id) values ({0}, {0})"
 ALL = "select key, id from handled order by number"
 
+STATEMENT, MENDED = "statement", "mended"
+
 Effect = Callable[[Any, inbox.Message], Awaitable[None]]
+
+_PARKING: dict[str, Any] = {"on_poison": "park", "attempts": 3, "released_s": 0.1, "claim_s": 3.0}
 
 
 @asynccontextmanager
@@ -74,6 +82,34 @@ async def in_cosmos(place: str) -> AsyncIterator[tuple[inbox.Store, Effect]]:
 OPEN = {"SQLite": in_sqlite, "PostgreSQL": in_postgres, "Cosmos DB": in_cosmos}
 
 
+def die_after(store: Any, statements: int) -> None:
+    """Have the process end after this many statements of the store."""
+    left, execute = statements, store._execute
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def sync(*arguments: Any) -> Any:
+        result = execute(*arguments)
+        count()
+        return result
+
+    async def coroutine(*arguments: Any) -> Any:
+        result = await execute(*arguments)
+        count()
+        return result
+
+    store._execute = sync if isinstance(store, inbox.SqliteStore) else coroutine
+
+
+async def release_all(store: Any) -> None:
+    for key in await store.keys():
+        await store.release(key.topic, key.key)
+
+
 async def main(kind: str, place: str, broker: str, point: str, count: str) -> None:
     left = int(count)
     async with OPEN[kind](place) as (store, effect):
@@ -82,8 +118,17 @@ async def main(kind: str, place: str, broker: str, point: str, count: str) -> No
             if point == here and left <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+        options: dict[str, Any] = {**QUICK, "sessions": 2}
+        if point in (STATEMENT, MENDED):
+            options |= {**_PARKING, "parking": store}
+            if point == STATEMENT:
+                die_after(store, left)
+            await release_all(store)
+
         async def handle(message: inbox.Message) -> None:
             nonlocal left
+            if point == STATEMENT and message.id.endswith("-2"):
+                raise inbox.DeadLetter("poison")
             async with store.once(message) as arrival:
                 if not arrival.first:
                     print("again", flush=True)
@@ -94,7 +139,6 @@ async def main(kind: str, place: str, broker: str, point: str, count: str) -> No
             die_at("after")
 
         async with inbox.connect(broker) as client:
-            options: dict[str, Any] = {**QUICK, "sessions": 2}
             receiver = inbox.Receiver(client, handle, queue=QUEUE, **options)
             inbox.stop_on_signals(receiver)
             await receiver.run()

@@ -32,7 +32,6 @@ _NEEDED = {
     "test": (
         "verification.bench",
         "verification.journal",
-        "local.soak",
         "verification.simulation",
         "outbox_emulators.pytest_plugin",
         "tests.conftest",

@@ -1,4 +1,4 @@
-"""A campaign's knowledge of its events, liveness and the operator, and the judgement of a soak."""
+"""A campaign's knowledge of its events, liveness and the operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from local.chaos.history import Aside, History, Receipt
 from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import Logs, Operator, named_in
 from local.chaos.recordings import Origin, Recorded
-from local.soak.judgement import Judgement
 from verification.journal import entries
 from verification.journal.checker import Policy
 from verification.journal.entries import Entry, digest_of
@@ -258,26 +257,3 @@ def test_records_that_were_discarded_count_as_set_aside(tmp_path: Path) -> None:
     operator.aside.ordered.add("e2")
 
     assert operator.found({"e3": "set-aside"}) == Aside({"e1": "data-not-object", "e3": "set-aside"}, {"e2"})
-
-
-MIB = 2**20
-
-
-@pytest.mark.parametrize(
-    ("missing", "rss_mib", "flat", "passed"),
-    [
-        (0, [100, 130, 131, 136], True, True),
-        (0, [100, 130, 131, 137], False, False),
-        (0, [100, 130], False, False),
-        (1, [100, 130, 130], True, False),
-        (-1, [100, 130, 130], True, False),
-    ],
-    ids=["flat", "grown", "too few samples", "one is missing", "one is there twice"],
-)
-def test_a_soak_passes_only_if_memory_is_flat_and_everything_is_there_once(
-    missing: int, rss_mib: list[int], flat: bool, passed: bool
-) -> None:
-    judgement = Judgement.of(300, missing, 1.0, [size * MIB for size in rss_mib])
-
-    assert (judgement.flat, judgement.passed) == (flat, passed)
-    assert judgement.summary()["missing"] == missing

@@ -1,6 +1,6 @@
 """The objects that a process keeps of the events that it has relayed: a bounded number, however many events.
 
-`make soak` measures the resident memory of a million events; the ledger alone takes until 200 000 to be full.
+`make demo EVENTS=1000000` shows the resident memory; the ledger alone takes until 200 000 to be full.
 """
 
 from __future__ import annotations
